@@ -1,0 +1,53 @@
+// Package clock is where time comes from. Every part of Lockstep takes a Clock, so that a test can decide what time it
+// is and no test has to sleep.
+//
+// It is not a scheduler: it knows nothing of cron, time zones or deadlines that outlive the process.
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// A Clock tells the time and wakes its callers. Implementations are safe for concurrent use.
+type Clock interface {
+	// Now is the present instant. It carries a monotonic reading where the platform has one.
+	Now() time.Time
+	// NewTimer fires once on its channel after d; d ≤ 0 fires at once.
+	NewTimer(d time.Duration) Timer
+}
+
+// A Timer is a pending wake-up.
+type Timer interface {
+	// C delivers the instant at which the timer fired.
+	C() <-chan time.Time
+	// Stop gives the timer up; it reports whether that came before the timer fired.
+	Stop() bool
+}
+
+// System is the machine's clock.
+func System() Clock { return system{} }
+
+type system struct{}
+
+func (system) Now() time.Time { return time.Now() }
+
+func (system) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
+
+type systemTimer struct{ t *time.Timer }
+
+func (s systemTimer) C() <-chan time.Time { return s.t.C }
+
+func (s systemTimer) Stop() bool { return s.t.Stop() }
+
+// Sleep waits for d on c, or until ctx ends, whose error it then returns.
+func Sleep(ctx context.Context, c Clock, d time.Duration) error {
+	t := c.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C():
+		return nil
+	}
+}

@@ -1,0 +1,218 @@
+package event
+
+import "encoding/json"
+
+// The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them (D2). A tag
+// `jsonschema` carries the constraints that the generated schema checks.
+
+// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists (R48).
+type ArtifactPublished struct {
+	Image       string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
+	Digest      string `json:"digest" jsonschema:"pattern=^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}$"`
+	Tag         string `json:"tag,omitempty" jsonschema:"maxLength=256"`
+	PublishedAt string `json:"published_at,omitempty" jsonschema:"format=date-time"`
+}
+
+// FunctionCalled is com.gitlab.cd.function.called: a relay is to carry out a Function.
+type FunctionCalled struct {
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// CallID is the idempotency key: the same for every attempt at the same activity.
+	CallID    string          `json:"call_id" jsonschema:"minLength=1"`
+	Function  string          `json:"function" jsonschema:"minLength=1"`
+	Arguments json.RawMessage `json:"arguments" jsonschema:"type=object"`
+	Attempt   int             `json:"attempt" jsonschema:"minimum=1"`
+	Deadline  string          `json:"deadline" jsonschema:"format=date-time"`
+}
+
+// FunctionCompleted is com.gitlab.cd.function.completed: a relay has carried out a Function.
+type FunctionCompleted struct {
+	AgentID int64           `json:"agent_id" jsonschema:"minimum=1"`
+	CallID  string          `json:"call_id" jsonschema:"minLength=1"`
+	Attempt int             `json:"attempt" jsonschema:"minimum=1"`
+	Value   json.RawMessage `json:"value,omitempty" jsonschema:"type=object"`
+	Error   *CallError      `json:"error,omitempty"`
+}
+
+// CallError says why a Function did not do what it was asked to.
+type CallError struct {
+	// Code is a stable token: not_found, forbidden, unreachable, conflict, invalid …
+	Code      string `json:"code" jsonschema:"minLength=1"`
+	Message   string `json:"message"`
+	Retryable bool   `json:"retryable,omitempty"`
+}
+
+// ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed (E71).
+type ArgoRolloutStatusChanged struct {
+	AgentID          int64            `json:"agent_id" jsonschema:"minimum=1"`
+	RolloutName      string           `json:"rollout_name" jsonschema:"minLength=1"`
+	Namespace        string           `json:"namespace" jsonschema:"minLength=1"`
+	Phase            string           `json:"phase"`
+	CurrentStepIndex int              `json:"current_step_index"`
+	StableRS         string           `json:"stable_rs"`
+	CurrentPodHash   string           `json:"current_pod_hash"`
+	PauseConditions  []PauseCondition `json:"pause_conditions"`
+	Abort            bool             `json:"abort"`
+}
+
+// PauseCondition says why an Argo Rollout is paused.
+type PauseCondition struct {
+	Reason string `json:"reason"`
+}
+
+// AgentHeartbeat is com.gitlab.cd.agent.heartbeat: a relay is alive, and whether its cluster is.
+type AgentHeartbeat struct {
+	AgentID          int64  `json:"agent_id" jsonschema:"minimum=1"`
+	Version          string `json:"version"`
+	StartedAt        string `json:"started_at" jsonschema:"format=date-time"`
+	ObservedAt       string `json:"observed_at" jsonschema:"format=date-time"`
+	ClusterReachable bool   `json:"cluster_reachable"`
+	Message          string `json:"message,omitempty"`
+}
+
+// RolloutStarted is com.gitlab.cd.rollout.started.
+type RolloutStarted struct {
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+}
+
+// RolloutGateReached is com.gitlab.cd.rollout.gate_reached: all deployments of the environment stand at the weight.
+type RolloutGateReached struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	Weight        int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
+}
+
+// RolloutHealthy is com.gitlab.cd.rollout.healthy.
+type RolloutHealthy struct {
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+}
+
+// RolloutFailed is com.gitlab.cd.rollout.failed.
+type RolloutFailed struct {
+	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	Reason    string `json:"reason" jsonschema:"minLength=1"`
+}
+
+// RolloutEnvironmentStarted is com.gitlab.cd.rollout_environment.started.
+type RolloutEnvironmentStarted struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+}
+
+// RolloutEnvironmentHealthy is com.gitlab.cd.rollout_environment.healthy.
+type RolloutEnvironmentHealthy struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+}
+
+// RolloutEnvironmentFailed is com.gitlab.cd.rollout_environment.failed.
+type RolloutEnvironmentFailed struct {
+	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
+	Reason        string `json:"reason" jsonschema:"minLength=1"`
+}
+
+// DeploymentStarted is com.gitlab.cd.deployment.started.
+type DeploymentStarted struct {
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+}
+
+// DeploymentCommitted is com.gitlab.cd.deployment.committed: what exactly was deployed (E46).
+type DeploymentCommitted struct {
+	DeploymentID   int64  `json:"deployment_id" jsonschema:"minimum=1"`
+	CommitSHA      string `json:"commit_sha" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
+	ManifestDigest string `json:"manifest_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+	// Parameters are the values that were set, without secrets.
+	Parameters json.RawMessage `json:"parameters,omitempty" jsonschema:"type=object"`
+}
+
+// DeploymentGateReached is com.gitlab.cd.deployment.gate_reached.
+type DeploymentGateReached struct {
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	Weight       int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
+}
+
+// DeploymentAdvance is com.gitlab.cd.deployment.advance: past the gate named, never "the next one" (E28).
+type DeploymentAdvance struct {
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	Weight       int   `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
+}
+
+// DeploymentHealthy is com.gitlab.cd.deployment.healthy.
+type DeploymentHealthy struct {
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+}
+
+// DeploymentDegraded is com.gitlab.cd.deployment.degraded.
+type DeploymentDegraded struct {
+	DeploymentID int64  `json:"deployment_id" jsonschema:"minimum=1"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+// DeploymentFailed is com.gitlab.cd.deployment.failed.
+type DeploymentFailed struct {
+	DeploymentID int64  `json:"deployment_id" jsonschema:"minimum=1"`
+	Reason       string `json:"reason" jsonschema:"minLength=1"`
+}
+
+// EnvironmentReady is com.gitlab.cd.environment.ready.
+type EnvironmentReady struct {
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+}
+
+// EnvironmentNotReady is com.gitlab.cd.environment.not_ready.
+type EnvironmentNotReady struct {
+	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
+	Reason        string `json:"reason" jsonschema:"minLength=1"`
+}
+
+// ApplicationEnvironmentReady is com.gitlab.cd.application_environment.ready.
+type ApplicationEnvironmentReady struct {
+	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`
+	RolloutName              string `json:"rollout_name,omitempty"`
+	RolloutNamespace         string `json:"rollout_namespace,omitempty"`
+	// Discovered is what the driver found and wants back at every deploy; opaque to everybody else (R1).
+	Discovered json.RawMessage `json:"discovered,omitempty" jsonschema:"type=object"`
+}
+
+// ApplicationEnvironmentNotReady is com.gitlab.cd.application_environment.not_ready.
+type ApplicationEnvironmentNotReady struct {
+	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`
+	Reason                   string `json:"reason" jsonschema:"minLength=1"`
+}
+
+// ApprovalRequested is com.gitlab.cd.approval.requested.
+type ApprovalRequested struct {
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// GateID names the gate within the rollout; approve and reject name it again (D24).
+	GateID        string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	EnvironmentID int64  `json:"environment_id,omitempty" jsonschema:"minimum=1"`
+	Weight        int    `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
+	Reason        string `json:"reason,omitempty"`
+}
+
+// ApprovalResolved is com.gitlab.cd.approval.resolved.
+type ApprovalResolved struct {
+	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	GateID        string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	Resolution    string `json:"resolution" jsonschema:"enum=approved,enum=rejected"`
+	PrincipalType string `json:"principal_type" jsonschema:"enum=user,enum=agent,enum=policy,enum=schedule,enum=system"`
+	PrincipalID   int64  `json:"principal_id,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+}
+
+// WorkflowCompleted is com.gitlab.cd.workflow.completed.
+type WorkflowCompleted struct {
+	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
+}
+
+// WorkflowFailed is com.gitlab.cd.workflow.failed.
+type WorkflowFailed struct {
+	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
+	Error      string `json:"error" jsonschema:"minLength=1"`
+}
+
+// WorkflowCancelled is com.gitlab.cd.workflow.cancelled.
+type WorkflowCancelled struct {
+	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
+	Reason     string `json:"reason,omitempty"`
+}

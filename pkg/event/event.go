@@ -1,0 +1,189 @@
+// Package event is the catalogue of CloudEvents that Lockstep's services exchange, and the only way to make or read one.
+// Every type has one Go type, one JSON Schema (schema/), one golden file (testdata/) and one entry in Catalogue that
+// says who emits it, when and why. The names are the published contract (decisions D1 to D3): they are never renamed, a
+// field is never reused, and a breaking change is a new type beside the old one.
+//
+// It is not the bus: it knows subjects, but no connections.
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Event is a CloudEvent 1.0.
+type Event = cloudevents.Event
+
+// Prefix begins the name of every type.
+const Prefix = "com.gitlab.cd."
+
+// The extension attributes that Lockstep's events carry (D3).
+const (
+	// ExtensionOrganization is the organization an event belongs to, as a decimal number. Every event on the domain
+	// path has it; on the registry path it narrows who may match, and is often absent.
+	ExtensionOrganization = "organizationid"
+	// ExtensionTraceParent is the W3C trace context of the producer.
+	ExtensionTraceParent = "traceparent"
+	// ExtensionCorrelation groups the events of one rollout or one webhook delivery.
+	ExtensionCorrelation = "correlationid"
+	// ExtensionCausation is the id of the event or request that led to this one.
+	ExtensionCausation = "causationid"
+)
+
+// Path is one of the three event paths, which never cross (E13).
+type Path string
+
+// The paths.
+const (
+	// PathRegistry carries what registries tell, from the registry service to the domain.
+	PathRegistry Path = "registry"
+	// PathCluster carries calls to, and answers and observations from, the relays. Only the workflow service reads it.
+	PathCluster Path = "cluster"
+	// PathDomain carries what happened in the words of continuous delivery, never of Kubernetes (E14).
+	PathDomain Path = "domain"
+)
+
+// Header is what New needs to know beside type and data.
+type Header struct {
+	// ID identifies the event: unique for its source, made once, and reused whenever the event is sent again.
+	ID string
+	// Source says who emitted it, as a URI reference: "/services/workflow", "/agents/42".
+	Source string
+	// Organization owns the event; 0 where none does.
+	Organization int64
+	// Correlation and Causation may be empty.
+	Correlation, Causation string
+	// Time is when it happened.
+	Time time.Time
+}
+
+// New makes an event of the type that data belongs to and checks it against the type's schema. The error is Invalid.
+func New(h Header, data Data) (Event, error) {
+	e := cloudevents.New()
+	e.SetType(data.EventType())
+	e.SetID(h.ID)
+	e.SetSource(h.Source)
+	e.SetTime(h.Time)
+	if h.Organization != 0 {
+		e.SetExtension(ExtensionOrganization, strconv.FormatInt(h.Organization, 10))
+	}
+	if h.Correlation != "" {
+		e.SetExtension(ExtensionCorrelation, h.Correlation)
+	}
+	if h.Causation != "" {
+		e.SetExtension(ExtensionCausation, h.Causation)
+	}
+	if err := e.SetData(cloudevents.ApplicationJSON, data); err != nil {
+		return Event{}, fmt.Errorf("encode %s: %w", data.EventType(), err)
+	}
+	return e, Validate(e)
+}
+
+// Data is the payload of one type. Only this package's types implement it.
+type Data interface {
+	// EventType is the CloudEvents type that the payload belongs to.
+	EventType() string
+}
+
+// Decode reads the payload of e as T, after Validate. The error is Invalid and names the field.
+func Decode[T Data](e Event) (T, error) {
+	var data T
+	if want := data.EventType(); e.Type() != want {
+		return data, fault.InvalidFields(fault.Field{Name: "type", Problem: fmt.Sprintf("found %q, expected %q", e.Type(), want)})
+	}
+	if err := Validate(e); err != nil {
+		return data, err
+	}
+	d := json.NewDecoder(bytes.NewReader(e.Data()))
+	if err := d.Decode(&data); err != nil {
+		return data, fault.Because(err, fault.Invalid, "data of %s is not the expected JSON", e.Type())
+	}
+	return data, nil
+}
+
+// Organization is the organization of e; 0 where it has none. The error is Invalid.
+func Organization(e Event) (int64, error) {
+	v, ok := e.Extensions()[ExtensionOrganization]
+	if !ok {
+		return 0, nil
+	}
+	s := fmt.Sprint(v)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fault.InvalidFields(fault.Field{Name: ExtensionOrganization, Problem: fmt.Sprintf("found %q, expected a number above zero", s)})
+	}
+	return n, nil
+}
+
+// Extension is an extension attribute of e as text; "" where it has none.
+func Extension(e Event, name string) string {
+	v, ok := e.Extensions()[name]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// Subject is where e is published: cd.registry.artifact.published, cd.cluster.<agent>.result,
+// cd.domain.<organization>.<entity>.<verb>. Cluster events name their agent in their payload.
+func Subject(e Event) (string, error) {
+	d, ok := Lookup(e.Type())
+	if !ok {
+		return "", unknownType(e.Type())
+	}
+	switch d.Path {
+	case PathRegistry:
+		return "cd.registry." + d.Entity + "." + d.Verb, nil
+	case PathCluster:
+		var agent struct {
+			ID int64 `json:"agent_id"`
+		}
+		if err := json.Unmarshal(e.Data(), &agent); err != nil || agent.ID <= 0 {
+			return "", fault.InvalidFields(fault.Field{Name: "data.agent_id", Problem: "missing; expected a number above zero"})
+		}
+		return ClusterSubject(agent.ID, d.channel), nil
+	case PathDomain:
+		org, err := Organization(e)
+		if err != nil {
+			return "", err
+		}
+		if org == 0 {
+			return "", fault.InvalidFields(fault.Field{Name: ExtensionOrganization, Problem: "missing; expected on every domain event"})
+		}
+		return fmt.Sprintf("cd.domain.%d.%s.%s", org, d.Entity, d.Verb), nil
+	default:
+		panic("event: not a path: " + string(d.Path))
+	}
+}
+
+// The channels of an agent on the cluster path.
+const (
+	ChannelCall      = "call"
+	ChannelResult    = "result"
+	ChannelEvent     = "event"
+	ChannelHeartbeat = "heartbeat"
+)
+
+// ClusterSubject is the subject of one channel of an agent.
+func ClusterSubject(agent int64, channel string) string {
+	return fmt.Sprintf("cd.cluster.%d.%s", agent, channel)
+}
+
+// split takes "com.gitlab.cd.rollout.gate_reached" apart into entity and verb; an entity may itself have dots.
+func split(eventType string) (entity, verb string) {
+	rest := strings.TrimPrefix(eventType, Prefix)
+	i := strings.LastIndexByte(rest, '.')
+	return rest[:i], rest[i+1:]
+}
+
+func unknownType(t string) error {
+	return fault.InvalidFields(fault.Field{Name: "type", Problem: fmt.Sprintf("found %q, which is not in the event catalogue", t)})
+}

@@ -1,0 +1,117 @@
+package event
+
+// The names of the types; each payload knows its own.
+const (
+	TypeArtifactPublished              = "com.gitlab.cd.artifact.published"
+	TypeFunctionCalled                 = "com.gitlab.cd.function.called"
+	TypeFunctionCompleted              = "com.gitlab.cd.function.completed"
+	TypeArgoRolloutStatusChanged       = "com.gitlab.cd.argo.rollout.status_changed"
+	TypeAgentHeartbeat                 = "com.gitlab.cd.agent.heartbeat"
+	TypeRolloutStarted                 = "com.gitlab.cd.rollout.started"
+	TypeRolloutGateReached             = "com.gitlab.cd.rollout.gate_reached"
+	TypeRolloutHealthy                 = "com.gitlab.cd.rollout.healthy"
+	TypeRolloutFailed                  = "com.gitlab.cd.rollout.failed"
+	TypeRolloutEnvironmentStarted      = "com.gitlab.cd.rollout_environment.started"
+	TypeRolloutEnvironmentHealthy      = "com.gitlab.cd.rollout_environment.healthy"
+	TypeRolloutEnvironmentFailed       = "com.gitlab.cd.rollout_environment.failed"
+	TypeDeploymentStarted              = "com.gitlab.cd.deployment.started"
+	TypeDeploymentCommitted            = "com.gitlab.cd.deployment.committed"
+	TypeDeploymentGateReached          = "com.gitlab.cd.deployment.gate_reached"
+	TypeDeploymentAdvance              = "com.gitlab.cd.deployment.advance"
+	TypeDeploymentHealthy              = "com.gitlab.cd.deployment.healthy"
+	TypeDeploymentDegraded             = "com.gitlab.cd.deployment.degraded"
+	TypeDeploymentFailed               = "com.gitlab.cd.deployment.failed"
+	TypeEnvironmentReady               = "com.gitlab.cd.environment.ready"
+	TypeEnvironmentNotReady            = "com.gitlab.cd.environment.not_ready"
+	TypeApplicationEnvironmentReady    = "com.gitlab.cd.application_environment.ready"
+	TypeApplicationEnvironmentNotReady = "com.gitlab.cd.application_environment.not_ready"
+	TypeApprovalRequested              = "com.gitlab.cd.approval.requested"
+	TypeApprovalResolved               = "com.gitlab.cd.approval.resolved"
+	TypeWorkflowCompleted              = "com.gitlab.cd.workflow.completed"
+	TypeWorkflowFailed                 = "com.gitlab.cd.workflow.failed"
+	TypeWorkflowCancelled              = "com.gitlab.cd.workflow.cancelled"
+)
+
+// EventType is com.gitlab.cd.artifact.published.
+func (ArtifactPublished) EventType() string { return TypeArtifactPublished }
+
+// EventType is com.gitlab.cd.function.called.
+func (FunctionCalled) EventType() string { return TypeFunctionCalled }
+
+// EventType is com.gitlab.cd.function.completed.
+func (FunctionCompleted) EventType() string { return TypeFunctionCompleted }
+
+// EventType is com.gitlab.cd.argo.rollout.status_changed.
+func (ArgoRolloutStatusChanged) EventType() string { return TypeArgoRolloutStatusChanged }
+
+// EventType is com.gitlab.cd.agent.heartbeat.
+func (AgentHeartbeat) EventType() string { return TypeAgentHeartbeat }
+
+// EventType is com.gitlab.cd.rollout.started.
+func (RolloutStarted) EventType() string { return TypeRolloutStarted }
+
+// EventType is com.gitlab.cd.rollout.gate_reached.
+func (RolloutGateReached) EventType() string { return TypeRolloutGateReached }
+
+// EventType is com.gitlab.cd.rollout.healthy.
+func (RolloutHealthy) EventType() string { return TypeRolloutHealthy }
+
+// EventType is com.gitlab.cd.rollout.failed.
+func (RolloutFailed) EventType() string { return TypeRolloutFailed }
+
+// EventType is com.gitlab.cd.rollout_environment.started.
+func (RolloutEnvironmentStarted) EventType() string { return TypeRolloutEnvironmentStarted }
+
+// EventType is com.gitlab.cd.rollout_environment.healthy.
+func (RolloutEnvironmentHealthy) EventType() string { return TypeRolloutEnvironmentHealthy }
+
+// EventType is com.gitlab.cd.rollout_environment.failed.
+func (RolloutEnvironmentFailed) EventType() string { return TypeRolloutEnvironmentFailed }
+
+// EventType is com.gitlab.cd.deployment.started.
+func (DeploymentStarted) EventType() string { return TypeDeploymentStarted }
+
+// EventType is com.gitlab.cd.deployment.committed.
+func (DeploymentCommitted) EventType() string { return TypeDeploymentCommitted }
+
+// EventType is com.gitlab.cd.deployment.gate_reached.
+func (DeploymentGateReached) EventType() string { return TypeDeploymentGateReached }
+
+// EventType is com.gitlab.cd.deployment.advance.
+func (DeploymentAdvance) EventType() string { return TypeDeploymentAdvance }
+
+// EventType is com.gitlab.cd.deployment.healthy.
+func (DeploymentHealthy) EventType() string { return TypeDeploymentHealthy }
+
+// EventType is com.gitlab.cd.deployment.degraded.
+func (DeploymentDegraded) EventType() string { return TypeDeploymentDegraded }
+
+// EventType is com.gitlab.cd.deployment.failed.
+func (DeploymentFailed) EventType() string { return TypeDeploymentFailed }
+
+// EventType is com.gitlab.cd.environment.ready.
+func (EnvironmentReady) EventType() string { return TypeEnvironmentReady }
+
+// EventType is com.gitlab.cd.environment.not_ready.
+func (EnvironmentNotReady) EventType() string { return TypeEnvironmentNotReady }
+
+// EventType is com.gitlab.cd.application_environment.ready.
+func (ApplicationEnvironmentReady) EventType() string { return TypeApplicationEnvironmentReady }
+
+// EventType is com.gitlab.cd.application_environment.not_ready.
+func (ApplicationEnvironmentNotReady) EventType() string { return TypeApplicationEnvironmentNotReady }
+
+// EventType is com.gitlab.cd.approval.requested.
+func (ApprovalRequested) EventType() string { return TypeApprovalRequested }
+
+// EventType is com.gitlab.cd.approval.resolved.
+func (ApprovalResolved) EventType() string { return TypeApprovalResolved }
+
+// EventType is com.gitlab.cd.workflow.completed.
+func (WorkflowCompleted) EventType() string { return TypeWorkflowCompleted }
+
+// EventType is com.gitlab.cd.workflow.failed.
+func (WorkflowFailed) EventType() string { return TypeWorkflowFailed }
+
+// EventType is com.gitlab.cd.workflow.cancelled.
+func (WorkflowCancelled) EventType() string { return TypeWorkflowCancelled }
