@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 	"slices"
+	"sync"
 )
 
 // Definition is one entry of the catalogue.
@@ -23,17 +24,34 @@ type Definition struct {
 
 // Lookup finds the entry of a type.
 func Lookup(eventType string) (Definition, bool) {
-	for _, d := range Catalogue() {
-		if d.Type == eventType {
-			return d, true
-		}
-	}
-	return Definition{}, false
+	d, ok := byType()[eventType]
+	return d, ok
 }
+
+//nolint:gochecknoglobals // written once, by sync.OnceValue
+var byType = sync.OnceValue(func() map[string]Definition {
+	m := map[string]Definition{}
+	for _, d := range Catalogue() {
+		m[d.Type] = d
+	}
+	return m
+})
 
 // Catalogue is every event type of the three paths, in the order a reader would want: by path, then by life cycle.
 func Catalogue() []Definition {
 	return slices.Concat(registryEvents(), clusterEvents(), rolloutEvents(), deploymentEvents(), readinessEvents(), approvalEvents(), workflowEvents())
+}
+
+// Pattern is the subject that events of the type are published on, with placeholders for what an event fills in.
+func (d Definition) Pattern() string {
+	switch d.Path {
+	case PathCluster:
+		return "cd.cluster.<agent>." + d.channel
+	case PathDomain:
+		return "cd.domain.<organization>." + d.Entity + "." + d.Verb
+	default:
+		return "cd.registry." + d.Entity + "." + d.Verb
+	}
 }
 
 func define(path Path, channel string, example Data, emitted string) Definition {

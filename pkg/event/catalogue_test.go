@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +79,22 @@ func TestGoldenEvents(t *testing.T) {
 			golden(t, filepath.Join("testdata", d.Type+".json"), indent(t, e))
 		})
 	}
+}
+
+func TestReadmeListsTheCatalogue(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("# Events\n\nEvery CloudEvent that Lockstep's services exchange; `make generate` writes this page from the catalogue.\n" +
+		"Payload schemas are in [schema](schema), one example each in [testdata](testdata).\n")
+	for _, path := range []event.Path{event.PathRegistry, event.PathCluster, event.PathDomain} {
+		fmt.Fprintf(&b, "\n## The %s path\n\n| type | subject | emitted |\n| --- | --- | --- |\n", path)
+		for _, d := range event.Catalogue() {
+			if d.Path == path {
+				fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", d.Type, d.Pattern(), d.Emitted)
+			}
+		}
+	}
+	golden(t, "README.md", []byte(b.String()))
 }
 
 func TestEveryTypeHasItsEntry(t *testing.T) {
