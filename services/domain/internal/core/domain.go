@@ -1,0 +1,89 @@
+package core
+
+import (
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// Domain is the only writer of the domain's tables, and, through the embedded Reads, the way to look at them.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Conflict (a name is taken), Refused
+// (not in the present state), Unavailable. It is safe for concurrent use.
+type Domain struct {
+	Reads
+	store   Store
+	drivers Drivers
+	flows   Flows
+	clock   clock.Clock
+	wake    func()
+}
+
+// Deps is what a Domain needs.
+type Deps struct {
+	Store   Store
+	Drivers Drivers
+	Flows   Flows
+	Clock   clock.Clock
+	// Wake is called after a change that left something to hand over or to publish; may be nil.
+	Wake func()
+}
+
+// New is the domain over its parts.
+func New(d Deps) *Domain {
+	if d.Wake == nil {
+		d.Wake = func() {}
+	}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, clock: d.Clock, wake: d.Wake}
+}
+
+// Drivers are the deploy drivers of this installation, by reference.
+func (d *Domain) Drivers() []Driver { return d.drivers.All() }
+
+// NewApplication is an application with its services and their sources, created together (E52).
+type NewApplication struct {
+	Name        string
+	Description string
+	Services    []NewService
+}
+
+// NewService is one service of a NewApplication.
+type NewService struct {
+	Name            string
+	Description     string
+	ArtifactSources []NewArtifactSource
+}
+
+// NewArtifactSource is one source of a NewService.
+type NewArtifactSource struct {
+	Ref    string
+	Config json.RawMessage
+}
+
+// NewEnvironment is an environment with its first driver binding.
+type NewEnvironment struct {
+	Name         string
+	Description  string
+	Tier         Tier
+	DriverRef    string
+	DriverConfig json.RawMessage
+}
+
+// NewFlowDefinition is a new version of an application's pipeline.
+type NewFlowDefinition struct {
+	ApplicationID int64
+	Definition    json.RawMessage
+}
+
+// NewRollout asks for a rollout of a version set by the latest pipeline of its application.
+type NewRollout struct {
+	VersionSetID int64
+	Reason       string
+}
+
+// Resolution answers a gate.
+type Resolution struct {
+	RolloutID int64
+	GateID    string
+	Reason    string
+}

@@ -1,0 +1,210 @@
+package core
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Organization owns everything.
+type Organization struct {
+	ID   int64
+	Name string
+}
+
+// Application is a named group of services that ship together.
+type Application struct {
+	ID          int64
+	Name        string
+	Description string
+	CreatedAt   time.Time
+}
+
+// Service is one deployable unit of an application.
+type Service struct {
+	ID            int64
+	ApplicationID int64
+	Name          string
+	Description   string
+	CreatedAt     time.Time
+}
+
+// ArtifactSource points at where artifacts of a service come from. Ref names the kind of source and its version, Config
+// is that kind's (R7).
+type ArtifactSource struct {
+	ID        int64
+	ServiceID int64
+	Ref       string
+	Config    json.RawMessage
+	CreatedAt time.Time
+}
+
+// Version is one artifact on a source, identified by its digest.
+type Version struct {
+	ID               int64
+	ArtifactSourceID int64
+	Name             string
+	Digest           string
+	// Reference is how the artifact is fetched: image@digest.
+	Reference   string
+	PublishedAt time.Time
+	CreatedAt   time.Time
+}
+
+// VersionSet is a fixed set of versions, one for each source of an application. It never changes (E8).
+type VersionSet struct {
+	ID            int64
+	ApplicationID int64
+	Name          string
+	EntriesDigest string
+	CreatedAt     time.Time
+}
+
+// VersionSetEntry is one version in a set, with the source and the service it belongs to.
+type VersionSetEntry struct {
+	VersionSetID     int64
+	ServiceID        int64
+	ArtifactSourceID int64
+	VersionID        int64
+}
+
+// Tier classes environments by what is at stake.
+type Tier string
+
+// The tiers.
+const (
+	TierDevelopment Tier = "development"
+	TierQA          Tier = "qa"
+	TierStaging     Tier = "staging"
+	TierProduction  Tier = "production"
+)
+
+// Readiness says whether something may be deployed to (E59).
+type Readiness string
+
+// The readinesses. Pending: not looked at yet, or being looked at.
+const (
+	ReadinessPending Readiness = "pending"
+	ReadinessReady   Readiness = "ready"
+	ReadinessNot     Readiness = "not_ready"
+)
+
+// Environment is a named deployment target.
+type Environment struct {
+	ID          int64
+	Name        string
+	Description string
+	Tier        Tier
+	Readiness   Readiness
+	// ReadinessReason says why it is not ready; empty when it is.
+	ReadinessReason string
+	// OnboardingAttempt counts the onboardings submitted.
+	OnboardingAttempt int
+	CreatedAt         time.Time
+}
+
+// DriverBinding is one version of an environment's driver and its configuration; append-only (R12).
+type DriverBinding struct {
+	ID            int64
+	EnvironmentID int64
+	Version       int
+	DriverRef     string
+	DriverConfig  json.RawMessage
+	CreatedAt     time.Time
+}
+
+// FlowDefinition is one version of an application's pipeline; append-only (R13).
+type FlowDefinition struct {
+	ID            int64
+	ApplicationID int64
+	Version       int
+	Definition    json.RawMessage
+	CreatedAt     time.Time
+}
+
+// ApplicationEnvironment is what the driver knows of one application in one environment. Its configuration is not here:
+// it is embedded in the flow definition (E51).
+type ApplicationEnvironment struct {
+	ID              int64
+	ApplicationID   int64
+	EnvironmentID   int64
+	Readiness       Readiness
+	ReadinessReason string
+	// Discovered is what the driver found and wants back at every deploy; opaque; nil before.
+	Discovered json.RawMessage
+	// SetupAttempt counts the setups submitted.
+	SetupAttempt int
+	// SetupWanted is true while a setup waits for its environment to be ready.
+	SetupWanted bool
+	CreatedAt   time.Time
+}
+
+// Rollout promotes a version set through environments. What it pins never changes (R3).
+type Rollout struct {
+	ID               int64
+	ApplicationID    int64
+	VersionSetID     int64
+	FlowDefinitionID int64
+	// WorkflowRef is the handle of the workflow that drives it; empty until it has been handed over.
+	WorkflowRef string
+	State       RolloutState
+	// IsRollback and AwaitingApproval are derived (R18, R38); only reads fill them in.
+	IsRollback       bool
+	AwaitingApproval bool
+	CreatedAt        time.Time
+	StartedAt        *time.Time
+	FinishedAt       *time.Time
+}
+
+// RolloutEnvironment is a version set landing in one environment within a rollout.
+type RolloutEnvironment struct {
+	ID              int64
+	RolloutID       int64
+	EnvironmentID   int64
+	Position        int
+	DriverBindingID int64
+	// DriverDigest pins the bundle to the byte (D7).
+	DriverDigest string
+	// PreviousVersionSetID is what was live before; 0 when nothing was (R15).
+	PreviousVersionSetID int64
+	State                RolloutState
+	StartedAt            *time.Time
+	FinishedAt           *time.Time
+}
+
+// Deployment actuates one service within a rollout environment.
+type Deployment struct {
+	ID                   int64
+	RolloutEnvironmentID int64
+	ServiceID            int64
+	State                DeploymentState
+	StartedAt            *time.Time
+	FinishedAt           *time.Time
+}
+
+// Snapshot is what exactly was deployed (E46, D15).
+type Snapshot struct {
+	DeploymentID   int64
+	CommitSHA      string
+	ManifestDigest string
+	Parameters     json.RawMessage
+	CreatedAt      time.Time
+}
+
+// Gate is a request for approval that nobody has resolved yet (D24).
+type Gate struct {
+	RolloutID   int64
+	GateID      string
+	Reason      string
+	RequestedAt time.Time
+}
+
+// Driver is a deploy driver that this installation carries, as far as anybody outside it may know it.
+type Driver struct {
+	// Ref is name@major.
+	Ref            string
+	Digest         string
+	SupportedSteps []string
+	// The schemas, for reflection.
+	EnvironmentSchema            json.RawMessage
+	ApplicationEnvironmentSchema json.RawMessage
+}

@@ -1,0 +1,58 @@
+package core
+
+import "time"
+
+// SubjectKind says which of the three journals a transition is in.
+type SubjectKind string
+
+// The kinds; they are also the prefixes of public identifiers.
+const (
+	SubjectRollout            SubjectKind = "rollout"
+	SubjectRolloutEnvironment SubjectKind = "rolloutenvironment"
+	SubjectDeployment         SubjectKind = "deployment"
+)
+
+// Subject is whose journal a transition is in.
+type Subject struct {
+	Kind SubjectKind
+	ID   int64
+}
+
+// Transition is one row of a journal: a change of state, or a request for one, whose To is its From (D17). States are
+// numbers here because the kinds have their own; StateName names them.
+type Transition struct {
+	// ID orders all three journals: one sequence numbers them.
+	ID      int64
+	Subject Subject
+	// From is nil for the creation.
+	From *int16
+	To   int16
+	Verb Verb
+	// GateID is the gate that a request or a resolution is about; empty for everything else.
+	GateID        string
+	PrincipalType PrincipalType
+	// PrincipalID is 0 where the principal has no number.
+	PrincipalID int64
+	Reason      string
+	TriggeredBy string
+	CreatedAt   time.Time
+}
+
+// FromName and ToName are the states as the API spells them; FromName is empty for the creation.
+func (t Transition) FromName() string {
+	if t.From == nil {
+		return ""
+	}
+	return StateName(t.Subject.Kind, *t.From)
+}
+
+// ToName is the state after the transition.
+func (t Transition) ToName() string { return StateName(t.Subject.Kind, t.To) }
+
+// StateName names a state of a kind of subject: "in_progress", "healthy".
+func StateName(kind SubjectKind, state int16) string {
+	if kind == SubjectDeployment {
+		return DeploymentState(state).String()
+	}
+	return RolloutState(state).String()
+}

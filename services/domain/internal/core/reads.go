@@ -1,0 +1,66 @@
+package core
+
+import "context"
+
+// Reads is everything that can be looked at, within one organization. Lists are paged by keyset; what hangs below a
+// list is read for all its items at once, so that no list costs a query for each item. A map has no key for an
+// identifier that does not exist in the organization; a child list that is empty may have no key either.
+type Reads interface {
+	Organization(ctx context.Context, organization int64) (Organization, error)
+
+	Applications(ctx context.Context, organization int64, p Page) (Slice[Application], error)
+	ApplicationByName(ctx context.Context, organization int64, name string) (Application, error)
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Application, error)
+	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]Service, error)
+	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]Service, error)
+	ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]ArtifactSource, error)
+	ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]ArtifactSource, error)
+
+	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Version, error)
+	// VersionsBySource is the same page of every source, newest first.
+	VersionsBySource(ctx context.Context, organization int64, sources []int64, p Page) (map[int64]Slice[Version], error)
+	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]VersionSet, error)
+	// VersionSetsByApplication is the same page of every application, newest first.
+	VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p Page) (map[int64]Slice[VersionSet], error)
+	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]VersionSetEntry, error)
+
+	Environments(ctx context.Context, organization int64, p Page) (Slice[Environment], error)
+	EnvironmentByName(ctx context.Context, organization int64, name string) (Environment, error)
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Environment, error)
+	DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]DriverBinding, error)
+	// DriverBindingsByEnvironment is newest first.
+	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]DriverBinding, error)
+
+	FlowDefinitionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]FlowDefinition, error)
+	// LatestFlowDefinitions is the newest pipeline of each application; no key for one that has none.
+	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]FlowDefinition, error)
+	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]ApplicationEnvironment, error)
+	ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]ApplicationEnvironment, error)
+
+	// Rollouts are newest first.
+	Rollouts(ctx context.Context, organization int64, f RolloutFilter, p Page) (Slice[Rollout], error)
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Rollout, error)
+	// RolloutsByApplication is the same page of every application, newest first.
+	RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p Page) (map[int64]Slice[Rollout], error)
+	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
+	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]Rollout, error)
+	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Gate, error)
+	RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]RolloutEnvironment, error)
+	// RolloutEnvironmentsByRollout is in promotion order.
+	RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]RolloutEnvironment, error)
+	DeploymentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Deployment, error)
+	DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]Deployment, error)
+	// VersionsByDeployment is what a deployment carries: the versions of its service's sources in the rollout's set.
+	VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]Version, error)
+	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]Snapshot, error)
+	// Journal is the three journals of a rollout as one, oldest first.
+	Journal(ctx context.Context, organization, rollout int64, p Page) (Slice[Transition], error)
+}
+
+// RolloutFilter narrows a list of rollouts; its zero value does not.
+type RolloutFilter struct {
+	// ApplicationID; 0 for all.
+	ApplicationID int64
+	// States; empty for all.
+	States []RolloutState
+}

@@ -1,0 +1,91 @@
+package core
+
+// RolloutState is where a rollout, or a rollout environment, stands (R35). The numbers are stored.
+type RolloutState int16
+
+// The states of a rollout. Awaiting approval is not one: it is derived from the journal (R38).
+const (
+	RolloutPending RolloutState = iota
+	RolloutInProgress
+	RolloutPaused
+	RolloutCompleted
+	RolloutFailed
+	RolloutCancelled
+)
+
+// DeploymentState is where a deployment stands (R36). The numbers are stored.
+type DeploymentState int16
+
+// The states of a deployment. The last four are terminal: a deployment never tracks later health.
+const (
+	DeploymentPending DeploymentState = iota
+	DeploymentDeploying
+	DeploymentHealthy
+	DeploymentDegraded
+	DeploymentFailed
+	DeploymentCancelled
+)
+
+// String is the state as the journal and the API spell it.
+func (s RolloutState) String() string {
+	switch s {
+	case RolloutPending:
+		return "pending"
+	case RolloutInProgress:
+		return "in_progress"
+	case RolloutPaused:
+		return "paused"
+	case RolloutCompleted:
+		return "completed"
+	case RolloutFailed:
+		return "failed"
+	case RolloutCancelled:
+		return "cancelled"
+	default:
+		return "unknown"
+	}
+}
+
+// Terminal states absorb every later event (D16).
+func (s RolloutState) Terminal() bool { return s >= RolloutCompleted }
+
+// String is the state as the journal and the API spell it.
+func (s DeploymentState) String() string {
+	switch s {
+	case DeploymentPending:
+		return "pending"
+	case DeploymentDeploying:
+		return "deploying"
+	case DeploymentHealthy:
+		return "healthy"
+	case DeploymentDegraded:
+		return "degraded"
+	case DeploymentFailed:
+		return "failed"
+	case DeploymentCancelled:
+		return "cancelled"
+	default:
+		return "unknown"
+	}
+}
+
+// Terminal states absorb every later event (D16).
+func (s DeploymentState) Terminal() bool { return s >= DeploymentHealthy }
+
+// Verb is what happened, or was asked for, in a journal row (R40).
+type Verb string
+
+// The verbs. The three about approval record requests and leave the state as it is (D17, R41).
+const (
+	VerbCreate          Verb = "create"
+	VerbStart           Verb = "start"
+	VerbPause           Verb = "pause"
+	VerbResume          Verb = "resume"
+	VerbRequestApproval Verb = "request_approval"
+	VerbApprove         Verb = "approve"
+	VerbReject          Verb = "reject"
+	VerbComplete        Verb = "complete"
+	VerbDegrade         Verb = "degrade"
+	VerbFail            Verb = "fail"
+	VerbCancel          Verb = "cancel"
+)
