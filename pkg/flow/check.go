@@ -1,0 +1,142 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+)
+
+// structure finds what the schema cannot say: rising weights, one deploy step per environment, one meaning per gate id.
+func structure(def Definition) []fault.Field {
+	var found []fault.Field
+	environments := map[string]int{}
+	gates := map[string]string{}
+	claim := func(id, at string) {
+		if other, taken := gates[id]; taken {
+			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf("found gate id %q, which %s has already; expected one of its own", id, other)})
+			return
+		}
+		gates[id] = at
+	}
+	for i, s := range def.Steps {
+		at := schema.Pointer("steps", strconv.Itoa(i))
+		switch s.Type {
+		case Deploy:
+			if first, taken := environments[s.Environment]; taken {
+				found = append(found, fault.Field{Name: at + "/environment", Problem: fmt.Sprintf("found %q, which /steps/%d deploys to already; expected each environment once", s.Environment, first)})
+				continue
+			}
+			environments[s.Environment] = i
+			if s.Approval != nil {
+				claim(EnvironmentGateID(s.Environment), at+"/approval")
+			}
+			found = append(found, rising(s.Gates, at)...)
+			for j, g := range s.Gates {
+				if g.Approval != nil {
+					claim(WeightGateID(s.Environment, g.Weight), fmt.Sprintf("%s/gates/%d/approval", at, j))
+				}
+			}
+		case Approve:
+			claim(StepGateID(i, s), at+"/name")
+		case Pause, Analysis:
+		}
+	}
+	if len(environments) == 0 {
+		found = append(found, fault.Field{Name: "/steps", Problem: "found no deploy step; expected at least one"})
+	}
+	return found
+}
+
+// rising finds the gates whose weight is not above that of the gate before.
+func rising(gates []Gate, at string) []fault.Field {
+	var found []fault.Field
+	before := 0
+	for j, g := range gates {
+		if g.Weight <= before {
+			found = append(found, fault.Field{
+				Name:    fmt.Sprintf("%s/gates/%d/weight", at, j),
+				Problem: fmt.Sprintf("found %d after %d; expected weights that rise from gate to gate", g.Weight, before),
+			})
+		}
+		before = max(before, g.Weight)
+	}
+	return found
+}
+
+// Known is what a definition is checked against: what exists at the time of the check.
+type Known struct {
+	// Steps are the step types that the driver supports.
+	Steps []string
+	// Environments are the names of the organization's environments.
+	Environments []string
+	// ValidateConfig checks the config of the deploy step to an environment that exists. The fields of its error are
+	// JSON pointers into the config. Nil accepts everything.
+	ValidateConfig func(environment string, config json.RawMessage) error
+}
+
+// Check checks a definition from Parse against what is known. The error is Invalid, with one field for each finding. An
+// error of ValidateConfig without fields comes back as it is if it is not Invalid: then nobody could tell.
+func Check(def Definition, known Known) error {
+	found := structure(def)
+	for i, s := range def.Steps {
+		at := schema.Pointer("steps", strconv.Itoa(i))
+		if !slices.Contains(known.Steps, string(s.Type)) {
+			found = append(found, fault.Field{Name: at + "/type", Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(known.Steps, ", "))})
+			continue
+		}
+		if s.Type != Deploy {
+			continue
+		}
+		if !slices.Contains(known.Environments, s.Environment) {
+			found = append(found, fault.Field{Name: at + "/environment", Problem: fmt.Sprintf("found %q; expected an environment that exists: %s", s.Environment, names(known.Environments))})
+			continue
+		}
+		if known.ValidateConfig == nil {
+			continue
+		}
+		fields, err := config(known.ValidateConfig(s.Environment, s.Config), at+"/config")
+		if err != nil {
+			return fmt.Errorf("check config of step %d: %w", i, err)
+		}
+		found = append(found, fields...)
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// config are the findings of a config's own check, located in the definition.
+func config(err error, at string) ([]fault.Field, error) {
+	if err == nil {
+		return nil, nil
+	}
+	if !fault.Is(err, fault.Invalid) {
+		return nil, err
+	}
+	fields := slices.Clone(fault.FieldsOf(err))
+	if len(fields) == 0 {
+		return []fault.Field{{Name: at, Problem: fault.Public(err)}}, nil
+	}
+	for i := range fields {
+		fields[i].Name = at + fields[i].Name
+	}
+	return fields, nil
+}
+
+// names are the names for an error, not all of them where there are many.
+func names(all []string) string {
+	const most = 20
+	if len(all) == 0 {
+		return "there is none yet"
+	}
+	if len(all) > most {
+		return strings.Join(all[:most], ", ") + " …"
+	}
+	return strings.Join(all, ", ")
+}

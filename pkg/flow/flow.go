@@ -1,0 +1,125 @@
+// Package flow is the flow definition: the pipeline that an application's versions go through, in one shape for every
+// pipeline and every driver (E50, R34). It reads and checks definitions. It knows no driver: what a deploy step's config
+// means is the driver's, and a driver says which step types it can carry out (E33).
+package flow
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+)
+
+// MaxBytes bounds the text of a definition.
+const MaxBytes = 1 << 20
+
+// The step types. Adding one is additive: a driver opts in by naming it in its manifest.
+const (
+	// Deploy brings every service of the application to one environment.
+	Deploy StepType = "deploy"
+	// Pause waits for a while.
+	Pause StepType = "pause"
+	// Approve waits until somebody has agreed.
+	Approve StepType = "approval"
+	// Analysis decides by measurements.
+	Analysis StepType = "analysis"
+)
+
+// A StepType says what a step does.
+type StepType string
+
+// A Definition is a whole pipeline.
+type Definition struct {
+	// Steps are carried out in order.
+	Steps []Step `json:"steps"`
+}
+
+// A Step is one step of a pipeline. Which fields it has depends on its type; the others are zero.
+type Step struct {
+	// Type says what the step does.
+	Type StepType `json:"type"`
+	// Environment is the name of a deploy step's environment.
+	Environment string `json:"environment,omitempty"`
+	// Approval, if set, holds a deploy step up before its first change.
+	Approval *Approval `json:"approval,omitempty"`
+	// Gates are where all services of a deploy step stop and wait for each other; weights rise.
+	Gates []Gate `json:"gates,omitempty"`
+	// Config is the driver's: of a deploy step the Application-Environment config, as the author wrote it.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Name names a pause, approval or analysis step for people, and an approval step's gate.
+	Name string `json:"name,omitempty"`
+	// Reason is shown to whoever decides on an approval step.
+	Reason string `json:"reason,omitempty"`
+	// Duration is how long a pause step waits, in seconds.
+	Duration int `json:"duration,omitempty"`
+}
+
+// A Gate is a share of traffic at which every service stops.
+type Gate struct {
+	// Weight is the share in percent, 1 to 100.
+	Weight int `json:"weight"`
+	// SoakDuration is how long to stay once every service has come, in seconds.
+	SoakDuration int `json:"soak_duration,omitempty"`
+	// Approval, if set, is asked for after the soak.
+	Approval *Approval `json:"approval,omitempty"`
+}
+
+// An Approval asks somebody to agree.
+type Approval struct {
+	// Reason is shown to whoever decides.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Schema is the JSON Schema (draft 2020-12) of a definition.
+func Schema() []byte { return append([]byte(nil), schemaText...) }
+
+//go:embed flow.json
+var schemaText []byte
+
+// compiled is the schema, compiled once. It is part of the build: any test finds a defect in it.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValues
+var compiled = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(schemaText) })
+
+// Parse reads a definition and checks all that can be told without knowing drivers and environments. The error is Invalid
+// and has one field for each finding: its JSON pointer, what was found and what was expected.
+func Parse(text []byte) (Definition, error) {
+	if len(text) > MaxBytes {
+		return Definition{}, fault.InvalidFields(fault.Field{Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(text), MaxBytes)})
+	}
+	s, err := compiled()
+	if err != nil {
+		return Definition{}, fmt.Errorf("compile the flow schema: %w", err)
+	}
+	if err := s.Validate(text); err != nil {
+		return Definition{}, err
+	}
+	var def Definition
+	if err := json.Unmarshal(text, &def); err != nil {
+		// The schema takes 5.0 and 5e0 for whole numbers, as JSON Schema has it; everything else fits the types here.
+		return Definition{}, fault.InvalidFields(fault.Field{Name: "/steps", Problem: "found a number with a fraction or an exponent; expected whole numbers written with digits only"})
+	}
+	if fields := structure(def); len(fields) > 0 {
+		return Definition{}, fault.InvalidFields(fields...)
+	}
+	return def, nil
+}
+
+// StepGateID is the id of the gate that an approval step opens (D24).
+func StepGateID(index int, s Step) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return fmt.Sprintf("step-%d", index)
+}
+
+// EnvironmentGateID is the id of the gate before an environment.
+func EnvironmentGateID(environment string) string { return environment }
+
+// WeightGateID is the id of the gate at a weight in an environment.
+func WeightGateID(environment string, weight int) string {
+	return fmt.Sprintf("%s/%d", environment, weight)
+}

@@ -1,0 +1,191 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// maxShown bounds how much of a refused value an error repeats.
+const maxShown = 60
+
+// fields turns the library's tree of findings into one field for each leaf, in the order of their pointers.
+func fields(findings *jsonschema.ValidationError, value any) []fault.Field {
+	var found []fault.Field
+	var walk func(*jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		for _, cause := range e.Causes {
+			walk(cause)
+		}
+		if len(e.Causes) == 0 {
+			found = append(found, leaf(e, value)...)
+		}
+	}
+	walk(findings)
+	slices.SortStableFunc(found, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
+	return slices.Compact(found)
+}
+
+// leaf is what one finding says. A missing or superfluous member is named itself: a form has a control for it, and none
+// for its parent.
+func leaf(e *jsonschema.ValidationError, value any) []fault.Field {
+	at := e.InstanceLocation
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		return each(at, k.Missing, "found nothing; expected a value")
+	case *kind.DependentRequired:
+		return each(at, k.Missing, "found nothing; expected a value, because "+k.Prop+" is set")
+	case *kind.AdditionalProperties:
+		return each(at, k.Properties, "found a field that does not exist; expected none of this name")
+	case *kind.FalseSchema:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected nothing: not allowed here"}}
+	case *kind.Minimum:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected at least " + number(k.Want)}}
+	case *kind.Maximum:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected at most " + number(k.Want)}}
+	case *kind.Type:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected " + aOr(k.Want)}}
+	case *kind.Enum:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected one of " + list(k.Want)}}
+	case *kind.Const:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected " + list([]any{k.Want})}}
+	case *kind.Pattern:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected text that matches " + k.Want}}
+	case *kind.Format:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected a " + k.Want}}
+	case *kind.MinLength:
+		return []fault.Field{{Name: Pointer(at...), Problem: fmt.Sprintf("found %s; expected at least %d characters", show(at, value), k.Want)}}
+	case *kind.MaxLength:
+		return []fault.Field{{Name: Pointer(at...), Problem: fmt.Sprintf("found %d characters; expected at most %d", k.Got, k.Want)}}
+	case *kind.MinItems:
+		return []fault.Field{{Name: Pointer(at...), Problem: fmt.Sprintf("found %d items; expected at least %d", k.Got, k.Want)}}
+	case *kind.MaxItems:
+		return []fault.Field{{Name: Pointer(at...), Problem: fmt.Sprintf("found %d items; expected at most %d", k.Got, k.Want)}}
+	default:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; " + e.ErrorKind.LocalizedString(message.NewPrinter(language.English))}}
+	}
+}
+
+func each(parent, names []string, problem string) []fault.Field {
+	found := make([]fault.Field, len(names))
+	for i, name := range names {
+		found[i] = fault.Field{Name: Pointer(append(slices.Clone(parent), name)...), Problem: problem}
+	}
+	return found
+}
+
+// Pointer is the JSON pointer (RFC 6901) of the path.
+func Pointer(path ...string) string {
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	var b strings.Builder
+	for _, token := range path {
+		b.WriteString("/" + escape.Replace(token))
+	}
+	return b.String()
+}
+
+// show is the value at a path, shortened: what was found.
+func show(path []string, value any) string {
+	for _, token := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(v) {
+				return "a value"
+			}
+			value = v[i]
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	default:
+		return short(v)
+	}
+}
+
+// short is a scalar as JSON, cut where it is long.
+func short(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "a value"
+	}
+	text := []rune(strings.TrimSpace(b.String()))
+	if len(text) > maxShown {
+		return string(text[:maxShown]) + "…"
+	}
+	return string(text)
+}
+
+func list(values []any) string {
+	parts := make([]string, len(values))
+	for i, v := range values {
+		parts[i] = short(v)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// number is a bound without a needless fraction.
+func number(r *big.Rat) string {
+	if r.IsInt() {
+		return r.RatString()
+	}
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+func aOr(types []string) string {
+	names := map[string]string{
+		"object": "an object", "array": "a list", "string": "a string", "integer": "a whole number",
+		"number": "a number", "boolean": "true or false", "null": "null",
+	}
+	parts := make([]string, len(types))
+	for i, t := range types {
+		parts[i] = names[t]
+	}
+	return strings.Join(parts, " or ")
+}
+
+// notJSON says where text stops being JSON.
+func notJSON(text []byte, err error) error {
+	offset := int64(len(text))
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset
+	}
+	before := text[:max(0, min(offset, int64(len(text))))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := len(before) - bytes.LastIndexByte(before, '\n') - 1
+	return fault.InvalidFields(fault.Field{
+		Name:    fmt.Sprintf("line %d, column %d", line, max(1, column)),
+		Problem: "found text that is not JSON (" + oneLine(err) + "); expected one JSON value",
+	})
+}
+
+// notSchema says where a document is not a JSON Schema.
+func notSchema(err error, doc any) error {
+	var invalid *jsonschema.SchemaValidationError
+	var findings *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &findings) {
+		return fault.InvalidFields(fields(findings, doc)...)
+	}
+	return fault.New(fault.Invalid, "not a JSON Schema: %s", strings.ReplaceAll(oneLine(err), root, ""))
+}

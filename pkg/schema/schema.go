@@ -1,0 +1,136 @@
+// Package schema compiles JSON Schemas (draft 2020-12) that come with data, and turns their findings into located
+// fields: the JSON pointer of the value, what was found there and what was expected. It knows no particular schema, and
+// it never reads a file or a URL: a reference to another document is refused.
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// MaxBytes bounds a schema's text; a schema is written by hand, and larger ones are mistakes or attacks.
+const MaxBytes = 256 << 10
+
+// A Schema is compiled and may be used by many goroutines.
+type Schema struct {
+	compiled *jsonschema.Schema
+}
+
+// A Vocabulary gives one keyword of ours a form: its value must fit Schema wherever the keyword stands in a schema.
+// Validators that do not know the keyword ignore it.
+type Vocabulary struct {
+	// Keyword is the name, such as gitlabUi.
+	Keyword string
+	// Schema is what the keyword's value has to fit, as JSON Schema.
+	Schema string
+}
+
+// register makes compiler check a vocabulary at every node of the schemas it compiles.
+func register(compiler *jsonschema.Compiler, v Vocabulary) error {
+	doc, err := Decode([]byte(`{"properties":{"` + v.Keyword + `":` + v.Schema + `}}`))
+	if err != nil {
+		return err
+	}
+	url := root + "vocabulary/" + v.Keyword
+	own := jsonschema.NewCompiler()
+	own.UseLoader(denyAll{})
+	if err := own.AddResource(url, doc); err != nil {
+		return fmt.Errorf("vocabulary %s: %w", v.Keyword, err)
+	}
+	compiled, err := own.Compile(url)
+	if err != nil {
+		return fmt.Errorf("vocabulary %s: %w", v.Keyword, err)
+	}
+	compiler.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL:    url,
+		Schema: compiled,
+		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
+			return nil, nil //nolint:nilnil // the library's way to say: nothing to check in values
+		},
+	})
+	return nil
+}
+
+// Compile compiles the text of one schema. The error is Invalid and names the place in the text, by line for text that is
+// not JSON and by JSON pointer otherwise.
+func Compile(text []byte, vocabularies ...Vocabulary) (*Schema, error) {
+	if len(text) > MaxBytes {
+		return nil, fault.New(fault.Invalid, "found %d bytes; expected a schema of at most %d", len(text), MaxBytes)
+	}
+	doc, err := Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(denyAll{})
+	compiler.AssertFormat() // patterns run on Go's own RE2: linear time, whatever the pattern
+	compiler.AssertVocabs()
+	for _, v := range vocabularies {
+		if err := register(compiler, v); err != nil {
+			return nil, err
+		}
+	}
+	if err := compiler.AddResource(root, doc); err != nil {
+		return nil, fault.New(fault.Invalid, "not a JSON Schema: %s", oneLine(err))
+	}
+	compiled, err := compiler.Compile(root)
+	if err != nil {
+		return nil, notSchema(err, doc)
+	}
+	return &Schema{compiled: compiled}, nil
+}
+
+// Validate checks the text of one JSON value. The error is Invalid and has one field for each finding, named by JSON
+// pointer ("" is the whole value); a missing member is named itself, not its parent.
+func (s *Schema) Validate(text []byte) error {
+	value, err := Decode(text)
+	if err != nil {
+		return err
+	}
+	return s.ValidateValue(value)
+}
+
+// ValidateValue is Validate for a value from Decode.
+func (s *Schema) ValidateValue(value any) error {
+	err := s.compiled.Validate(value)
+	if err == nil {
+		return nil
+	}
+	var findings *jsonschema.ValidationError
+	if !errors.As(err, &findings) {
+		return fault.Because(err, fault.Invalid, "does not fit its schema")
+	}
+	return fault.InvalidFields(fields(findings, value)...)
+}
+
+// Decode reads one JSON value, numbers exactly. The error is Invalid and names the line and column.
+func Decode(text []byte) (any, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fault.InvalidFields(fault.Field{Name: "", Problem: "found nothing; expected JSON"})
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, notJSON(text, err)
+	}
+	return value, nil
+}
+
+// root names the document being compiled. Nothing is ever loaded from it.
+const root = "schema:///"
+
+// denyAll refuses every reference to another document: the library opens local files by default.
+type denyAll struct{}
+
+// Load refuses url.
+func (denyAll) Load(url string) (any, error) {
+	return nil, fmt.Errorf("refers to %q; references to other documents are not allowed", url)
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,109 @@
+package schema_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+)
+
+func TestFindingsAreLocated(t *testing.T) {
+	t.Parallel()
+	s, err := schema.Compile([]byte(`{
+	  "type": "object", "required": ["name", "kind"], "additionalProperties": false,
+	  "properties": {
+	    "name": {"type": "string", "minLength": 2},
+	    "kind": {"enum": ["canary", "blue_green"]},
+	    "share": {"type": "integer", "minimum": 1, "maximum": 100},
+	    "list": {"type": "array", "maxItems": 1, "items": {"type": "string", "pattern": "^[a-z]+$"}},
+	    "secret": {"type": "string"}, "vault": {"type": "string"}
+	  },
+	  "if": {"properties": {"kind": {"const": "canary"}}, "required": ["kind"]},
+	  "then": {"required": ["share"]}, "else": {"properties": {"share": false}}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, value, want string }{
+		{"a missing member is named itself", `{"kind":"blue_green"}`, `/name: found nothing; expected a value`},
+		{"a conditional member is missing", `{"name":"ab","kind":"canary"}`, `/share: found nothing; expected a value`},
+		{"a conditional member is superfluous", `{"name":"ab","kind":"blue_green","share":7}`, `/share: found 7; expected nothing: not allowed here`},
+		{"not of the type", `{"name":7,"kind":"blue_green"}`, `/name: found 7; expected a string`},
+		{"unknown token", `{"name":"ab","kind":"red","share":1}`, `/kind: found "red"; expected one of "canary", "blue_green"; /share: found 1; expected nothing: not allowed here`},
+		{"too small", `{"name":"ab","kind":"canary","share":0}`, `/share: found 0; expected at least 1`},
+		{"too large", `{"name":"ab","kind":"canary","share":101}`, `/share: found 101; expected at most 100`},
+		{"not a whole number", `{"name":"ab","kind":"canary","share":1.5}`, `/share: found 1.5; expected a whole number`},
+		{"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`, `/a~1b: found a field that does not exist; expected none of this name`},
+		{"inside a list", `{"name":"ab","kind":"blue_green","list":["A"]}`, `/list/0: found "A"; expected text that matches ^[a-z]+$`},
+		{"long list", `{"name":"ab","kind":"blue_green","list":["a","b"]}`, `/list: found 2 items; expected at most 1`},
+		{"the whole value", `[]`, `: found a list; expected an object`},
+		{"several at once", `{"name":"a","kind":"canary","share":1,"secret":{}}`, `/name: found "a"; expected at least 2 characters; /secret: found an object; expected a string`},
+		{"not JSON", "{\n  \"name\": ab}", `line 2, column 11: found text that is not JSON (invalid character 'a' looking for beginning of value); expected one JSON value`},
+		{"cut off", "{\n", `line 2, column 1: found text that is not JSON (unexpected EOF); expected one JSON value`},
+		{"two values", "{} {}", `line 1, column 5: found text that is not JSON (invalid character after top-level value); expected one JSON value`},
+		{"nothing", " ", `: found nothing; expected JSON`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := s.Validate([]byte(tt.value))
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("error %v is not of class invalid", err)
+			}
+			if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALongValueIsNotRepeatedInFull(t *testing.T) {
+	t.Parallel()
+	s, err := schema.Compile([]byte(`{"type": "integer"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Validate([]byte(`"` + strings.Repeat("é", 5000) + `"`)).Error(); len(got) > 300 {
+		t.Errorf("%d bytes of error", len(got))
+	}
+}
+
+func TestBadSchemasAreRefused(t *testing.T) {
+	t.Parallel()
+	ui := schema.Vocabulary{Keyword: "gitlabUi", Schema: `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`}
+	tests := []struct{ name, text, want string }{
+		{"reads no file", `{"$ref": "file:///etc/passwd"}`, `references to other documents are not allowed`},
+		{"reads no URL", `{"$ref": "https://example.com/x.json"}`, `references to other documents are not allowed`},
+		{"unknown type", "{\"properties\": {\"a\": {\n\"type\": \"strin\"}}}", `/properties/a/type: `},
+		{"bad pattern", `{"pattern": "("}`, `/pattern: `},
+		{"not JSON", "{\n\"type\": }", `line 2, column 9: `},
+		{"widget of the wrong type", `{"properties": {"a": {"gitlabUi": {"widget": 7}}}}`, `/properties/a/gitlabUi/widget: `},
+		{"more than a widget", `{"then": {"properties": {"a": {"gitlabUi": {"label": "A"}}}}}`, `/then/properties/a/gitlabUi/label: found a field that does not exist`},
+		{"not an object", `{"gitlabUi": "text"}`, `/gitlabUi: `},
+		{"too large", `{"description": "` + strings.Repeat("x", schema.MaxBytes) + `"}`, `expected a schema of at most 262144`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := schema.Compile([]byte(tt.text), ui)
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("error %v is not of class invalid", err)
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q does not contain %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnknownWidgetsAndFieldsOfThatNameAreLegal(t *testing.T) {
+	t.Parallel()
+	ui := schema.Vocabulary{Keyword: "gitlabUi", Schema: `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`}
+	text := `{"properties": {"gitlabUi": {"type": "string", "gitlabUi": {"widget": "colour_wheel"}}}, "default": {"gitlabUi": 7}}`
+	if _, err := schema.Compile([]byte(text), ui); err != nil {
+		t.Error(err)
+	}
+}
