@@ -1,0 +1,181 @@
+// Package run starts the parts of a process in order, stops them in reverse, and turns signals and errors into an exit
+// code. What it starts has ended when it returns.
+//
+// It is not a supervisor: a part that fails is not started again, the process ends and whoever runs it decides.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// A Part is one thing that runs for as long as the process does: a server, a consumer, a loop.
+type Part struct {
+	// Name identifies the part in logs and errors.
+	Name string
+	// Run does the work until ctx ends, and calls ready once as soon as later parts may rely on this one. What it
+	// returns after ctx has ended is an error only if it is one beside the end of ctx. A part that returns nil without
+	// having called ready was a job to be done first (a migration), and later parts start. One that was ready and
+	// returns while nobody asked it to stop has failed.
+	Run func(ctx context.Context, ready func()) error
+}
+
+// Parts starts each part after the one before it is ready, and waits until ctx ends or a part fails. Then it stops them
+// in reverse order, each after the one behind it has ended, so that nothing serves without what it relies on. The first
+// failure is the error returned, joined with failures to stop. Parts that have not ended stopWithin after the stop began
+// are all told to end at once, and after as long again are named in the error; only such parts are still running then.
+func Parts(ctx context.Context, log *slog.Logger, stopWithin time.Duration, parts ...Part) error {
+	g := &group{log: log, clock: clock.System(), failed: make(chan error, len(parts))}
+	err := g.start(ctx, parts)
+	if err == nil {
+		err = g.wait(ctx)
+	}
+	return errors.Join(err, g.stop(context.WithoutCancel(ctx), stopWithin))
+}
+
+// group is the parts started so far.
+type group struct {
+	log     *slog.Logger
+	clock   clock.Clock
+	running []*running
+	failed  chan error // buffered for one error of each part
+}
+
+// running is a part that was started.
+type running struct {
+	name   string
+	cancel context.CancelFunc
+	ready  chan struct{}
+	ended  chan struct{}
+	// What follows is valid once ended is closed.
+	err    error
+	failed bool // err came before the part was asked to stop, and was reported then
+}
+
+func (g *group) start(ctx context.Context, parts []Part) error {
+	for _, p := range parts {
+		r := g.launch(ctx, p)
+		select {
+		case <-r.ready:
+			g.log.DebugContext(ctx, "part ready", telemetry.KeyPart, r.name)
+		case err := <-g.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// launch runs p in its own context, which keeps ctx's values but not its end: the order of stopping is ours.
+func (g *group) launch(ctx context.Context, p Part) *running {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{name: p.Name, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{})}
+	g.running = append(g.running, r)
+	var once sync.Once
+	wasReady := false
+	ready := func() { once.Do(func() { wasReady = true; close(r.ready) }) }
+	go func() {
+		defer close(r.ended)
+		err := p.Run(own, ready)
+		asked := own.Err() != nil
+		switch {
+		case asked && (err == nil || errors.Is(err, context.Canceled)):
+			return
+		case err != nil:
+			r.err = fmt.Errorf("%s: %w", p.Name, err)
+		default:
+			once.Do(func() { close(r.ready) }) // a job that is done
+			if !wasReady {
+				return
+			}
+			r.err = fmt.Errorf("%s: ended without being asked to", p.Name)
+		}
+		if !asked {
+			r.failed = true
+			g.failed <- r.err
+		}
+	}()
+	return r
+}
+
+// wait returns when ctx ends, a part fails, or every part was a job and is done.
+func (g *group) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		for _, r := range g.running {
+			<-r.ended
+		}
+		close(done)
+	}()
+	select {
+	case err := <-g.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	case <-done:
+		select {
+		case err := <-g.failed:
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// stop ends the parts in reverse. It reports what went wrong while stopping; failures before were reported by wait.
+func (g *group) stop(ctx context.Context, within time.Duration) error {
+	orderly, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var errs []error
+	for i := len(g.running) - 1; i >= 0; i-- {
+		r := g.running[i]
+		r.cancel()
+		select {
+		case <-r.ended:
+			if r.err != nil && !r.failed {
+				errs = append(errs, r.err)
+			}
+			g.log.DebugContext(ctx, "part stopped", telemetry.KeyPart, r.name)
+		case <-orderly.Done():
+		}
+	}
+	return errors.Join(append(errs, g.abandon(ctx, within))...)
+}
+
+// abandon waits once more for the parts that were late, all of which have been told to end, and names the rest.
+func (g *group) abandon(ctx context.Context, within time.Duration) error {
+	grace, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var late []string
+	for _, r := range g.running {
+		select {
+		case <-r.ended:
+		case <-grace.Done():
+			if !closed(r.ended) {
+				late = append(late, r.name)
+			}
+		}
+	}
+	if late == nil {
+		return nil
+	}
+	return fmt.Errorf("stop: still running after %v: %s", 2*within, strings.Join(late, ", "))
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

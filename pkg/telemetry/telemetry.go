@@ -1,0 +1,43 @@
+// Package telemetry is how a service shows what it does: structured logs with one set of keys, health and metrics over
+// HTTP, and the W3C trace context that travels from one service to the next inside events and calls.
+//
+// It is not a tracing SDK: it carries trace contexts, and whoever wants spans recorded installs an exporter.
+package telemetry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Logger writes JSON lines of the level and above: debug, info, warn or error, and info for any other text. A line logged
+// with a context that carries a trace names it.
+func Logger(w io.Writer, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(traced{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+}
+
+// Milliseconds is how durations are logged: as a number, so that they can be compared.
+func Milliseconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, float64(d.Microseconds())/1000)
+}
+
+// traced adds the trace of the context to each record.
+type traced struct{ slog.Handler }
+
+func (h traced) Handle(ctx context.Context, r slog.Record) error {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		r.AddAttrs(slog.String(KeyTrace, sc.TraceID().String()), slog.String(KeySpan, sc.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+
+func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
