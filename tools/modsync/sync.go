@@ -90,15 +90,11 @@ func (w *workspace) align(path string) error {
 			return fmt.Errorf("set go directive of %s: %w", path, err)
 		}
 	}
-	needed := w.siblings(path)
-	for _, replace := range slices.Clone(m.file.Replace) {
-		if _, sibling := w.modules[replace.Old.Path]; sibling && !slices.Contains(needed, replace.Old.Path) {
-			if err := m.file.DropReplace(replace.Old.Path, replace.Old.Version); err != nil {
-				return fmt.Errorf("drop replace of %s in %s: %w", replace.Old.Path, path, err)
-			}
-		}
+	// A replace line for a sibling that is not needed (yet) does no harm; one for itself is a mistake.
+	if err := m.file.DropReplace(path, ""); err != nil {
+		return fmt.Errorf("drop replace of %s by itself: %w", path, err)
 	}
-	for _, sibling := range needed {
+	for _, sibling := range w.siblings(path) {
 		relative, err := filepath.Rel(filepath.FromSlash(m.dir), filepath.FromSlash(w.modules[sibling].dir))
 		if err != nil {
 			return fmt.Errorf("find %s from %s: %w", sibling, path, err)
