@@ -1,0 +1,63 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+const (
+	// txAttempts bounds how often a transaction is run in all.
+	txAttempts = 5
+	// txPause is the longest first pause between two attempts; it doubles.
+	txPause = 10 * time.Millisecond
+)
+
+// InTx runs fn in a transaction and commits it when fn returns nil. A transaction that PostgreSQL gave up because of
+// another one (serialization failure, deadlock), or whose first statement found a connection that had died in the pool, is
+// run again a few times: fn must therefore have no effect outside of tx. The error of fn is returned as it is; an error of
+// begin or commit has its class from Classify.
+//
+// A connection that breaks during the commit leaves open whether it happened. That error is Unavailable; the caller's
+// keys (event ids, unique constraints) must make doing it again harmless.
+func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	pause := txPause
+	for attempt := 1; ; attempt++ {
+		err := once(ctx, pool, fn)
+		if err == nil || attempt == txAttempts || !again(err) {
+			return err
+		}
+		if clock.Sleep(ctx, clock.System(), rand.N(pause)) != nil { //nolint:gosec // jitter needs no secrecy
+			return err
+		}
+		pause *= 2
+	}
+}
+
+func once(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return Classify(err, "begin transaction")
+	}
+	// After a commit this does nothing; after a broken connection there is nothing left to do either.
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return Classify(tx.Commit(ctx), "commit transaction")
+}
+
+// again reports whether nothing has happened and the same transaction may well succeed now.
+func again(err error) bool {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pe.Code == codeSerializationFailure || pe.Code == codeDeadlockDetected
+	}
+	return pgconn.SafeToRetry(err)
+}
