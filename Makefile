@@ -1,0 +1,118 @@
+# Everything that CI does, a laptop does with the same target. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+include tools/versions.mk
+
+# The first of these that can be written to. An account without a home (or with somebody else's) keeps its Go caches there too.
+CACHE := $(shell for dir in "$${XDG_CACHE_HOME:-$$HOME/.cache}" "$${TMPDIR:-/tmp}/cache-$$(id -u)"; do \
+	if mkdir -p "$$dir/lockstep" 2>/dev/null && test -w "$$dir/lockstep"; then echo "$$dir"; break; fi; done)
+ifneq ($(shell dir="$$(go env GOCACHE)"; mkdir -p "$$dir" 2>/dev/null && test -w "$$dir" && echo yes),yes)
+export GOCACHE := $(CACHE)/go-build
+endif
+ifneq ($(shell dir="$$(go env GOMODCACHE)"; mkdir -p "$$dir" 2>/dev/null && test -w "$$dir" && echo yes),yes)
+export GOPATH := $(CACHE)/go
+export GOMODCACHE := $(CACHE)/go/pkg/mod
+endif
+# A checkout that belongs to another account builds as well.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+MODULES  = $(shell go list -m -f '{{.Dir}}')
+
+# --- tools, each in a folder of its own named for its version: $(BIN)/buf-v1.70.0/buf
+
+BIN                := $(CACHE)/lockstep/bin
+BUF                := $(BIN)/buf-$(BUF_VERSION)/buf
+PROTOC_GEN_GO      := $(BIN)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
+PROTOC_GEN_GO_GRPC := $(BIN)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)/protoc-gen-go-grpc
+SQLC               := $(BIN)/sqlc-$(SQLC_VERSION)/sqlc
+GOLANGCI_LINT      := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+
+# $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
+define install
+	@echo "building $(@F) $2, once, into $(BIN) (minutes on a small machine)" >&2
+	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/.build.XXXXXX); trap 'rm -rf "$$tmp"' EXIT; \
+	GOWORK=off GOBIN="$$tmp" go install $1@$2 >"$$tmp/log" 2>&1 || { cat "$$tmp/log" >&2; exit 1; }; \
+	mv -f "$$tmp/$(@F)" $@
+endef
+
+$(BUF):
+	$(call install,$(BUF_MODULE),$(BUF_VERSION))
+$(PROTOC_GEN_GO):
+	$(call install,$(PROTOC_GEN_GO_MODULE),$(PROTOC_GEN_GO_VERSION))
+$(PROTOC_GEN_GO_GRPC):
+	$(call install,$(PROTOC_GEN_GO_GRPC_MODULE),$(PROTOC_GEN_GO_GRPC_VERSION))
+$(SQLC):
+	$(call install,$(SQLC_MODULE),$(SQLC_VERSION))
+$(GOLANGCI_LINT):
+	$(call install,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
+
+# --- targets
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the lockstep command into bin/
+	@mkdir -p bin && go build -ldflags '-X main.version=$(VERSION)' -o bin/lockstep.$$$$ ./tools/lockstep && mv -f bin/lockstep.$$$$ bin/lockstep
+
+.PHONY: demo
+demo: ## Run the whole product on this machine: two services, two environments, a bad version, a rollback
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	echo "building lockstep (the first time takes minutes)" >&2; \
+	go build -ldflags '-X main.version=$(VERSION)' -o "$$out/lockstep" ./tools/lockstep; \
+	"$$out/lockstep" demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" adds flags)
+	@go test $(TEST_FLAGS) work
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers
+	@$(GOLANGCI_LINT) run $(addsuffix /...,$(MODULES))
+	@$(BUF) lint
+	@tools/breaking.sh $(BUF)
+
+.PHONY: format
+format: $(GOLANGCI_LINT) $(BUF) ## Format Go and protocol buffers
+	@$(GOLANGCI_LINT) fmt
+	@$(BUF) format -w
+
+.PHONY: format-check
+format-check: $(GOLANGCI_LINT) $(BUF) ## Fail when `make format` would change something
+	@$(GOLANGCI_LINT) fmt --diff
+	@$(BUF) format -d --exit-code
+
+.PHONY: arch
+arch: ## Check who imports whom (tools/arch/table.go)
+	@go run ./tools/arch
+
+.PHONY: generate
+generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(SQLC) ## Write all generated code, golden files and go.mod lines
+	@PATH="$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_GO_GRPC)):$$PATH" $(BUF) generate --template proto/buf.gen.yaml
+	@git ls-files -co --exclude-standard '*sqlc.yaml' | while read -r f; do (cd "$$(dirname "$$f")" && $(SQLC) generate); done
+	@git ls-files -co --exclude-standard '*gqlgen.yml' | while read -r f; do (cd "$$(dirname "$$f")" && go tool gqlgen generate); done
+	@go test -count=1 ./pkg/event -update >/dev/null
+	@go run ./tools/modsync
+
+.PHONY: tidy
+tidy: ## Give every module the versions that the workspace builds with
+	@go work sync
+	@for dir in $(MODULES); do (cd "$$dir" && GOWORK=off go mod tidy); done
+	@go work sync
+
+.PHONY: drift
+drift: ## Fail when generated code or module files are not what generate and tidy make
+	@tools/drift.sh
+
+.PHONY: ci
+ci: ## What CI runs: drift, format-check, lint, arch, then test
+	@$(MAKE) drift
+	@$(MAKE) format-check
+	@$(MAKE) lint
+	@$(MAKE) arch
+	@$(MAKE) test

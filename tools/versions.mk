@@ -1,0 +1,13 @@
+# Every tool that is not in a go.mod, pinned once. `make` builds each on first use, into a cache outside the checkout.
+# gqlgen is a tool directive of services/domain, because its runtime has to match.
+BUF_VERSION                := v1.70.0
+PROTOC_GEN_GO_VERSION      := v1.36.12
+PROTOC_GEN_GO_GRPC_VERSION := v1.6.1
+SQLC_VERSION               := v1.31.1
+GOLANGCI_LINT_VERSION      := v2.15.0
+
+BUF_MODULE                := github.com/bufbuild/buf/cmd/buf
+PROTOC_GEN_GO_MODULE      := google.golang.org/protobuf/cmd/protoc-gen-go
+PROTOC_GEN_GO_GRPC_MODULE := google.golang.org/grpc/cmd/protoc-gen-go-grpc
+SQLC_MODULE               := github.com/sqlc-dev/sqlc/cmd/sqlc
+GOLANGCI_LINT_MODULE      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
