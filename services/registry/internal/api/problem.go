@@ -1,0 +1,68 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// refusal is an error of HTTP itself, with a status that no class of fault has.
+type refusal struct {
+	status                 int
+	field, found, expected string
+	cause                  error
+}
+
+func (r refusal) Error() string { return r.field + ": " + r.problem() }
+
+func (r refusal) Unwrap() error { return r.cause }
+
+func (r refusal) problem() string {
+	found := "missing"
+	if r.found != "" {
+		found = "found " + r.found
+	}
+	return fmt.Sprintf("%s; expected %s", found, r.expected)
+}
+
+// problem is a document of RFC 9457. Its type is left at about:blank: the status says what kind it is, and errors says
+// the rest.
+type problem struct {
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail"`
+	Errors []problemField `json:"errors,omitempty"`
+}
+
+// problemField is one thing that is wrong with the request.
+type problemField struct {
+	// Field is its path as the sender wrote it: data.digest, [2].data.image, events[0].target.digest, content-type.
+	Field string `json:"field"`
+	// Problem says what was found and what was expected.
+	Problem string `json:"problem"`
+}
+
+// refuse answers with what is wrong and notes it for the log.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	noteError(r, err)
+	status := statusOf(err)
+	p := problem{Title: http.StatusText(status), Status: status, Detail: "the request was refused and nothing was stored"}
+	if own, ok := errors.AsType[refusal](err); ok {
+		p.Detail = own.Error()
+		p.Errors = []problemField{{Field: own.field, Problem: own.problem()}}
+	} else {
+		p.Detail = fault.Public(err)
+		for _, f := range fault.FieldsOf(err) {
+			p.Errors = append(p.Errors, problemField{Field: f.Name, Problem: f.Problem})
+		}
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(p) // the sender hung up; there is nobody to tell
+}

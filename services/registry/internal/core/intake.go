@@ -1,0 +1,96 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+)
+
+// Outbox is where accepted artifacts wait for the domain to have received them.
+type Outbox interface {
+	// Put stores all artifacts or none, and skips those that wait there already. It answers how many it stored.
+	Put(ctx context.Context, artifacts []Artifact) (int, error)
+}
+
+// Intake takes deliveries in.
+type Intake struct {
+	outbox Outbox
+	clock  clock.Clock
+}
+
+// NewIntake is an intake over an outbox.
+func NewIntake(outbox Outbox, c clock.Clock) *Intake { return &Intake{outbox: outbox, clock: c} }
+
+// Receipt says what became of a delivery.
+type Receipt struct {
+	// Events are the ids of the events that the notifications became, in their order, each once.
+	Events []string
+	// Stored is how many of them were new; the others were waiting already.
+	Stored int
+}
+
+// Accept stores every notification of a delivery or, if a single one breaks a rule, none of them. The error is then
+// Invalid and names every field at fault.
+func (i *Intake) Accept(ctx context.Context, delivery []Notification) (Receipt, error) {
+	artifacts, err := checkAll(delivery)
+	if err != nil {
+		return Receipt{}, err
+	}
+	receipt := Receipt{Events: make([]string, len(artifacts))}
+	group := id.New(i.clock.Now())
+	for n := range artifacts {
+		receipt.Events[n] = artifacts[n].ID
+		if artifacts[n].Correlation == "" {
+			artifacts[n].Correlation = group
+		}
+	}
+	if len(artifacts) == 0 {
+		return receipt, nil
+	}
+	if receipt.Stored, err = i.outbox.Put(ctx, artifacts); err != nil {
+		return Receipt{}, fmt.Errorf("store %d artifacts: %w", len(artifacts), err)
+	}
+	return receipt, nil
+}
+
+// checkAll checks every notification and drops repetitions. The same identity with other contents is refused: one of
+// the two would be lost, and nobody could say which.
+func checkAll(delivery []Notification) ([]Artifact, error) {
+	var (
+		artifacts []Artifact
+		problems  []fault.Field
+		seen      = map[string]Artifact{}
+	)
+	for _, n := range delivery {
+		artifact, found := Check(n)
+		if len(found) > 0 {
+			problems = append(problems, found...)
+			continue
+		}
+		earlier, again := seen[artifact.ID]
+		switch {
+		case !again:
+			seen[artifact.ID] = artifact
+			artifacts = append(artifacts, artifact)
+		case earlier != artifact:
+			problems = append(problems, fault.Field{
+				Name:    n.Names.ID,
+				Problem: "found " + quote(n.ID) + " a second time with other contents; expected an id of its own for each event of a source",
+			})
+		}
+	}
+	if len(problems) > maxProblems {
+		more := len(problems) - maxProblems
+		problems = append(problems[:maxProblems], fault.Field{Name: "…", Problem: fmt.Sprintf("and %d more", more)})
+	}
+	if len(problems) > 0 {
+		return nil, fault.InvalidFields(problems...)
+	}
+	return artifacts, nil
+}
+
+// maxProblems keeps the answer to a large and wholly wrong batch readable.
+const maxProblems = 50

@@ -1,0 +1,158 @@
+// Package core holds the rules of the registry service: what a notification has to say before the rest of Lockstep
+// hears of it, and what makes two of them one and the same.
+//
+// It knows no wire format, no HTTP, no database and no bus.
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Notification is what a registry, a CI job or a poller tells, whatever format it came in. It is an untrusted hint:
+// only Artifact, which Check makes of it, goes any further.
+type Notification struct {
+	// Source and ID identify it: the same pair is the same push, however often it is told.
+	Source, ID string
+	// Organization narrows who may match; 0 for everybody.
+	Organization int64
+	// Correlation and TraceParent are handed on as they came; both may be empty.
+	Correlation, TraceParent string
+	// Image is the repository without tag or digest, Tag and PublishedAt may be empty.
+	Image, Digest, Tag, PublishedAt string
+	// Names are the fields as the sender wrote them, for error messages.
+	Names Names
+}
+
+// Names are the paths of a notification's fields in the request that it came in.
+type Names struct {
+	Source, ID, Correlation, Image, Digest, Tag, PublishedAt string
+}
+
+// Artifact is a notification that has passed every rule.
+type Artifact struct {
+	// ID is derived from the notification's source and id, so that the same push told twice is one event.
+	ID string
+	// Cause is the sender's own identifier.
+	Cause string
+	// Organization, Correlation and TraceParent are those of the notification.
+	Organization             int64
+	Correlation, TraceParent string
+	// Image, Digest, Tag and PublishedAt are what was published.
+	Image, Digest, Tag, PublishedAt string
+}
+
+// Check turns a notification into an artifact, or says everything that is wrong with it.
+func Check(n Notification) (Artifact, []fault.Field) {
+	var problems []fault.Field
+	check := func(name, value string, ok bool, expected string) {
+		if ok {
+			return
+		}
+		found := "missing"
+		if value != "" {
+			found = "found " + quote(value)
+		}
+		problems = append(problems, fault.Field{Name: name, Problem: found + "; expected " + expected})
+	}
+	check(n.Names.ID, n.ID, validIdentity(n.ID), "1 to 1024 bytes, without control characters, that identify the event at its source")
+	check(n.Names.Source, n.Source, validIdentity(n.Source), "1 to 1024 bytes, without control characters, that name the source")
+	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation), "up to 1024 bytes without control characters")
+	check(n.Names.Image, n.Image, validImage(n.Image), "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
+	check(n.Names.Digest, n.Digest, validDigest(n.Digest), "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
+	check(n.Names.Tag, n.Tag, n.Tag == "" || tagForm.MatchString(n.Tag), "up to 128 letters, digits, dots, dashes and underscores")
+	_, err := time.Parse(time.RFC3339, n.PublishedAt)
+	check(n.Names.PublishedAt, n.PublishedAt, n.PublishedAt == "" || err == nil, "an instant as in RFC 3339, such as 2026-03-25T10:00:00Z")
+	if len(problems) > 0 {
+		return Artifact{}, problems
+	}
+	trace := n.TraceParent
+	if !traceForm.MatchString(trace) {
+		trace = "" // a broken trace context is not worth a refusal: W3C says to go on without
+	}
+	return Artifact{
+		ID: Identify(n.Source, n.ID), Cause: n.ID,
+		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
+		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt,
+	}, nil
+}
+
+// Identify derives an event id from the identity of a notification: a version 8 UUID over the SHA-256 of both parts.
+func Identify(source, id string) string {
+	h := sha256.New()
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(source))) // so that ("ab", "c") is not ("a", "bc")
+	_, _ = h.Write(length[:])
+	_, _ = h.Write([]byte(source))
+	_, _ = h.Write([]byte(id))
+	u := h.Sum(nil)[:16]
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	s := hex.EncodeToString(u)
+	return fmt.Sprintf("%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:])
+}
+
+const (
+	maxIdentity = 1024
+	maxImage    = 1024
+)
+
+// The forms of the OCI distribution specification. A first path component with a dot, a colon or capitals is a host.
+var (
+	hostForm      = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?$`)
+	componentForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
+	digestForm    = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
+	traceForm     = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	tagForm       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+)
+
+// validIdentity keeps out what could not travel in a header.
+func validIdentity(s string) bool {
+	return s != "" && len(s) <= maxIdentity && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+func validDigest(s string) bool { return digestForm.MatchString(s) }
+
+func validImage(s string) bool {
+	if s == "" || len(s) > maxImage {
+		return false
+	}
+	parts := strings.Split(s, "/")
+	if len(parts) > 1 {
+		if m := hostForm.FindStringSubmatch(parts[0]); m != nil && validPort(m[1]) {
+			parts = parts[1:]
+		}
+	}
+	for _, part := range parts {
+		if !componentForm.MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func validPort(s string) bool {
+	if s == "" {
+		return true
+	}
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 1<<16
+}
+
+// quote shows what was found, cut where it would drown the message.
+func quote(s string) string {
+	const most = 120
+	if len(s) > most {
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "… (" + strconv.Itoa(len(s)) + " bytes)"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,37 @@
+// Package events turns accepted artifacts into the registry service's own events, and says on which stream they travel.
+//
+// It neither stores nor sends them.
+package events
+
+import (
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// Source is the registry service in its events.
+const Source = "/services/registry"
+
+// Encoder makes events.
+type Encoder struct{ clock clock.Clock }
+
+// NewEncoder is an encoder that dates events by a clock.
+func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
+
+// Encode is the event that an artifact becomes. Its error is Invalid.
+func (c Encoder) Encode(a core.Artifact) (event.Event, error) {
+	header := event.Header{
+		ID: a.ID, Source: Source, Organization: a.Organization,
+		Correlation: a.Correlation, Causation: a.Cause, Time: c.clock.Now().UTC(),
+	}
+	e, err := event.New(header, event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt})
+	if err != nil {
+		return event.Event{}, fmt.Errorf("encode artifact %s: %w", a.Image, err)
+	}
+	if a.TraceParent != "" {
+		e.SetExtension(event.ExtensionTraceParent, a.TraceParent)
+	}
+	return e, nil
+}

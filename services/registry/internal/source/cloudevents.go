@@ -1,0 +1,216 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// The content types of the three modes of CloudEvents over HTTP; anything in JSON is the binary mode's.
+const (
+	mediaStructured = cloudevents.ApplicationCloudEventsJSON
+	mediaBatch      = cloudevents.ApplicationCloudEventsBatchJSON
+	mediaJSON       = cloudevents.ApplicationJSON
+)
+
+// parseCloudEvents reads CloudEvents 1.0 in binary, structured and batch mode. The only type taken is the one that says
+// that an artifact exists (R48).
+func parseCloudEvents(d Delivery) ([]core.Notification, error) {
+	if err := checkDocument(d.Body); err != nil {
+		return nil, err
+	}
+	switch d.MediaType {
+	case mediaBatch:
+		return parseBatch(d)
+	case mediaStructured:
+		n, err := parseStructured(d.Body, "")
+		return []core.Notification{n}, err
+	default:
+		n, err := parseBinary(d)
+		return []core.Notification{n}, err
+	}
+}
+
+// parseBatch reads every event of a batch, and says what is wrong with all of them at once.
+func parseBatch(d Delivery) ([]core.Notification, error) {
+	var raw []json.RawMessage
+	if kind(d.Body) != "an array" {
+		return nil, invalid("body", found(d.Body)+"; expected an array of CloudEvents")
+	}
+	if err := json.Unmarshal(d.Body, &raw); err != nil {
+		return nil, notJSON(err, 0)
+	}
+	var problems []fault.Field
+	notifications := make([]core.Notification, 0, len(raw))
+	for i, one := range raw {
+		n, err := parseStructured(one, fmt.Sprintf("[%d].", i))
+		if err != nil {
+			problems = append(problems, fault.FieldsOf(err)...)
+			continue
+		}
+		notifications = append(notifications, n)
+	}
+	if len(problems) > 0 {
+		return nil, fault.InvalidFields(problems...)
+	}
+	return notifications, nil
+}
+
+// parseStructured reads one event whose attributes stand beside its data, for messages at prefix.
+func parseStructured(raw []byte, prefix string) (core.Notification, error) {
+	attributes, err := object(strings.TrimSuffix("body"+prefix, "."), raw)
+	if err != nil {
+		return core.Notification{}, err
+	}
+	ordered, err := order(attributes, prefix)
+	if err != nil {
+		return core.Notification{}, err
+	}
+	header := http.Header{cehttp.ContentType: {mediaStructured}}
+	e, err := binding.ToEvent(context.Background(), cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(ordered))))
+	if err != nil {
+		return core.Notification{}, notCloudEvent(err, prefix)
+	}
+	return notification(*e, prefix, prefix)
+}
+
+// order writes an event again with the attributes first that say how to read the others. The SDK reads them as they
+// come and, met in another order, takes data_base64 for text or a number for a string.
+func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error) {
+	r := reader{}
+	for _, name := range []string{"specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema", "data_base64"} {
+		if text := r.text(attributes, prefix, name); text != "" {
+			plain, _ := json.Marshal(text) // a string always encodes
+			attributes[name] = plain
+		} else {
+			delete(attributes, name) // null is absent
+		}
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if err := checkVersion(r.text(attributes, prefix, "specversion"), prefix+"specversion"); err != nil {
+		return nil, err
+	}
+	if _, ok := attributes["datacontenttype"]; !ok {
+		attributes["datacontenttype"] = json.RawMessage(`"` + mediaJSON + `"`)
+	}
+	if _, ok := attributes["data_base64"]; ok {
+		if _, both := attributes["data"]; both {
+			return nil, invalid(prefix+"data_base64", "found beside data; expected one of the two")
+		}
+	}
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(attributes)), func(name string) bool {
+		return name == "specversion" || name == "datacontenttype"
+	})
+	var b bytes.Buffer
+	for i, name := range append([]string{"specversion", "datacontenttype"}, rest...) {
+		key, _ := json.Marshal(name)
+		b.WriteByte("{,"[min(i, 1)])
+		b.Write(key)
+		b.WriteByte(':')
+		if err := json.Compact(&b, attributes[name]); err != nil {
+			return nil, notJSON(err, 0)
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// parseBinary reads one event whose attributes are headers and whose data is the body.
+func parseBinary(d Delivery) (core.Notification, error) {
+	for name, values := range d.Header {
+		if strings.HasPrefix(name, "Ce-") && len(values) > 1 {
+			return core.Notification{}, invalid(strings.ToLower(name), fmt.Sprintf("found %d times; expected once", len(values)))
+		}
+	}
+	if err := checkVersion(d.Header.Get("Ce-Specversion"), "ce-specversion"); err != nil {
+		return core.Notification{}, err
+	}
+	e, err := binding.ToEvent(context.Background(), cehttp.NewMessage(d.Header, io.NopCloser(bytes.NewReader(d.Body))))
+	if err != nil {
+		return core.Notification{}, notCloudEvent(err, "ce-")
+	}
+	return notification(*e, "ce-", "")
+}
+
+func checkVersion(version, name string) error {
+	switch version {
+	case cloudevents.CloudEventsVersionV1:
+		return nil
+	case "":
+		return invalid(name, `missing; expected "1.0", with the other attributes of a CloudEvent`)
+	default:
+		return invalid(name, fmt.Sprintf(`found %q; expected "1.0"`, version))
+	}
+}
+
+// notification reads what an event says. Attributes are named after prefix in messages, and the fields of its data after
+// dataPrefix: in binary mode these differ.
+func notification(e event.Event, prefix, dataPrefix string) (core.Notification, error) {
+	if e.Type() != event.TypeArtifactPublished {
+		return core.Notification{}, invalid(prefix+"type", fmt.Sprintf("found %q; expected %q, the only type taken here", e.Type(), event.TypeArtifactPublished))
+	}
+	if media, parameters, err := mime.ParseMediaType(e.DataContentType()); err != nil || media != mediaJSON || !isUTF8(parameters["charset"]) {
+		return core.Notification{}, invalid(prefix+"datacontenttype", fmt.Sprintf("found %q; expected %q", e.DataContentType(), mediaJSON))
+	}
+	organization, err := event.Organization(e)
+	if err != nil {
+		return core.Notification{}, invalid(prefix+event.ExtensionOrganization, fmt.Sprintf("found %q; expected a number above zero", event.Extension(e, event.ExtensionOrganization)))
+	}
+	if len(e.Data()) == 0 {
+		return core.Notification{}, invalid(dataPrefix+"data", "missing; expected an object with image and digest")
+	}
+	if e.DataBase64 { // what it encodes has not been looked at yet
+		if err := checkDocument(e.Data()); err != nil {
+			return core.Notification{}, invalid(dataPrefix+"data_base64", fault.FieldsOf(err)[0].Problem)
+		}
+	}
+	data, err := object(dataPrefix+"data", e.Data())
+	if err != nil {
+		return core.Notification{}, err
+	}
+	in := dataPrefix + "data."
+	r := reader{}
+	n := core.Notification{
+		Source: e.Source(), ID: e.ID(), Organization: organization,
+		Correlation: event.Extension(e, event.ExtensionCorrelation),
+		TraceParent: event.Extension(e, event.ExtensionTraceParent),
+		Image:       r.text(data, in, "image"), Digest: r.text(data, in, "digest"),
+		Tag: r.text(data, in, "tag"), PublishedAt: r.text(data, in, "published_at"),
+		Names: core.Names{
+			Source: prefix + "source", ID: prefix + "id", Correlation: prefix + event.ExtensionCorrelation, Image: in + "image", Digest: in + "digest",
+			Tag: in + "tag", PublishedAt: in + "published_at",
+		},
+	}
+	return n, r.err()
+}
+
+// notCloudEvent says what the SDK could not read, at prefix.
+func notCloudEvent(err error, prefix string) error {
+	name := strings.TrimSuffix(prefix, ".")
+	if name == "" || name == "ce-" {
+		name = "event"
+	}
+	return fault.InvalidFields(fault.Field{
+		Name:    name,
+		Problem: "not a CloudEvent 1.0: " + strings.Join(strings.Fields(err.Error()), " ") + "; expected specversion, id, source, type and data",
+	})
+}
+
+func isUTF8(charset string) bool { return charset == "" || strings.EqualFold(charset, "utf-8") }

@@ -1,0 +1,185 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// maxDepth is far more than any format here nests, and far less than what would strain a parser.
+const maxDepth = 32
+
+// checkDocument refuses what Go's decoder would let pass or stumble over: text that is not UTF-8, more than one
+// document, nesting without measure, and keys given twice, of which one would silently win.
+func checkDocument(body []byte) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return invalid("body", "empty; expected a JSON document")
+	}
+	if !utf8.Valid(body) {
+		return invalid("body", "found bytes that are not UTF-8; expected JSON in UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	w := walker{decoder: d}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) && len(w.open) == 0 {
+			return nil
+		}
+		if err != nil {
+			return notJSON(err, d.InputOffset())
+		}
+		if err := w.take(token); err != nil {
+			return err
+		}
+	}
+}
+
+// walker follows a document token by token and remembers the containers that are open.
+type walker struct {
+	decoder *json.Decoder
+	open    []container
+	done    bool
+}
+
+// container is an open object, or array if keys is nil.
+type container struct {
+	keys    map[string]bool
+	wantKey bool
+}
+
+func (w *walker) take(token json.Token) error {
+	if w.done {
+		return invalid("body", "found a second document after byte "+strconv.FormatInt(w.decoder.InputOffset(), 10)+"; expected one")
+	}
+	switch delim, _ := token.(json.Delim); delim {
+	case '{':
+		w.open = append(w.open, container{keys: map[string]bool{}, wantKey: true})
+	case '[':
+		w.open = append(w.open, container{})
+	case '}', ']':
+		w.open = w.open[:len(w.open)-1]
+		w.valueEnded()
+	default:
+		return w.scalar(token)
+	}
+	if len(w.open) > maxDepth {
+		return invalid("body", fmt.Sprintf("nested more than %d deep at byte %d; expected less", maxDepth, w.decoder.InputOffset()))
+	}
+	return nil
+}
+
+func (w *walker) scalar(token json.Token) error {
+	if n := len(w.open); n > 0 && w.open[n-1].keys != nil && w.open[n-1].wantKey {
+		top, key := &w.open[n-1], fmt.Sprint(token)
+		if top.keys[key] {
+			return invalid("body", fmt.Sprintf("found key %q twice in one object before byte %d; expected it once", key, w.decoder.InputOffset()))
+		}
+		top.keys[key] = true
+		top.wantKey = false
+		return nil
+	}
+	w.valueEnded()
+	return nil
+}
+
+// valueEnded notes that an object wants a key next, or that the document is over.
+func (w *walker) valueEnded() {
+	if len(w.open) == 0 {
+		w.done = true
+		return
+	}
+	top := &w.open[len(w.open)-1]
+	top.wantKey = top.keys != nil
+}
+
+// object reads raw as an object, for messages at name.
+func object(name string, raw []byte) (map[string]json.RawMessage, error) {
+	var o map[string]json.RawMessage
+	if kind(raw) != "an object" {
+		return nil, invalid(name, found(raw)+"; expected an object")
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, notJSON(err, 0)
+	}
+	return o, nil
+}
+
+// reader takes text out of objects and collects what is wrong with it.
+type reader struct{ problems []fault.Field }
+
+// text is the string at key; "" if it is absent, null or wrong.
+func (r *reader) text(o map[string]json.RawMessage, prefix, key string) string {
+	raw, ok := o[key]
+	if !ok || kind(raw) == "null" {
+		return ""
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		r.problems = append(r.problems, fault.Field{Name: prefix + key, Problem: found(raw) + "; expected a string"})
+		return ""
+	}
+	return s
+}
+
+func (r *reader) err() error {
+	if len(r.problems) > 0 {
+		return fault.InvalidFields(r.problems...)
+	}
+	return nil
+}
+
+func invalid(field, problem string) error {
+	return fault.InvalidFields(fault.Field{Name: field, Problem: problem})
+}
+
+func notJSON(err error, offset int64) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = syntax.Offset
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return invalid("body", fmt.Sprintf("the JSON document ends too early, at byte %d; expected a whole one", offset))
+	}
+	return invalid("body", fmt.Sprintf("not JSON at byte %d: %s; expected a JSON document", offset, err))
+}
+
+// kind says what a JSON value is.
+func kind(raw []byte) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "missing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+// found describes a value of the wrong type: small ones in full.
+func found(raw []byte) string {
+	const small = 40
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "missing"
+	}
+	if k := kind(raw); k == "an object" || k == "an array" || len(raw) > small {
+		return "found " + k
+	}
+	return "found " + string(raw)
+}

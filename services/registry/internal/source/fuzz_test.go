@@ -1,0 +1,66 @@
+package source_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
+)
+
+// survives checks what must hold for any input: an answer or a refusal that names a field, the same one each time.
+func survives(t *testing.T, parse func(source.Delivery) ([]core.Notification, error), d source.Delivery) {
+	t.Helper()
+	notifications, err := parse(d)
+	if err != nil {
+		if !fault.Is(err, fault.Invalid) || len(fault.FieldsOf(err)) == 0 {
+			t.Fatalf("refused without a field: %v", err)
+		}
+		return
+	}
+	for _, n := range notifications {
+		if _, problems := core.Check(n); len(problems) > 0 {
+			for _, p := range problems {
+				if p.Name == "" {
+					t.Fatalf("a problem without a field: %v", p)
+				}
+			}
+		}
+	}
+	again, err := parse(d)
+	if err != nil || len(again) != len(notifications) {
+		t.Fatalf("the second reading differs: %d and then %d, %v", len(notifications), len(again), err)
+	}
+}
+
+func FuzzCloudEvents(f *testing.F) {
+	parse := format(f, "cloudevents").Parse
+	f.Add(structured, "", "", []byte(attributes(`,"data":`+data)))
+	f.Add(structured, "", "", []byte(attributes(`,"data_base64":"e30="`)))
+	f.Add(batch, "", "", []byte("["+attributes(`,"data":`+data)+"]"))
+	f.Add(plain, "1", "/ci", []byte(data))
+	f.Add(plain, "\x00", "%%", []byte(`{"image":null}`))
+	f.Fuzz(func(t *testing.T, media, id, origin string, body []byte) {
+		header := binaryHeaders()
+		header.Set("ce-id", id)
+		header.Set("ce-source", origin)
+		survives(t, parse, source.Delivery{Header: header, MediaType: media, Body: body})
+	})
+}
+
+func FuzzDistribution(f *testing.F) {
+	parse := format(f, "distribution").Parse
+	body, err := os.ReadFile(filepath.Join("testdata", "distribution.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	f.Add([]byte(`{"events":[]}`))
+	f.Add([]byte(`{"events":[{"id":"1","action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","url":"%"}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		survives(t, parse, source.Delivery{Header: http.Header{}, Body: body})
+	})
+}
