@@ -1,0 +1,166 @@
+package core
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Event is something that happened, as waits see it.
+type Event struct {
+	// Row numbers the stored event; 0 before it is stored.
+	Row          int64
+	Organization int64
+	// Source and ID identify the event: the same pair again changes nothing.
+	Source, ID string
+	Type       string
+	// Data is a JSON object, or nil.
+	Data json.RawMessage
+	Time time.Time
+}
+
+// Value is the event as programs see it.
+func (e Event) Value() json.RawMessage {
+	data := e.Data
+	if data == nil {
+		data = json.RawMessage("null")
+	}
+	b, err := json.Marshal(struct {
+		ID     string          `json:"id"`
+		Type   string          `json:"type"`
+		Source string          `json:"source"`
+		Time   string          `json:"time"`
+		Data   json.RawMessage `json:"data"`
+	}{e.ID, e.Type, e.Source, e.Time.UTC().Format(time.RFC3339Nano), data})
+	if err != nil {
+		return json.RawMessage("null") // data was JSON when it was stored
+	}
+	return b
+}
+
+// Filter is the equality that an event's data must satisfy: dotted path → scalar (string, number, bool or null), each
+// in canonical form (see Scalar). An empty filter matches every event of the type.
+type Filter map[string]string
+
+// Paths are the filter's paths, sorted: its shape.
+func (f Filter) Paths() []string { return slices.Sorted(maps.Keys(f)) }
+
+// Matches compares the filter with an event's data.
+func (f Filter) Matches(data json.RawMessage) bool {
+	values, ok := Project(data, f.Paths())
+	if !ok {
+		return false
+	}
+	for i, path := range f.Paths() {
+		if values[i] != f[path] {
+			return false
+		}
+	}
+	return true
+}
+
+// String is "a=1, b=two", for people.
+func (f Filter) String() string {
+	parts := make([]string, 0, len(f))
+	for _, path := range f.Paths() {
+		parts = append(parts, path+"="+f[path])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Key is the index key of the waits, and of the events, that agree on organization, type, the set of paths and the
+// values at them. Paths are sorted; values are canonical.
+func Key(organization int64, eventType string, paths, values []string) [16]byte {
+	h := sha256.New()
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(organization)) //nolint:gosec // bytes for a hash; the sign does not matter
+	h.Write(n[:])
+	write := func(s string) {
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	write(eventType)
+	for i := range paths {
+		write(paths[i])
+		write(values[i])
+	}
+	return [16]byte(h.Sum(nil)[:16])
+}
+
+// Project reads the canonical values at paths of a JSON object; ok is false when one of them is missing or not a
+// scalar: such an event matches no filter of this shape.
+func Project(data json.RawMessage, paths []string) (values []string, ok bool) {
+	values = make([]string, len(paths))
+	if len(paths) == 0 {
+		return values, true
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var root any
+	if d.Decode(&root) != nil {
+		return nil, false
+	}
+	for i, path := range paths {
+		at := root
+		for _, name := range strings.Split(path, ".") {
+			object, isObject := at.(map[string]any)
+			if at, ok = object[name]; !isObject || !ok {
+				return nil, false
+			}
+		}
+		if values[i], ok = Scalar(at); !ok {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// Scalar is the canonical form of a JSON scalar, strict about types: "25" the string is not 25 the number, but 25 and
+// 25.0 are one number, as they are in JSON.
+func Scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return "null", true
+	case bool:
+		return strconv.FormatBool(v), true
+	case string:
+		return strconv.Quote(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return number(v), true
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return strconv.FormatInt(n, 10), true
+		}
+		f, err := v.Float64()
+		return number(f), err == nil
+	default:
+		return "", false
+	}
+}
+
+func number(f float64) string {
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+// describe says in a few words what a wait is for.
+func describe(types []string, f Filter) string {
+	s := "event " + strings.Join(types, " or ")
+	if len(f) > 0 {
+		s += fmt.Sprintf(" with %s", f)
+	}
+	return s
+}

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"time"
+)
+
+// State says where an execution stands.
+type State int
+
+const (
+	// Running: something can be done now, by whoever owns the execution or claims it.
+	Running State = iota
+	// Parked: every branch waits for a timer, an event or an answer. A parked execution lives in the store only.
+	Parked
+	// Completed: the program ran to its end.
+	Completed
+	// Failed: the program failed; the execution's Error says why.
+	Failed
+	// Cancelled: stopped by a request.
+	Cancelled
+)
+
+// Ended reports whether the state is final.
+func (s State) Ended() bool { return s >= Completed }
+
+// Execution is one run of a program.
+type Execution struct {
+	// ID numbers the execution inside this service.
+	ID int64
+	// Ref is the opaque handle of the run (D8), a UUID; idempotency keys of activities begin with it, because they
+	// outlive this service's database in other systems (trailers of commits).
+	Ref string
+	// Organization owns the execution.
+	Organization int64
+	// Workflow is the id that the caller chose: the idempotency key of StartWorkflow.
+	Workflow string
+	// State is where it stands.
+	State State
+	// Error says why, for Failed and Cancelled.
+	Error string
+	// Labels are the caller's.
+	Labels map[string]string
+	// Program is the SHA-256 of the main source, hexadecimal.
+	Program string
+	// CreatedAt and EndedAt bound its life; EndedAt is zero while it lives.
+	CreatedAt, EndedAt time.Time
+}
+
+// Start is everything a program is started with.
+type Start struct {
+	Organization int64
+	Workflow     string
+	Program      Program
+	// Inputs is a JSON object; each member becomes a global of the program.
+	Inputs []byte
+	// Secrets are references by name, never values (D27).
+	Secrets map[string]string
+	Labels  map[string]string
+}
+
+// Program is source code: the main file and what it may load.
+type Program struct {
+	Source []byte
+	// Modules are the files that load() finds, by name.
+	Modules map[string][]byte
+}
+
+// Started is the receipt for a Start.
+type Started struct {
+	Workflow, Ref string
+	// Created is false when the run existed already.
+	Created bool
+}
+
+// Digests identify what an execution was started with, so that a second Start can be compared with the first, and what
+// differs be named (D5).
+type Digests struct {
+	Program, Modules, Inputs, Secrets [32]byte
+}
+
+// Differences names the parts in which two starts differ.
+func (d Digests) Differences(other Digests) []string {
+	var names []string
+	for _, part := range []struct {
+		name  string
+		equal bool
+	}{
+		{"starlark", d.Program == other.Program},
+		{"modules", d.Modules == other.Modules},
+		{"inputs", d.Inputs == other.Inputs},
+		{"secrets", d.Secrets == other.Secrets},
+	} {
+		if !part.equal {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,110 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Kind says what an entry of a history records, or what an operation is.
+type Kind string
+
+// The kinds of operations. Run, Sleep and Wait block their branch until a Completion arrives; the others are answered
+// on the spot, and only recorded.
+const (
+	// KindRun is the answer of a Function.
+	KindRun Kind = "run"
+	// KindSleep is the end of a sleep.
+	KindSleep Kind = "sleep"
+	// KindWait is the event that satisfied a wait, or null for its timeout.
+	KindWait Kind = "wait"
+	// KindEmit is an event that left in the transaction that wrote the entry.
+	KindEmit Kind = "emit"
+	// KindNow is a reading of the clock.
+	KindNow Kind = "now"
+	// KindUUID is a unique identifier.
+	KindUUID Kind = "uuid"
+	// KindPrint is a line that the program printed.
+	KindPrint Kind = "print"
+)
+
+// The kinds of the last entry of a history, one for each final state. They answer no operation.
+const (
+	KindCompleted Kind = "completed"
+	KindFailed    Kind = "failed"
+	KindCancelled Kind = "cancelled"
+)
+
+// Entry is one recorded result. A history is the sequence of an execution's entries: replaying a program means running
+// every branch until it blocks, then handing the entries to the operations they name, in order.
+type Entry struct {
+	// Seq counts from 1 without gaps. With the execution it is the store's primary key, and so the fence against an
+	// owner that has lost its lease without noticing.
+	Seq int64
+	Op  OpRef
+	// Kind and Name say what the operation was: run git.commit, wait com.gitlab.cd.approval.resolved.
+	Kind Kind
+	Name string
+	// Hash is of kind, name and canonical arguments; replay compares it.
+	Hash uint64
+	// Value is the result as JSON; nil where Error is set.
+	Value json.RawMessage
+	// Error is the failure of a Function, or of a wait that passed its default deadline.
+	Error *FunctionError
+	// Event is the row of the event that a wait consumed; 0 for every other entry.
+	Event int64
+	// At is when it was recorded.
+	At time.Time
+}
+
+// OpRef names one operation of an execution: the branch, numbered in the order of spawning from 0, and the index of the
+// operation within its branch.
+type OpRef struct {
+	Branch, Index int
+}
+
+// String is "branch.index".
+func (r OpRef) String() string { return fmt.Sprintf("%d.%d", r.Branch, r.Index) }
+
+// ActivityID is the idempotency key of an operation: "<execution>/<branch>.<op>".
+func ActivityID(executionRef string, op OpRef) string { return executionRef + "/" + op.String() }
+
+// Op is an operation that a program has reached and that blocks its branch.
+type Op struct {
+	Ref  OpRef
+	Kind Kind
+	Name string
+	Hash uint64
+	// Position is where in the program: "main.star:12:5".
+	Position string
+	// Args are the canonical JSON arguments of a run: an object.
+	Args json.RawMessage
+	// Types and Filter are what a wait matches.
+	Types  []string
+	Filter Filter
+	// Timeout bounds the operation: how long a sleep lasts, after which a wait answers None, after which a run fails
+	// with code "timeout". 0 for wait and run means the configured default.
+	Timeout time.Duration
+	// NoRetry hands a retryable error of a Function to the program at once.
+	NoRetry bool
+}
+
+// Completion is what unblocks an operation.
+type Completion struct {
+	Op    OpRef
+	Value json.RawMessage
+	Error *FunctionError
+	Event int64
+}
+
+// Emit is a domain event that a program sends, or that the engine sends about an execution.
+type Emit struct {
+	// ID is deterministic: the activity's id, or the execution's handle with the final state.
+	ID           string
+	Organization int64
+	// Workflow becomes the event's correlation.
+	Workflow string
+	Type     string
+	Data     json.RawMessage
+	Time     time.Time
+}

@@ -1,0 +1,68 @@
+package core
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Scripts runs programs. The one implementation speaks Starlark.
+type Scripts interface {
+	// Check parses and resolves a program and everything it loads, against the inputs it will be started with. The error
+	// is fault.Invalid and carries the position.
+	Check(p Program, inputs []byte) error
+	// Open prepares a run. Nothing of the program is executed yet.
+	Open(p Program, inputs []byte, env Environment) (Machine, error)
+}
+
+// Environment is what a running program can reach apart from blocking operations.
+type Environment struct {
+	// Ref is the execution's handle.
+	Ref string
+	// Now and UUID answer the programs' now() and uuid(); they are asked once, and their answers recorded.
+	Now  func() time.Time
+	UUID func() string
+	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
+	// records it.
+	Emit func(id, eventType string, data json.RawMessage) *FunctionError
+}
+
+// A Machine is one program being run. It is not safe for concurrent use, and it holds goroutines until Close.
+//
+// Its order of events is a pure function of program, inputs and history: only one branch runs at a time, branches run in
+// the order in which they became able to, and nothing but a Completion makes a blocked branch able to run.
+type Machine interface {
+	// Replay starts the program and hands it the history. Afterwards it stands where it stood when the last entry was
+	// recorded. An error is a *Mismatch, or the failure of the program itself, which Outcome reports as well.
+	Replay(history []Entry) error
+	// Pending are the operations that branches are blocked on, by branch and index.
+	Pending() []Op
+	// Complete unblocks an operation and runs until every branch blocks again. An operation that is not pending is left
+	// alone and answers false.
+	Complete(c Completion) bool
+	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet.
+	Take() ([]Entry, []Emit)
+	// Outcome reports whether the program has ended, and its failure if it failed.
+	Outcome() (ended bool, failure error)
+	// Close gives the machine up, wherever it stands.
+	Close()
+}
+
+// Mismatch is a replay that asks for something else than the history holds: the program is not the one that was
+// recorded, or the engine changed under it. It stops the run and is never guessed around (D34).
+type Mismatch struct {
+	// Seq is the entry that did not fit, Position the line of the program that disagrees, Call the operation.
+	Seq      int64
+	Position string
+	Call     OpRef
+	// Differs says what: recorded and found.
+	Differs string
+}
+
+// Error names line, call and difference.
+func (m *Mismatch) Error() string {
+	at := m.Position
+	if at == "" {
+		at = "the program"
+	}
+	return "program and history differ at " + at + ", call " + m.Call.String() + " of branch and index: " + m.Differs
+}

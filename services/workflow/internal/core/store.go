@@ -1,0 +1,184 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps executions. Each method is one transaction unless it says otherwise; nothing that a method has answered
+// is lost by a crash. Errors are classed by pkg/fault; ErrFenced means that somebody else owns the execution.
+type Store interface {
+	// Create stores a new execution with its program. If (organization, workflow) exists, nothing is stored, created is
+	// false, and the digests and handle of the existing one come back.
+	Create(ctx context.Context, n NewExecution) (existing Digests, ref string, created bool, err error)
+	// Get finds an execution; fault.NotFound.
+	Get(ctx context.Context, organization int64, workflow string) (Execution, error)
+	// Waiting reads what the execution has open: timers, waits, calls.
+	Waiting(ctx context.Context, execution int64) ([]Waiting, error)
+	// History reads at most limit entries with a Seq above after, in order.
+	History(ctx context.Context, execution int64, after int64, limit int) ([]Entry, error)
+	// Cancel ends an execution that has not ended: state, last entry, the event about it, and the removal of everything
+	// it has open, in one transaction. An execution that has ended is left as it is (false).
+	Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
+
+	// Receive stores an event, then matches it with waits. The event is stored in one transaction and matched in others
+	// that begin after it; Sweep repeats what a crash in between left out. The same (organization, source, id) again is
+	// a duplicate and changes nothing. matched counts the waits satisfied now.
+	Receive(ctx context.Context, e Event) (matched int, duplicate bool, err error)
+	// Answer records the answer of a Function to the call, unless the call is gone or answered: the first answer wins.
+	// A retryable error keeps the call open and puts its next attempt at retryAt.
+	Answer(ctx context.Context, a Answer, retryAt time.Time) error
+	// NextCalls takes calls whose next attempt is due, counts the attempt, and sets the one after by the backoff. The
+	// attempt is counted before it is sent: a crash in between costs an interval, never an answer.
+	NextCalls(ctx context.Context, now time.Time, limit int) ([]OutgoingCall, error)
+
+	// Acquire makes the instance the only owner of its name: a new epoch, and with it a claim to everything that an
+	// earlier process of this name left.
+	Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (epoch int64, err error)
+	// Renew extends the lease. ErrFenced: another process has taken the name.
+	Renew(ctx context.Context, l Lease, until time.Time) error
+	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without being in
+	// live; at most limit of them.
+	Claim(ctx context.Context, l Lease, now time.Time, live []int64, limit int) ([]int64, error)
+	// Load reads everything needed to continue an execution. Wakes and Turn are read first, so that whatever comes
+	// after is found by the next Commit.
+	Load(ctx context.Context, execution int64) (Loaded, error)
+	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival.
+	Arrivals(ctx context.Context, execution int64) (wakes int64, arrived []Arrival, err error)
+	// Commit ends a turn. Entries, what was opened, what was closed, events in the outbox and in the table of events,
+	// and the new state are one transaction: all or nothing. It is fenced by the turn number, the owner and the primary
+	// key of the history (ErrFenced: nothing was written). Afterwards, in transactions of their own, new waits look for
+	// earlier events and new events look for waits.
+	Commit(ctx context.Context, c Commit) (Committed, error)
+
+	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
+	// not due yet; zero if there is none.
+	FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error)
+	// Sweep matches events and waits whose matching was interrupted: those older than before. It takes one transaction
+	// for each.
+	Sweep(ctx context.Context, before time.Time) error
+	// Forget deletes events older than before that no execution can match any more.
+	Forget(ctx context.Context, before time.Time) error
+}
+
+// NewExecution is what Create stores.
+type NewExecution struct {
+	Start
+	Ref     string
+	Digests Digests
+	At      time.Time
+}
+
+// Lease is the ownership of an instance.
+type Lease struct {
+	Instance string
+	Epoch    int64
+}
+
+// Loaded is an execution as an owner needs it.
+type Loaded struct {
+	Execution
+	Program Program
+	Inputs  []byte
+	Secrets map[string]string
+	History []Entry
+	// Turn counts commits by owners, Wakes arrivals.
+	Turn, Wakes int64
+	Open        []Opened
+	Arrived     []Arrival
+}
+
+// Opened is what the store holds about an open operation.
+type Opened struct {
+	Op       OpRef
+	Deadline time.Time
+}
+
+// ArrivalKind says what has arrived.
+type ArrivalKind int
+
+const (
+	// EventArrived: a wait's event.
+	EventArrived ArrivalKind = iota
+	// AnswerArrived: a Function's answer.
+	AnswerArrived
+	// TimerArrived: the end of a sleep, or of the time a wait or a run had.
+	TimerArrived
+)
+
+// Arrival is what came for an open operation.
+type Arrival struct {
+	Op    OpRef
+	Kind  ArrivalKind
+	Value json.RawMessage
+	Error *FunctionError
+	Event int64
+}
+
+// Opening registers an operation that blocks.
+type Opening struct {
+	Op Op
+	// Due is when the sleep ends, or the wait or run has lasted long enough.
+	Due time.Time
+	// Location and Agent say where a run is carried out.
+	Location Location
+	Agent    int64
+}
+
+// Commit is one turn of an execution.
+type Commit struct {
+	Lease     Lease
+	Execution Execution
+	// Turn and Wakes are as last read.
+	Turn, Wakes int64
+	Entries     []Entry
+	Emits       []Emit
+	Open        []Opening
+	Closed      []OpRef
+	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
+	Next  State
+	Error string
+	At    time.Time
+}
+
+// Committed is what a Commit led to.
+type Committed struct {
+	Turn int64
+	// State is Running where Parked was asked for and something had arrived meanwhile.
+	State State
+}
+
+// Answer is what a relay says about a call.
+type Answer struct {
+	// Call is the activity's id.
+	Call  string
+	Agent int64
+	Value json.RawMessage
+	Error *FunctionError
+}
+
+// OutgoingCall is one attempt to have a relay carry out a Function.
+type OutgoingCall struct {
+	ID       string
+	Agent    int64
+	Function string
+	Args     json.RawMessage
+	Attempt  int
+	Deadline time.Time
+	// Workflow is for logs.
+	Workflow string
+}
+
+// Waiting is one thing an execution waits for.
+type Waiting struct {
+	Op       OpRef
+	Kind     Kind
+	Name     string
+	Types    []string
+	Filter   Filter
+	Location Location
+	Agent    int64
+	Attempt  int
+	Due      time.Time
+}

@@ -1,0 +1,176 @@
+package script
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+
+	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// branch is one line of execution: a coroutine that runs Starlark until a builtin blocks it.
+type branch struct {
+	machine *machine
+	number  int
+	thread  *starlark.Thread
+	ops     int
+
+	next  func() (struct{}, bool)
+	stop  func()
+	yield func(struct{}) bool
+
+	// pending is the operation that blocks the branch; nil while it runs or waits for another branch.
+	pending    *core.Op
+	completion core.Completion
+
+	done    bool
+	value   starlark.Value
+	err     error
+	joiners []*branch
+}
+
+// errClosed unwinds a branch whose machine is given up. Programs cannot catch it.
+var errClosed = errors.New("the run is given up")
+
+// PanicError is a panic inside the interpreter or a builtin: it fails the one run.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error does not show the stack, which differs between processes.
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
+
+// start makes a branch that will run body.
+func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *branch {
+	b := &branch{machine: m, number: len(m.branches)}
+	b.thread = m.thread(fmt.Sprintf("branch %d", b.number))
+	b.thread.SetLocal(branchKey, b)
+	b.thread.Print = b.print
+	b.next, b.stop = iter.Pull(func(yield func(struct{}) bool) {
+		b.yield = yield
+		defer func() {
+			if r := recover(); r != nil {
+				b.err = &PanicError{Value: r, Stack: debug.Stack()}
+			}
+		}()
+		value, err := body(b.thread)
+		b.value, b.err = value, locate(err)
+	})
+	m.branches = append(m.branches, b)
+	m.ready = append(m.ready, b)
+	return b
+}
+
+// step runs the branch until it blocks or ends.
+func (b *branch) step() {
+	b.thread.SetMaxExecutionSteps(b.thread.ExecutionSteps() + b.machine.limits.Steps)
+	if _, blocked := b.next(); blocked {
+		return
+	}
+	b.done = true
+	b.machine.ready = append(b.machine.ready, b.joiners...)
+	b.joiners = nil
+}
+
+// wait blocks the branch until the machine steps it again.
+func (b *branch) wait() error {
+	if !b.yield(struct{}{}) {
+		return errClosed
+	}
+	return nil
+}
+
+// block waits for an operation's completion.
+func (b *branch) block(op core.Op) (core.Completion, error) {
+	b.pending = &op
+	if err := b.wait(); err != nil {
+		return core.Completion{}, err
+	}
+	return b.completion, nil
+}
+
+// join waits for another branch's end.
+func (b *branch) join(other *branch) error {
+	for !other.done {
+		other.joiners = append(other.joiners, b)
+		if err := b.wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// op numbers an operation and fingerprints it. args are its canonical arguments.
+func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
+	ref := core.OpRef{Branch: b.number, Index: b.ops}
+	b.ops++
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00", kind, name) // writing to a hash does not fail
+	_, _ = h.Write(args)
+	return core.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(h.Sum(nil)), Position: position(b.thread)}
+}
+
+// print records a line, or drops it when there were too many.
+func (b *branch) print(_ *starlark.Thread, line string) {
+	m := b.machine
+	m.prints++
+	switch {
+	case m.prints > m.limits.Prints:
+		return
+	case m.prints == m.limits.Prints:
+		line = "… further lines are not kept"
+	case len(line) > m.limits.PrintLine:
+		line = line[:m.limits.PrintLine] + "… cut"
+	}
+	text, err := encode(starlark.String(line), m.limits.Value)
+	if err != nil {
+		text = []byte(`"(not UTF-8)"`)
+	}
+	op := b.op(core.KindPrint, "", text)
+	if _, err := m.immediate(op, func() core.Completion { return core.Completion{Op: op.Ref, Value: text} }); err != nil {
+		b.thread.Cancel(err.Error()) // print cannot fail, but the program is not to go on
+		m.failure = err
+	}
+}
+
+// position is where the innermost Starlark code of a thread stands.
+func position(thread *starlark.Thread) string {
+	for i := range thread.CallStackDepth() {
+		if pos := thread.CallFrame(i).Pos; pos.IsValid() && pos.Filename() != builtinFile {
+			return pos.String()
+		}
+	}
+	return ""
+}
+
+const builtinFile = "<builtin>"
+
+// locate puts the position of the innermost Starlark code in front of an error's text.
+func locate(err error) error {
+	eval, ok := errors.AsType[*starlark.EvalError](err)
+	if !ok {
+		return err
+	}
+	for i := range eval.CallStack {
+		if pos := eval.CallStack.At(i).Pos; pos.Filename() != builtinFile {
+			return &located{position: pos.String(), cause: eval}
+		}
+	}
+	return eval
+}
+
+// located is a failure of the program with its place.
+type located struct {
+	position string
+	cause    *starlark.EvalError
+}
+
+func (l *located) Error() string { return l.position + ": " + l.cause.Msg }
+
+func (l *located) Unwrap() error { return l.cause }

@@ -1,0 +1,260 @@
+package script
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+type builtin = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
+
+// builtins are what a program can do beside computing.
+func builtins() map[string]builtin {
+	return map[string]builtin{
+		"run":            run,
+		"sleep":          sleep,
+		"wait_for_event": waitForEvent,
+		"spawn":          spawn,
+		"gather":         gather,
+		"now":            now,
+		"uuid":           uuid,
+		"parse_yaml":     parseYAML,
+		"to_yaml":        toYAML,
+	}
+}
+
+// maxWait is the longest sleep or timeout: a mistyped unit should not park a run for good.
+const maxWait = 10 * 365 * 24 * time.Hour
+
+// branchOf finds the branch that a builtin is called on.
+func branchOf(thread *starlark.Thread, fn *starlark.Builtin) (*branch, error) {
+	b, ok := thread.Local(branchKey).(*branch)
+	if !ok {
+		return nil, fmt.Errorf("%s: a module may only define things at its top level; call %s from a function", fn.Name(), fn.Name())
+	}
+	return b, nil
+}
+
+// run(function, args={}, on_error="fail", timeout=None, retry=True) has a Function carried out and answers its value.
+// With on_error="return" it answers {ok, value, error, code} instead of failing the run (D36).
+func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		name    string
+		given   starlark.Value = starlark.NewDict(0)
+		onError                = onErrorFail
+		timeout starlark.Value
+		retry   = true
+	)
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "on_error?", &onError, "timeout??", &timeout, "retry?", &retry); err != nil {
+		return nil, err
+	}
+	if err := checkOnError(onError); err != nil {
+		return nil, fmt.Errorf("run(%q): %w", name, err)
+	}
+	limit, err := duration("timeout", timeout)
+	if err != nil {
+		return nil, fmt.Errorf("run(%q): %w", name, err)
+	}
+	if _, isMapping := given.(starlark.IterableMapping); !isMapping {
+		return nil, fmt.Errorf("run(%q): args is a %s, expected a dict", name, given.Type())
+	}
+	encoded, err := encode(given, b.machine.limits.Value)
+	if err != nil {
+		return nil, fmt.Errorf("run(%q): args: %w", name, err)
+	}
+	var c core.Completion
+	if name == core.EmitFunction {
+		c, err = b.emit(encoded)
+	} else {
+		op := b.op(core.KindRun, name, encoded)
+		op.Args, op.Timeout, op.NoRetry = encoded, limit, !retry
+		c, err = b.block(op)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.result(fmt.Sprintf("run(%q)", name), onError, c)
+}
+
+// emit sends a domain event in the transaction that records it.
+func (b *branch) emit(args json.RawMessage) (core.Completion, error) {
+	var event struct {
+		Type string          `json:"type"`
+		Data json.RawMessage `json:"data"`
+	}
+	_ = json.Unmarshal(args, &event) // what does not fit is missing, and refused below
+	op := b.op(core.KindEmit, event.Type, args)
+	id := core.ActivityID(b.machine.env.Ref, op.Ref)
+	return b.machine.immediate(op, func() core.Completion {
+		if refusal := b.machine.env.Emit(id, event.Type, event.Data); refusal != nil {
+			return core.Completion{Op: op.Ref, Error: refusal}
+		}
+		b.machine.emits = append(b.machine.emits, core.Emit{ID: id, Type: event.Type, Data: event.Data})
+		value, err := json.Marshal(map[string]string{"event_id": id})
+		if err != nil {
+			return core.Completion{Op: op.Ref, Error: core.AsFunctionError(err)}
+		}
+		return core.Completion{Op: op.Ref, Value: value}
+	})
+}
+
+// sleep(seconds) waits.
+func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	var seconds starlark.Value
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "seconds", &seconds); err != nil {
+		return nil, err
+	}
+	d, err := duration("seconds", seconds)
+	if err != nil {
+		return nil, fmt.Errorf("sleep: %w", err)
+	}
+	op := b.op(core.KindSleep, "", []byte(d.String()))
+	op.Timeout = d
+	_, err = b.block(op)
+	return starlark.None, err
+}
+
+// waitForEvent(type, filter={}, timeout=None) waits for the first event of one of the types whose data has the filter's
+// values, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
+// fails the run (D12).
+func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	var given, timeout starlark.Value
+	var filter starlark.Value = starlark.NewDict(0)
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout); err != nil {
+		return nil, err
+	}
+	types, err := eventTypes(given)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := duration("timeout", timeout)
+	if err != nil {
+		return nil, fmt.Errorf("wait_for_event: %w", err)
+	}
+	wanted := core.Filter{}
+	if err := flatten(wanted, "", filter); err != nil {
+		return nil, fmt.Errorf("wait_for_event: %w", err)
+	}
+	fingerprint, err := json.Marshal([]any{types, wanted, limit})
+	if err != nil {
+		return nil, fmt.Errorf("wait_for_event: %w", err)
+	}
+	op := b.op(core.KindWait, joinTypes(types), fingerprint)
+	op.Types, op.Filter, op.Timeout = types, wanted, limit
+	c, err := b.block(op)
+	if err != nil {
+		return nil, err
+	}
+	return b.result("wait_for_event", onErrorFail, c)
+}
+
+// now() is the time in whole seconds since 1970, read once and recorded.
+func now(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return recorded(thread, fn, args, kwargs, core.KindNow, func(e core.Environment) any { return e.Now().Unix() })
+}
+
+// uuid() is a unique identifier, made once and recorded.
+func uuid(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return recorded(thread, fn, args, kwargs, core.KindUUID, func(e core.Environment) any { return e.UUID() })
+}
+
+func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind core.Kind, answer func(core.Environment) any) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs); err != nil {
+		return nil, err
+	}
+	op := b.op(kind, "", nil)
+	c, err := b.machine.immediate(op, func() core.Completion {
+		value, err := json.Marshal(answer(b.machine.env))
+		if err != nil {
+			return core.Completion{Op: op.Ref, Error: core.AsFunctionError(err)}
+		}
+		return core.Completion{Op: op.Ref, Value: value}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.result(fn.Name(), onErrorFail, c)
+}
+
+// result is what a program sees of a completion.
+func (b *branch) result(what, onError string, c core.Completion) (starlark.Value, error) {
+	var value starlark.Value = starlark.None
+	if c.Error == nil && c.Value != nil {
+		var err error
+		if value, err = decode(c.Value); err != nil {
+			return nil, fmt.Errorf("%s: the recorded value: %w", what, err)
+		}
+	}
+	if onError == onErrorReturn {
+		return envelope(value, c.Error), nil
+	}
+	if c.Error != nil {
+		return nil, fmt.Errorf("%s: %w", what, c.Error)
+	}
+	return value, nil
+}
+
+// The ways to treat an error (D36).
+const (
+	onErrorFail   = "fail"
+	onErrorReturn = "return"
+)
+
+func checkOnError(s string) error {
+	if s != onErrorFail && s != onErrorReturn {
+		return fmt.Errorf("on_error is %q, expected %q or %q", s, onErrorFail, onErrorReturn)
+	}
+	return nil
+}
+
+// envelope is {ok, value, error, code}.
+func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value {
+	o := newObject(4)
+	o.set("ok", starlark.Bool(failure == nil))
+	o.set("value", value)
+	o.set("error", starlark.None)
+	o.set("code", starlark.None)
+	if failure != nil {
+		o.set("error", starlark.String(failure.Message))
+		o.set("code", starlark.String(failure.Code))
+	}
+	return o
+}
+
+// duration reads seconds; None is 0.
+func duration(name string, v starlark.Value) (time.Duration, error) {
+	if v == nil || v == starlark.None {
+		return 0, nil
+	}
+	seconds, ok := starlark.AsFloat(v)
+	if !ok {
+		return 0, fmt.Errorf("%s is a %s, expected a number of seconds", name, v.Type())
+	}
+	if !(seconds >= 0 && seconds <= maxWait.Seconds()) { // NaN fails too
+		return 0, fmt.Errorf("%s is %v, expected 0 to %.0f seconds", name, seconds, maxWait.Seconds())
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+var errNoType = errors.New("wait_for_event: type is empty, expected an event type or a list of them")

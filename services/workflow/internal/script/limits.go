@@ -1,0 +1,48 @@
+package script
+
+// Limits bound what a program can do. The zero value means the defaults. They are part of how a program runs, so a
+// lower limit can stop a run that replays past it.
+type Limits struct {
+	// Steps is how many Starlark steps a branch may take between two waits.
+	Steps uint64
+	// Source is the size of one file in bytes; Value of one argument, result or event in bytes of JSON.
+	Source, Value int
+	// Ops is how many operations may be recorded without waiting; it stops a loop around emit or now.
+	Ops int
+	// Prints and PrintLine are how many lines a run may print, and how long one may be; the rest is cut and marked.
+	Prints, PrintLine int
+	// Branches is how many branches a run may spawn.
+	Branches int
+}
+
+const (
+	defaultSteps     = 20_000_000
+	defaultSource    = 1 << 20
+	defaultValue     = 4 << 20
+	defaultOps       = 10_000
+	defaultPrints    = 1_000
+	defaultPrintLine = 4 << 10
+	defaultBranches  = 1_000
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.Steps == 0 {
+		l.Steps = defaultSteps
+	}
+	for _, f := range []struct {
+		field *int
+		value int
+	}{
+		{&l.Source, defaultSource},
+		{&l.Value, defaultValue},
+		{&l.Ops, defaultOps},
+		{&l.Prints, defaultPrints},
+		{&l.PrintLine, defaultPrintLine},
+		{&l.Branches, defaultBranches},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	return l
+}

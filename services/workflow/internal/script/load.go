@@ -1,0 +1,100 @@
+package script
+
+import (
+	"fmt"
+	"maps"
+
+	"go.starlark.net/lib/json"
+	"go.starlark.net/lib/math"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+)
+
+// branchKey finds the branch of a thread; a thread without one is loading a module, and may not act.
+const branchKey = "branch"
+
+// module is a loaded module, or one that is being loaded (globals and err nil).
+type module struct {
+	globals starlark.StringDict
+	err     error
+}
+
+// hostModules are the names beside the builtins that every file sees.
+func hostModules() starlark.StringDict {
+	return starlark.StringDict{
+		"json":   json.Module,
+		"math":   math.Module,
+		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
+	}
+}
+
+// predeclared are the globals of a file: of the main file with the inputs, of a module without.
+func predeclared(inputs starlark.StringDict) starlark.StringDict {
+	globals := hostModules()
+	for name, fn := range builtins() {
+		globals[name] = starlark.NewBuiltin(name, fn)
+	}
+	maps.Copy(globals, inputs)
+	return globals
+}
+
+func (m *machine) thread(name string) *starlark.Thread {
+	return &starlark.Thread{
+		Name:  name,
+		Load:  m.load,
+		Print: func(*starlark.Thread, string) {}, // a module's top level has nobody to print for
+		OnMaxSteps: func(t *starlark.Thread) {
+			t.Cancel(fmt.Sprintf("more than %d steps without waiting", m.limits.Steps))
+		},
+	}
+}
+
+// load runs a module once per run of a program.
+func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, error) {
+	if known, ok := m.modules[name]; ok {
+		if known == nil {
+			return nil, fmt.Errorf("module %s loads itself", name)
+		}
+		return known.globals, known.err
+	}
+	compiled, ok := m.program.modules[name]
+	if !ok {
+		return nil, fmt.Errorf("no module %q", name)
+	}
+	m.modules[name] = nil
+	thread := m.thread("module " + name)
+	thread.SetMaxExecutionSteps(m.limits.Steps)
+	globals, err := compiled.Init(thread, predeclared(nil))
+	globals.Freeze()
+	m.modules[name] = &module{globals, locate(err)}
+	return globals, locate(err)
+}
+
+// runProgram is the body of the first branch: the top level, then main.
+func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
+	globals, err := m.program.main.Init(thread, predeclared(m.inputs))
+	if err != nil {
+		return nil, err
+	}
+	main, ok := globals[entryPoint].(*starlark.Function)
+	if !ok {
+		return starlark.None, nil
+	}
+	var args []starlark.Tuple
+	taken := map[string]bool{}
+	for i := range main.NumParams() {
+		name, _ := main.Param(i)
+		if value, given := m.inputs[name]; given {
+			args = append(args, starlark.Tuple{starlark.String(name), value})
+			taken[name] = true
+		}
+	}
+	if main.HasKwargs() {
+		for _, name := range m.inputs.Keys() {
+			if !taken[name] {
+				args = append(args, starlark.Tuple{starlark.String(name), m.inputs[name]})
+			}
+		}
+	}
+	return starlark.Call(thread, main, nil, args)
+}

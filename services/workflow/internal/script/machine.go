@@ -1,0 +1,213 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// entryPoint is the function that is called after the top level, if the program defines it.
+const entryPoint = "main"
+
+// machine is one run of a program. See the package comment for its order of events.
+type machine struct {
+	limits  Limits
+	program *program
+	env     core.Environment
+	inputs  starlark.StringDict
+	modules map[string]*module
+
+	// history is what is being replayed, and replayed how much of it has been.
+	history  []core.Entry
+	replayed int
+
+	branches []*branch
+	ready    []*branch
+	entries  []core.Entry
+	emits    []core.Emit
+	prints   int
+
+	ended   bool
+	failure error
+}
+
+// Open prepares a run.
+func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
+	globals, err := s.inputs(inputs)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := s.compile(p, globals)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{limits: s.limits, program: compiled, env: env, inputs: globals, modules: map[string]*module{}}, nil
+}
+
+// Replay starts the program over a history.
+func (m *machine) Replay(history []core.Entry) error {
+	m.history = history
+	m.start(m.runProgram)
+	m.settle()
+	for m.failure == nil && !m.ended && m.replayed < len(m.history) {
+		e := m.history[m.replayed]
+		b := m.branch(e.Op.Branch)
+		if b == nil || b.pending == nil || b.pending.Ref != e.Op {
+			m.failure = m.unasked(e, b)
+			break
+		}
+		if err := fits(e, *b.pending); err != nil {
+			m.failure = err
+			break
+		}
+		m.replayed++
+		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
+	}
+	if _, isMismatch := errors.AsType[*core.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
+		m.ended = true
+		m.failure = m.unasked(m.history[m.replayed], nil)
+	}
+	return m.failure
+}
+
+// Pending are the operations that branches are blocked on.
+func (m *machine) Pending() []core.Op {
+	if m.ended {
+		return nil
+	}
+	var ops []core.Op
+	for _, b := range m.branches {
+		if b.pending != nil {
+			ops = append(ops, *b.pending)
+		}
+	}
+	return ops
+}
+
+// Complete unblocks an operation and records its completion.
+func (m *machine) Complete(c core.Completion) bool {
+	b := m.branch(c.Op.Branch)
+	if m.ended || b == nil || b.pending == nil || b.pending.Ref != c.Op {
+		return false
+	}
+	m.record(*b.pending, c)
+	m.resume(b, c)
+	return true
+}
+
+// Take hands out what was recorded since the last Take.
+func (m *machine) Take() ([]core.Entry, []core.Emit) {
+	entries, emits := m.entries, m.emits
+	m.entries, m.emits = nil, nil
+	return entries, emits
+}
+
+// Outcome reports how the program ended, if it has.
+func (m *machine) Outcome() (bool, error) { return m.ended, m.failure }
+
+// Close unwinds every branch that is still blocked.
+func (m *machine) Close() {
+	m.ended = true
+	for _, b := range m.branches {
+		b.stop()
+	}
+}
+
+// resume hands a completion to its branch and lets everything run that can.
+func (m *machine) resume(b *branch, c core.Completion) {
+	b.pending, b.completion = nil, c
+	m.ready = append(m.ready, b)
+	m.settle()
+}
+
+// settle runs branches, one at a time and in the order in which they became able to, until all of them block.
+func (m *machine) settle() {
+	for len(m.ready) > 0 && m.failure == nil {
+		b := m.ready[0]
+		m.ready = m.ready[1:]
+		b.step()
+		if mismatch, ok := errors.AsType[*core.Mismatch](b.err); ok {
+			m.failure = mismatch
+		} else if m.failure == nil {
+			m.failure = b.err
+		}
+	}
+	if m.failure != nil {
+		m.ended = true
+		return
+	}
+	done, blocked := true, false
+	for _, b := range m.branches {
+		done = done && b.done
+		blocked = blocked || b.pending != nil
+	}
+	m.ended = done
+	if !done && !blocked {
+		m.ended = true
+		m.failure = errors.New("every branch waits for another branch; none can go on")
+	}
+}
+
+func (m *machine) branch(number int) *branch {
+	if number < 0 || number >= len(m.branches) {
+		return nil
+	}
+	return m.branches[number]
+}
+
+func (m *machine) record(op core.Op, c core.Completion) {
+	m.entries = append(m.entries, core.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
+}
+
+// immediate answers an operation that does not block: from the history while there is some, else by answer.
+func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Completion, error) {
+	if m.replayed < len(m.history) {
+		e := m.history[m.replayed]
+		if e.Op != op.Ref {
+			return core.Completion{}, &core.Mismatch{
+				Seq: e.Seq, Position: op.Position, Call: op.Ref,
+				Differs: fmt.Sprintf("the history continues with %s of call %s, the program with %s", title(e.Kind, e.Name), e.Op, title(op.Kind, op.Name)),
+			}
+		}
+		if err := fits(e, op); err != nil {
+			return core.Completion{}, err
+		}
+		m.replayed++
+		return core.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
+	}
+	if len(m.entries) >= m.limits.Ops {
+		return core.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
+	}
+	c := answer()
+	m.record(op, c)
+	return c, nil
+}
+
+// fits compares what was recorded with what the program asks for at the same place.
+func fits(e core.Entry, op core.Op) error {
+	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
+		return nil
+	}
+	differs := fmt.Sprintf("recorded %s, now %s", title(e.Kind, e.Name), title(op.Kind, op.Name))
+	if e.Kind == op.Kind && e.Name == op.Name {
+		differs = fmt.Sprintf("the arguments of %s are not those recorded (digest %016x, recorded %016x)", title(op.Kind, op.Name), op.Hash, e.Hash)
+	}
+	return &core.Mismatch{Seq: e.Seq, Position: op.Position, Call: op.Ref, Differs: differs}
+}
+
+// unasked is the mismatch of an entry that no branch is blocked on.
+func (m *machine) unasked(e core.Entry, b *branch) error {
+	mismatch := &core.Mismatch{Seq: e.Seq, Call: e.Op, Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for"}
+	if b != nil && b.pending != nil {
+		mismatch.Position = b.pending.Position
+		mismatch.Differs = fmt.Sprintf("the history holds %s of call %s, the program asks for %s of call %s",
+			title(e.Kind, e.Name), e.Op, title(b.pending.Kind, b.pending.Name), b.pending.Ref)
+	}
+	return mismatch
+}
+
+func title(kind core.Kind, name string) string { return strings.TrimSpace(string(kind) + " " + name) }

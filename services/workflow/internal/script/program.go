@@ -1,0 +1,200 @@
+package script
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// mainFile is the name of the main source in positions.
+const mainFile = "main.star"
+
+// Scripts checks and opens Starlark programs, and keeps compiled ones. It is safe for concurrent use.
+type Scripts struct {
+	limits Limits
+
+	mu       sync.Mutex
+	compiled map[[32]byte]*program
+}
+
+var _ core.Scripts = (*Scripts)(nil)
+
+// New makes Scripts that bound every program by limits.
+func New(limits Limits) *Scripts {
+	return &Scripts{limits: limits.withDefaults(), compiled: map[[32]byte]*program{}}
+}
+
+// cached is how many compiled programs are kept; beyond it the cache starts anew, since programs are few.
+const cached = 256
+
+// program is a compiled main file with its compiled modules. It is immutable.
+type program struct {
+	main    *starlark.Program
+	modules map[string]*starlark.Program
+}
+
+// Check parses and resolves the program and its modules, and compares inputs with what the program can take.
+func (s *Scripts) Check(p core.Program, inputs []byte) error {
+	globals, err := s.inputs(inputs)
+	if err != nil {
+		return err
+	}
+	_, err = s.compile(p, globals)
+	return err
+}
+
+// inputs decodes the inputs and checks that their names can be globals.
+func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, error) {
+	globals := starlark.StringDict{}
+	if len(bytes.TrimSpace(inputs)) == 0 {
+		return globals, nil
+	}
+	if len(inputs) > s.limits.Value {
+		return nil, invalid("inputs", "%d bytes, expected at most %d", len(inputs), s.limits.Value)
+	}
+	v, err := decode(inputs)
+	if err != nil {
+		return nil, invalid("inputs", "%s", err)
+	}
+	object, ok := v.(*Object)
+	if !ok {
+		return nil, invalid("inputs", "found a JSON %s, expected an object", v.Type())
+	}
+	own := predeclared(nil)
+	for _, item := range object.Items() {
+		name, _ := starlark.AsString(item[0])
+		if !isIdentifier(name) {
+			return nil, invalid("inputs."+name, "not a name that a global of a program can have")
+		}
+		if own.Has(name) || starlark.Universe.Has(name) {
+			return nil, invalid("inputs."+name, "is the name of a builtin")
+		}
+		item[1].Freeze()
+		globals[name] = item[1]
+	}
+	return globals, nil
+}
+
+func isIdentifier(name string) bool {
+	e, err := new(syntax.FileOptions).ParseExpr("", name, 0)
+	ident, ok := e.(*syntax.Ident)
+	return err == nil && ok && ident.Name == name
+}
+
+func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program, error) {
+	key := digest(p, inputs)
+	s.mu.Lock()
+	known := s.compiled[key]
+	s.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	c := &program{modules: map[string]*starlark.Program{}}
+	own := predeclared(nil)
+	inMain := func(name string) bool { return inputs.Has(name) || own.Has(name) }
+	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
+		_, compiled, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
+		if err != nil {
+			return nil, err
+		}
+		c.modules[name] = compiled
+	}
+	file, compiled, err := s.file("starlark", mainFile, p.Source, p.Modules, inMain)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMain(file, inputs); err != nil {
+		return nil, err
+	}
+	c.main = compiled
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.compiled) >= cached {
+		clear(s.compiled)
+	}
+	s.compiled[key] = c
+	return c, nil
+}
+
+// file compiles one file. field names it in errors, as the caller of StartWorkflow knows it.
+func (s *Scripts) file(field, name string, source []byte, modules map[string][]byte, has func(string) bool) (*syntax.File, *starlark.Program, error) {
+	if len(source) > s.limits.Source {
+		return nil, nil, invalid(field, "%d bytes, expected at most %d", len(source), s.limits.Source)
+	}
+	options := &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
+	file, compiled, err := starlark.SourceProgramOptions(options, name, source, has)
+	if err != nil {
+		return nil, nil, invalid(field, "%s", describe(err))
+	}
+	for i := range compiled.NumLoads() {
+		module, pos := compiled.Load(i)
+		if _, ok := modules[module]; !ok {
+			return nil, nil, invalid(field, "%s: load of %q, which is not among the modules: %s", pos, module, strings.Join(slices.Sorted(maps.Keys(modules)), ", "))
+		}
+	}
+	return file, compiled, nil
+}
+
+// checkMain finds the inputs that main(…) lacks before the program is ever run.
+func checkMain(file *syntax.File, inputs starlark.StringDict) error {
+	for _, stmt := range file.Stmts {
+		def, ok := stmt.(*syntax.DefStmt)
+		if !ok || def.Name.Name != entryPoint {
+			continue
+		}
+		for _, param := range def.Params {
+			if ident, ok := param.(*syntax.Ident); ok && !inputs.Has(ident.Name) {
+				return invalid("inputs."+ident.Name, "missing; main takes it at %s", ident.NamePos)
+			}
+		}
+	}
+	return nil
+}
+
+// describe turns the parser's and the resolver's errors, which may be many, into one line.
+func describe(err error) string {
+	var many resolve.ErrorList
+	if !errors.As(err, &many) {
+		return err.Error()
+	}
+	const shown = 5
+	parts := make([]string, 0, len(many))
+	for i, e := range many {
+		if i == shown {
+			parts = append(parts, fmt.Sprintf("and %d more", len(many)-shown))
+			break
+		}
+		parts = append(parts, e.Error())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// digest identifies a compiled program: its bytes and the names it may refer to.
+func digest(p core.Program, inputs starlark.StringDict) [32]byte {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	_ = enc.Encode(p.Source) // writing to a hash does not fail
+	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
+		_ = enc.Encode(name)
+		_ = enc.Encode(p.Modules[name])
+	}
+	_ = enc.Encode(inputs.Keys())
+	return [32]byte(h.Sum(nil))
+}
+
+func invalid(field, format string, args ...any) error {
+	return fault.InvalidFields(fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
+}

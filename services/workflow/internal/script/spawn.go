@@ -1,0 +1,85 @@
+package script
+
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+)
+
+// handle is a spawned branch as the program holds it.
+type handle struct {
+	branch *branch
+}
+
+var _ starlark.Value = handle{}
+
+func (h handle) String() string { return fmt.Sprintf("<branch %d>", h.branch.number) }
+
+func (handle) Type() string { return "branch" }
+
+func (handle) Freeze() {}
+
+func (handle) Truth() starlark.Bool { return true }
+
+func (h handle) Hash() (uint32, error) { return uint32(h.branch.number), nil } //nolint:gosec // bounded by Limits.Branches
+
+// spawn(fn, *args, **kwargs) starts a branch that calls fn, and answers a handle for gather. The new branch runs when
+// the present one blocks. A run ends when all its branches have ended, and fails when one of them fails.
+func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 {
+		return nil, fmt.Errorf("spawn: expected a function and its arguments")
+	}
+	called, ok := args[0].(starlark.Callable)
+	if !ok {
+		return nil, fmt.Errorf("spawn: the first argument is a %s, expected a function", args[0].Type())
+	}
+	if len(b.machine.branches) > b.machine.limits.Branches {
+		return nil, fmt.Errorf("spawn: more than %d branches", b.machine.limits.Branches)
+	}
+	child := b.machine.start(func(t *starlark.Thread) (starlark.Value, error) {
+		return starlark.Call(t, called, args[1:], kwargs)
+	})
+	return handle{child}, nil
+}
+
+// gather(*handles) waits for branches and answers the list of what their functions returned, in the order of the
+// handles. It takes lists of handles as well.
+func gather(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	if len(kwargs) > 0 {
+		return nil, fmt.Errorf("gather: unexpected keyword arguments")
+	}
+	var handles []handle
+	for _, arg := range args {
+		if many, ok := arg.(starlark.Iterable); ok {
+			for item := range starlark.Elements(many) {
+				h, ok := item.(handle)
+				if !ok {
+					return nil, fmt.Errorf("gather: found a %s, expected what spawn answered", item.Type())
+				}
+				handles = append(handles, h)
+			}
+			continue
+		}
+		h, ok := arg.(handle)
+		if !ok {
+			return nil, fmt.Errorf("gather: found a %s, expected what spawn answered", arg.Type())
+		}
+		handles = append(handles, h)
+	}
+	values := make([]starlark.Value, len(handles))
+	for i, h := range handles {
+		if err := b.join(h.branch); err != nil {
+			return nil, err
+		}
+		values[i] = h.branch.value
+	}
+	return starlark.NewList(values), nil
+}

@@ -1,0 +1,93 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// maxTypes bounds the types of one wait.
+const maxTypes = 32
+
+// eventTypes reads a type or a list of types.
+func eventTypes(v starlark.Value) ([]string, error) {
+	var types []string
+	switch v := v.(type) {
+	case starlark.String:
+		types = []string{string(v)}
+	case starlark.Iterable:
+		for item := range starlark.Elements(v) {
+			s, ok := starlark.AsString(item)
+			if !ok {
+				return nil, fmt.Errorf("wait_for_event: type holds a %s, expected strings", item.Type())
+			}
+			types = append(types, s)
+		}
+	default:
+		return nil, fmt.Errorf("wait_for_event: type is a %s, expected a string or a list of strings", v.Type())
+	}
+	if len(types) == 0 || len(types) > maxTypes {
+		return nil, errNoType
+	}
+	for _, t := range types {
+		if t == "" {
+			return nil, errNoType
+		}
+	}
+	return types, nil
+}
+
+func joinTypes(types []string) string { return strings.Join(types, ",") }
+
+// flatten turns nested dicts into dotted paths with canonical values.
+func flatten(into core.Filter, prefix string, v starlark.Value) error {
+	mapping, ok := v.(starlark.IterableMapping)
+	if !ok {
+		return fmt.Errorf("filter%s is a %s, expected a dict", prefix, v.Type())
+	}
+	for _, item := range mapping.Items() {
+		name, ok := starlark.AsString(item[0])
+		if !ok || name == "" {
+			return fmt.Errorf("filter%s has the key %s, expected a name", prefix, item[0])
+		}
+		path := strings.TrimPrefix(prefix+"."+name, ".")
+		if _, nested := item[1].(starlark.IterableMapping); nested {
+			if err := flatten(into, "."+path, item[1]); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := scalar(item[1])
+		if err != nil {
+			return fmt.Errorf("filter.%s %w", path, err)
+		}
+		into[path] = value
+	}
+	return nil
+}
+
+func scalar(v starlark.Value) (string, error) {
+	var plain any
+	switch v := v.(type) {
+	case starlark.NoneType:
+	case starlark.Bool:
+		plain = bool(v)
+	case starlark.String:
+		plain = string(v)
+	case starlark.Int:
+		n, ok := v.Int64()
+		if !ok {
+			return "", fmt.Errorf("is %s, expected a number of 64 bits", v)
+		}
+		plain = n
+	case starlark.Float:
+		plain = float64(v)
+	default:
+		return "", fmt.Errorf("is a %s, expected a string, number, bool or None", v.Type())
+	}
+	s, _ := core.Scalar(plain) // every type above is a scalar
+	return s, nil
+}
