@@ -11,6 +11,8 @@ require (
 	github.com/lockstep-cd/lockstep/services/workflow v0.0.0
 )
 
+require github.com/google/go-containerregistry v0.22.1 // indirect
+
 replace (
 	github.com/lockstep-cd/lockstep/pkg => ../../pkg
 	github.com/lockstep-cd/lockstep/proto => ../../proto
