@@ -1,0 +1,202 @@
+// Package cluster is the relay's access to one Kubernetes cluster, through client-go's dynamic client: objects are maps,
+// so that no object of Argo CD or Argo Rollouts drags its controller's module in. It answers in classed errors and knows
+// nothing of Functions.
+//
+// It is not a cache: every Get asks the API server.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+)
+
+// Config says which cluster, and how to reach it.
+type Config struct {
+	// Kubeconfig is a file; "" means the pod's own service account, and outside a pod the usual places.
+	Kubeconfig string
+	// Context is one of the file's contexts; "" means its current one.
+	Context string
+	// RequestTimeout ends every request but watches.
+	RequestTimeout time.Duration
+}
+
+// Cluster is one cluster. It is safe for concurrent use.
+type Cluster struct {
+	api     dynamic.Interface
+	raw     rest.Interface
+	clock   clock.Clock
+	timeout time.Duration
+
+	mu         sync.Mutex
+	discovered map[core.Kind]resource
+}
+
+var _ core.Cluster = (*Cluster)(nil)
+
+// Open reads the configuration. It does not ask the cluster anything, which may be away just now.
+func Open(c Config, clk clock.Clock) (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+	if err != nil {
+		return nil, fault.Because(err, fault.Invalid, "kubeconfig: %v", err)
+	}
+	return forConfig(cfg, c.RequestTimeout, clk)
+}
+
+func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Cluster, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = "lockstep-relay"
+	// The bound on calls is the relay's own; the client's default of five requests a second would be the bottleneck.
+	cfg.QPS, cfg.Burst = 50, 100
+	// The API server's warnings are for people who type kubectl.
+	cfg.WarningHandler = rest.NoWarnings{}
+	api, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", cfg.Host, err)
+	}
+	raw, err := rest.UnversionedRESTClientFor(rawConfig(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", cfg.Host, err)
+	}
+	return &Cluster{api: api, raw: raw, clock: clk, timeout: timeout, discovered: map[core.Kind]resource{}}, nil
+}
+
+// rawConfig is for requests that are not about objects: version and discovery.
+func rawConfig(cfg *rest.Config) *rest.Config {
+	cfg = dynamic.ConfigFor(cfg)
+	cfg.GroupVersion = nil
+	return cfg
+}
+
+// Get reads one object.
+func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.client(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	u, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, classify(err, "get", ref)
+	}
+	return u.Object, nil
+}
+
+// Create creates one object.
+func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.client(ctx, ref)
+	if err != nil {
+		return err
+	}
+	_, err = client.Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{FieldManager: fieldManager})
+	return classify(err, "create", ref)
+}
+
+// fieldManager is who Kubernetes says has set a field.
+const fieldManager = "lockstep-relay"
+
+// Patch applies a JSON merge patch. Where the kind has no status subresource, a patch of the status goes to the object.
+func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, status bool) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.client(ctx, ref)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch of %s: %w", ref, err)
+	}
+	apply := func(subresources ...string) error {
+		_, err := client.Patch(ctx, ref.Name, types.MergePatchType, body,
+			metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+		return err
+	}
+	if !status {
+		return classify(apply(), "patch", ref)
+	}
+	err = apply("status")
+	if apierrors.IsNotFound(err) {
+		err = apply()
+	}
+	return classify(err, "patch the status of", ref)
+}
+
+// AwaitChange watches the one object from the resource version on. A watch that cannot be had, or that ends early,
+// leaves the caller to look again after a second at the soonest.
+func (c *Cluster) AwaitChange(ctx context.Context, ref core.Ref, resourceVersion string, atMost time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	if changed := c.watch(ctx, ref, resourceVersion); !changed {
+		_ = clock.Sleep(ctx, c.clock, min(atMost, time.Second)) // ends with ctx, which is as good
+	}
+}
+
+func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion string) (changed bool) {
+	client, err := c.client(ctx, ref)
+	if err != nil {
+		return false
+	}
+	w, err := client.Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + ref.Name, ResourceVersion: resourceVersion,
+	})
+	if err != nil {
+		return false
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return true
+		case e, open := <-w.ResultChan():
+			if !open {
+				return false
+			}
+			switch e.Type {
+			case "ADDED", "MODIFIED", "DELETED":
+			default: // an error, such as a resource version that has expired
+				return false
+			}
+			// Servers that ignore the field selector send every object of the kind, and some send the present state first.
+			u, isObject := e.Object.(*unstructured.Unstructured)
+			if isObject && u.GetName() == ref.Name && u.GetResourceVersion() != resourceVersion {
+				return true
+			}
+		}
+	}
+}
+
+// Reachable asks the API server for its version. Any answer shows that it is there; the error is for people to read.
+func (c *Cluster) Reachable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := c.raw.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
+	switch {
+	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsUnauthorized(err):
+		return fault.Because(err, fault.Denied, "the cluster does not accept the relay's credentials")
+	default:
+		return fault.Because(err, fault.Unavailable, "the cluster does not answer: %v", err)
+	}
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+)
+
+// classify says what a failed request means to whoever asked for it. The address of the API server stays in the log.
+func classify(err error, op string, ref core.Ref) error {
+	switch {
+	case err == nil:
+		return nil
+	case isUnknownPath(err):
+		return unknownKind(ref.Kind, "the cluster does not serve it (is its controller installed?)")
+	case apierrors.IsNotFound(err):
+		return fault.Because(err, fault.NotFound, "%s does not exist", ref)
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
+		return fault.Because(err, fault.Conflict, "%s has changed meanwhile", ref)
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fault.Because(err, fault.Denied, "the cluster does not let the relay %s %s: %s", op, ref, reason(err))
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err),
+		apierrors.IsUnsupportedMediaType(err), apierrors.IsRequestEntityTooLargeError(err):
+		return fault.Because(err, fault.Invalid, "the cluster refuses to %s %s: %s", op, ref, reason(err))
+	case isAway(err):
+		return fault.Because(err, fault.Unavailable, "%s %s: the cluster does not answer", op, ref)
+	default:
+		return err
+	}
+}
+
+// isUnknownPath tells a missing resource from a missing object: to both the answer is 404, but only the API server's
+// registry of resources answers in plain text.
+func isUnknownPath(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// isAway reports that the same request may well succeed later: no connection, no time, too busy, or starting.
+func isAway(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err)
+	}
+	var netErr net.Error
+	var urlErr *url.Error
+	return errors.As(err, &netErr) || errors.As(err, &urlErr) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// reason is the API server's own explanation.
+func reason(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return "no reason given"
+}

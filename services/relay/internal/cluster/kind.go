@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+)
+
+// resource is where the API server keeps a kind.
+type resource struct {
+	gvr        schema.GroupVersionResource
+	namespaced bool
+}
+
+// known are the kinds that need no discovery, by name: kind, group/version, plural, and whether it is cluster-wide.
+func known(kind string) (resource, bool) {
+	in := func(group, version, plural string) (resource, bool) {
+		return resource{schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, true}, true
+	}
+	wide := func(group, version, plural string) (resource, bool) {
+		r, ok := in(group, version, plural)
+		r.namespaced = false
+		return r, ok
+	}
+	switch kind {
+	case "Pod":
+		return in("", "v1", "pods")
+	case "Service":
+		return in("", "v1", "services")
+	case "ConfigMap":
+		return in("", "v1", "configmaps")
+	case "ServiceAccount":
+		return in("", "v1", "serviceaccounts")
+	case "Endpoints":
+		return in("", "v1", "endpoints")
+	case "PersistentVolumeClaim":
+		return in("", "v1", "persistentvolumeclaims")
+	case "Namespace":
+		return wide("", "v1", "namespaces")
+	case "Node":
+		return wide("", "v1", "nodes")
+	case "Deployment":
+		return in("apps", "v1", "deployments")
+	case "ReplicaSet":
+		return in("apps", "v1", "replicasets")
+	case "StatefulSet":
+		return in("apps", "v1", "statefulsets")
+	case "DaemonSet":
+		return in("apps", "v1", "daemonsets")
+	case "Job":
+		return in("batch", "v1", "jobs")
+	case "CronJob":
+		return in("batch", "v1", "cronjobs")
+	case "Ingress":
+		return in("networking.k8s.io", "v1", "ingresses")
+	case "CustomResourceDefinition":
+		return wide("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	case "Application":
+		return in("argoproj.io", "v1alpha1", "applications")
+	case "ApplicationSet":
+		return in("argoproj.io", "v1alpha1", "applicationsets")
+	case "AppProject":
+		return in("argoproj.io", "v1alpha1", "appprojects")
+	case "Rollout":
+		return in("argoproj.io", "v1alpha1", "rollouts")
+	case "AnalysisRun":
+		return in("argoproj.io", "v1alpha1", "analysisruns")
+	case "AnalysisTemplate":
+		return in("argoproj.io", "v1alpha1", "analysistemplates")
+	case "Experiment":
+		return in("argoproj.io", "v1alpha1", "experiments")
+	default:
+		return resource{}, false
+	}
+}
+
+// client is the dynamic client for the object's kind and namespace.
+func (c *Cluster) client(ctx context.Context, ref core.Ref) (dynamic.ResourceInterface, error) {
+	r, err := c.resolve(ctx, ref.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if !r.namespaced {
+		return c.api.Resource(r.gvr), nil
+	}
+	if ref.Namespace == "" {
+		return nil, fault.InvalidFields(fault.Field{Name: "namespace", Problem: fmt.Sprintf(
+			"missing, expected the namespace of the %s", ref.Kind.Kind)})
+	}
+	return c.api.Resource(r.gvr).Namespace(ref.Namespace), nil
+}
+
+// resolve finds where a kind is kept: in the table, with the version that was asked for if there is one, else by asking
+// the API server once.
+func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
+	r, isKnown := known(k.Kind)
+	if k.APIVersion == "" {
+		if !isKnown {
+			return resource{}, unknownKind(k, "give its api_version")
+		}
+		return r, nil
+	}
+	gv, err := schema.ParseGroupVersion(k.APIVersion)
+	if err != nil {
+		return resource{}, fault.InvalidFields(fault.Field{Name: "api_version", Problem: fmt.Sprintf(
+			"found %q, expected version or group/version", k.APIVersion)})
+	}
+	if isKnown && r.gvr.Group == gv.Group {
+		r.gvr.Version = gv.Version
+		return r, nil
+	}
+	return c.discover(ctx, k, gv)
+}
+
+func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVersion) (resource, error) {
+	c.mu.Lock()
+	r, found := c.discovered[k]
+	c.mu.Unlock()
+	if found {
+		return r, nil
+	}
+	path := "/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/api/" + gv.Version
+	}
+	body, err := c.raw.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		err = classify(err, "look up", core.Ref{Kind: k, Name: k.APIVersion})
+		if fault.Is(err, fault.NotFound) {
+			return resource{}, unknownKind(k, "the cluster does not serve "+k.APIVersion)
+		}
+		return resource{}, err
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return resource{}, fmt.Errorf("decode the resources of %s: %w", k.APIVersion, err)
+	}
+	for _, candidate := range list.APIResources {
+		if candidate.Kind == k.Kind && !strings.Contains(candidate.Name, "/") {
+			r = resource{gvr: gv.WithResource(candidate.Name), namespaced: candidate.Namespaced}
+			c.mu.Lock()
+			c.discovered[k] = r
+			c.mu.Unlock()
+			return r, nil
+		}
+	}
+	return resource{}, unknownKind(k, k.APIVersion+" has no such kind")
+}
+
+func unknownKind(k core.Kind, why string) error {
+	return &core.Error{Code: core.CodeUnknownKind, Message: fmt.Sprintf("kind %q is not known: %s", k.Kind, why)}
+}

@@ -1,0 +1,104 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The label that marks an Application as created by us.
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "lockstep"
+)
+
+func isManaged(app Object) bool { return app.object("metadata", "labels")[labelManagedBy] == managedBy }
+
+// createApplication is an Application without a sync policy, so that only we decide when it syncs (E56, D21).
+func createApplication(want SyncRequest) (Decision, error) {
+	if want.Mode == ModeExisting {
+		return Decision{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf(
+			"%s does not exist, and mode %q does not create it", want.Ref, ModeExisting)}
+	}
+	if want.Source == nil {
+		return Decision{}, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
+			"source: missing, expected where %s finds its manifests, because it does not exist yet", want.Ref)}
+	}
+	return Decision{Action: Create, Body: Object{
+		"apiVersion": want.Ref.APIVersion,
+		"kind":       want.Ref.Kind.Kind,
+		"metadata": map[string]any{
+			"name": want.Ref.Name, "namespace": want.Ref.Namespace,
+			"labels": map[string]any{labelManagedBy: managedBy},
+		},
+		"spec": map[string]any{
+			"project": want.Source.Project,
+			"source": map[string]any{
+				"repoURL": want.Source.RepoURL, "path": want.Source.Path, "targetRevision": want.Revision,
+			},
+			"destination": map[string]any{
+				"server": "https://kubernetes.default.svc", "namespace": want.Source.DestinationNamespace,
+			},
+		},
+	}}, nil
+}
+
+// mayTake refuses an Application whose revision is not ours to decide, or that could not show it (D21).
+func mayTake(want SyncRequest, app Object) error {
+	refuse := func(code, format string, args ...any) error {
+		return &Error{Code: code, Message: want.Ref.String() + " " + fmt.Sprintf(format, args...)}
+	}
+	if app.text("metadata", "deletionTimestamp") != "" {
+		return refuse(CodeConflict, "is being deleted")
+	}
+	if owner := owner(app); owner != "" {
+		return refuse(CodeOwned, "belongs to %s, which would undo what is set here; let Lockstep decide its revision there", owner)
+	}
+	if policy := app.at("spec", "syncPolicy", "automated"); policy != nil {
+		// Argo CD 3 can switch a policy off without removing it.
+		if enabled, given := app.at("spec", "syncPolicy", "automated", "enabled").(bool); !given || enabled {
+			return refuse(CodeAutoSync, "has automated sync on (spec.syncPolicy.automated), which would fight the rollout; switch it off")
+		}
+	}
+	if len(app.list("spec", "sources")) > 0 || app.object("spec", "sourceHydrator") != nil {
+		return refuse(CodeConflict, "has several sources or a source hydrator; expected one spec.source")
+	}
+	if want.Mode == ModeManaged && want.Source != nil {
+		found := [2]string{app.text("spec", "source", "repoURL"), app.text("spec", "source", "path")}
+		if sameRepository(found[0], want.Source.RepoURL) && samePath(found[1], want.Source.Path) {
+			return nil
+		}
+		return refuse(CodeConflict, "exists with source %s, path %q; expected %s, path %q",
+			found[0], found[1], want.Source.RepoURL, want.Source.Path)
+	}
+	return nil
+}
+
+// owner is what keeps the Application as it is: an owner reference (an ApplicationSet has one on each of its
+// Applications), or the tracking mark of an app of apps. "" where nothing does.
+func owner(app Object) string {
+	for _, o := range app.list("metadata", "ownerReferences") {
+		m, _ := o.(map[string]any)
+		return fmt.Sprintf("%s %q", Object(m).text("kind"), Object(m).text("name"))
+	}
+	annotations := app.object("metadata", "annotations")
+	if id, _ := annotations["argocd.argoproj.io/tracking-id"].(string); id != "" {
+		parent, _, _ := strings.Cut(id, ":")
+		return fmt.Sprintf("the app of apps %q", parent)
+	}
+	labels := app.object("metadata", "labels")
+	// Argo CD's older tracking mark is a label that Helm charts set as well; Helm itself puts nothing back.
+	if parent, _ := labels["app.kubernetes.io/instance"].(string); parent != "" && labels[labelManagedBy] != "Helm" {
+		return fmt.Sprintf("the app of apps %q", parent)
+	}
+	return ""
+}
+
+func sameRepository(a, b string) bool {
+	norm := func(s string) string { return strings.TrimSuffix(strings.TrimRight(strings.ToLower(s), "/"), ".git") }
+	return norm(a) == norm(b)
+}
+
+func samePath(a, b string) bool {
+	norm := func(s string) string { return strings.Trim(strings.TrimPrefix(s, "./"), "/") }
+	return norm(a) == norm(b)
+}

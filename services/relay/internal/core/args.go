@@ -1,0 +1,148 @@
+package core
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// args reads the arguments of one call and collects everything that is wrong with them.
+type args struct {
+	values map[string]any
+	known  map[string]bool
+	prefix string
+	wrong  *[]fault.Field
+}
+
+func readArgs(raw json.RawMessage) (args, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var values map[string]any
+	if err := d.Decode(&values); err != nil || values == nil {
+		return args{}, fault.InvalidFields(fault.Field{Name: "arguments", Problem: "expected a JSON object"})
+	}
+	return args{values: values, known: map[string]bool{}, wrong: &[]fault.Field{}}, nil
+}
+
+func (a args) problem(name, format string, values ...any) {
+	*a.wrong = append(*a.wrong, fault.Field{Name: a.prefix + name, Problem: fmt.Sprintf(format, values...)})
+}
+
+// text is a string argument. A required one is not empty.
+func (a args) text(name string, required bool) string {
+	a.known[name] = true
+	v, ok := a.values[name]
+	if s, isText := v.(string); isText && (s != "" || !required) {
+		return s
+	}
+	switch {
+	case v != nil:
+		a.problem(name, "found %s, expected a non-empty string", describe(v))
+	case required:
+		a.problem(name, "%s, expected a non-empty string", absence(ok))
+	}
+	return ""
+}
+
+// dnsName is the shape of Kubernetes names and namespaces (RFC 1123).
+//
+//nolint:gochecknoglobals // a compiled constant
+var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$`)
+
+// name is the name of an object or a namespace.
+func (a args) name(name string, required bool) string {
+	s := a.text(name, required)
+	if s != "" && (len(s) > 253 || !dnsName.MatchString(s)) {
+		a.problem(name, "found %q, expected a Kubernetes name (lower-case letters, digits, '-' and '.')", s)
+	}
+	return s
+}
+
+// number is a required whole number, at least least.
+func (a args) number(name string, least int64) int64 {
+	a.known[name] = true
+	v, ok := a.values[name]
+	if n, isNumber := v.(json.Number); isNumber {
+		if i, err := n.Int64(); err == nil && i >= least {
+			return i
+		}
+	}
+	if v == nil {
+		a.problem(name, "%s, expected a whole number", absence(ok))
+	} else {
+		a.problem(name, "found %s, expected a whole number of at least %d", describe(v), least)
+	}
+	return 0
+}
+
+// flag is an optional boolean.
+func (a args) flag(name string) bool {
+	a.known[name] = true
+	v := a.values[name]
+	b, isBool := v.(bool)
+	if v != nil && !isBool {
+		a.problem(name, "found %s, expected true or false", describe(v))
+	}
+	return b
+}
+
+// oneOf is an optional string of a fixed set; the first is the default.
+func (a args) oneOf(name string, allowed ...string) string {
+	s := a.text(name, false)
+	if s == "" {
+		return allowed[0]
+	}
+	if !slices.Contains(allowed, s) {
+		a.problem(name, "found %q, expected one of %s", s, strings.Join(allowed, ", "))
+	}
+	return s
+}
+
+// object is an optional object of arguments.
+func (a args) object(name string) (args, bool) {
+	a.known[name] = true
+	v := a.values[name]
+	m, isObject := v.(map[string]any)
+	if v != nil && !isObject {
+		a.problem(name, "found %s, expected an object", describe(v))
+	}
+	return args{values: m, known: map[string]bool{}, prefix: a.prefix + name + ".", wrong: a.wrong}, isObject
+}
+
+// rest refuses every argument that was not asked for: a misspelt optional argument must not pass unnoticed.
+func (a args) rest() {
+	for _, name := range slices.Sorted(maps.Keys(a.values)) {
+		if !a.known[name] {
+			a.problem(name, "unknown; expected only %s", strings.Join(slices.Sorted(maps.Keys(a.known)), ", "))
+		}
+	}
+}
+
+func (a args) err() error {
+	if len(*a.wrong) == 0 {
+		return nil
+	}
+	return fault.InvalidFields(*a.wrong...)
+}
+
+func absence(present bool) string {
+	if present {
+		return "found null"
+	}
+	return "missing"
+}
+
+// describe shows a value that is of the wrong type, briefly.
+func describe(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > 80 {
+		return fmt.Sprintf("a value of type %T", v)
+	}
+	return string(b)
+}

@@ -1,0 +1,110 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Kind says which kind of object is meant. An empty APIVersion means the one that the relay knows for the kind.
+type Kind struct {
+	APIVersion, Kind string
+}
+
+// Ref names one object.
+type Ref struct {
+	Kind
+	Namespace, Name string
+}
+
+// String is how messages name the object: "Application argocd/shop".
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return fmt.Sprintf("%s %s", r.Kind.Kind, r.Name)
+	}
+	return fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, r.Name)
+}
+
+// The kinds that the relay itself writes.
+//
+//nolint:gochecknoglobals // constants in all but name
+var (
+	applicationKind = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Application"}
+	rolloutKind     = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout"}
+)
+
+// Object is a Kubernetes object as JSON decodes it.
+type Object map[string]any
+
+// Cluster is what the core needs from a cluster. Errors are classed: NotFound (the object is absent), Invalid (no such
+// kind, or refused by validation), Denied, Conflict (changed since it was read, or exists already), Unavailable.
+type Cluster interface {
+	// Get reads one object. A kind that the cluster does not serve is an *Error with CodeUnknownKind.
+	Get(ctx context.Context, ref Ref) (Object, error)
+	// Create creates one object.
+	Create(ctx context.Context, ref Ref, o Object) error
+	// Patch applies a JSON merge patch to the object, or to its status where status is set. The patch carries the
+	// resource version that it was decided on.
+	Patch(ctx context.Context, ref Ref, patch Object, status bool) error
+	// AwaitChange returns once the object has changed since the resource version, or after atMost, whichever is first.
+	// It never fails for want of a watch: then it only takes longer.
+	AwaitChange(ctx context.Context, ref Ref, resourceVersion string, atMost time.Duration)
+}
+
+// at walks down the path; nil where something on it is absent or not an object.
+func (o Object) at(path ...string) any {
+	var v any = map[string]any(o)
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[key]
+	}
+	return v
+}
+
+// text is the string at the path, "" where there is none.
+func (o Object) text(path ...string) string {
+	s, _ := o.at(path...).(string)
+	return s
+}
+
+// object is the object at the path, nil where there is none.
+func (o Object) object(path ...string) Object {
+	m, _ := o.at(path...).(map[string]any)
+	return m
+}
+
+// list is the list at the path, nil where there is none.
+func (o Object) list(path ...string) []any {
+	l, _ := o.at(path...).([]any)
+	return l
+}
+
+// flag is the boolean at the path, false where there is none.
+func (o Object) flag(path ...string) bool {
+	b, _ := o.at(path...).(bool)
+	return b
+}
+
+// number is the whole number at the path.
+func (o Object) number(path ...string) (int64, bool) {
+	switch n := o.at(path...).(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), n == float64(int64(n))
+	case int:
+		return int64(n), true
+	default:
+		return 0, false
+	}
+}
+
+func (o Object) resourceVersion() string { return o.text("metadata", "resourceVersion") }
+
+// precondition is the part of a patch that makes the API server refuse it when the object has changed since it was read.
+func (o Object) precondition() map[string]any {
+	return map[string]any{"resourceVersion": o.resourceVersion()}
+}
