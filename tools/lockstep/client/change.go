@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// change sends a mutation whose payload has one object and errors.
+func change[T any](ctx context.Context, c *Client, mutation, inputType, object, fields string, input map[string]any) (T, error) {
+	var data map[string]map[string]json.RawMessage
+	var result T
+	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { ` + object + ` { ` + fields + ` } errors { field message code } } }`
+	if err := c.do(ctx, document, map[string]any{"input": input}, &data); err != nil {
+		return result, err
+	}
+	var errs []UserError
+	if err := json.Unmarshal(data[mutation]["errors"], &errs); err != nil {
+		return result, fmt.Errorf("decode errors of %s: %w", mutation, err)
+	}
+	if err := refusal(errs); err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(data[mutation][object], &result); err != nil {
+		return result, fmt.Errorf("decode %s of %s: %w", object, mutation, err)
+	}
+	return result, nil
+}
+
+// ServiceInput describes a service to create.
+type ServiceInput struct {
+	// Name of the service.
+	Name string
+	// Image is the repository its images are pushed to, without a tag: registry.example.com/shop/api.
+	Image string
+}
+
+// CreateApplication creates an application whose services have one OCI image each.
+func (c *Client) CreateApplication(ctx context.Context, name, description string, services []ServiceInput) (Application, error) {
+	inputs := make([]map[string]any, len(services))
+	for i, s := range services {
+		inputs[i] = map[string]any{"name": s.Name, "artifactSources": []map[string]any{
+			{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": s.Image}},
+		}}
+	}
+	return change[Application](ctx, c, "createApplication", "CreateApplicationInput", "application", applicationFields,
+		map[string]any{"name": name, "description": description, "services": inputs})
+}
+
+// EnvironmentInput describes an environment to create.
+type EnvironmentInput struct {
+	Name, Description string
+	// Tier is DEVELOPMENT, QA, STAGING or PRODUCTION.
+	Tier string
+	// DriverRef is name@major.
+	DriverRef string
+	// DriverConfig is the driver's to judge.
+	DriverConfig any
+}
+
+// CreateEnvironment creates an environment, whose onboarding begins at once.
+func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (Environment, error) {
+	return change[Environment](ctx, c, "createEnvironment", "CreateEnvironmentInput", "environment", environmentFields,
+		map[string]any{
+			"name": in.Name, "description": in.Description, "tier": in.Tier, "driverRef": in.DriverRef, "driverConfig": in.DriverConfig,
+		})
+}
+
+// CreateFlowDefinition gives an application a new version of its pipeline.
+func (c *Client) CreateFlowDefinition(ctx context.Context, application string, definition any) (Reference, error) {
+	return change[Reference](ctx, c, "createFlowDefinition", "CreateFlowDefinitionInput", "flowDefinition", "id",
+		map[string]any{"application": application, "definition": definition})
+}
+
+// CreateRollout begins to promote a version set.
+func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,
+		map[string]any{"versionSetId": versionSet, "reason": reason})
+}
+
+// ApproveGate opens a gate that waits for approval.
+func (c *Client) ApproveGate(ctx context.Context, rollout, gate, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "approveGate", "ResolveGateInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "gateId": gate, "reason": reason})
+}
+
+// RejectGate refuses what waits for approval.
+func (c *Client) RejectGate(ctx context.Context, rollout, gate, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "rejectGate", "ResolveGateInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "gateId": gate, "reason": reason})
+}
+
+// CancelRollout ends a rollout where it stands.
+func (c *Client) CancelRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "cancelRollout", "CancelRolloutInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}

@@ -1,0 +1,173 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// maxAnswer bounds what is read of one answer.
+const maxAnswer = 32 << 20
+
+// Config says whom to ask, and as whom.
+type Config struct {
+	// Endpoint is the address of the GraphQL API: http://127.0.0.1:8080/graphql.
+	Endpoint string
+	// Token is sent as a bearer token.
+	Token string
+	// HTTP sends the requests; nil is http.DefaultClient.
+	HTTP *http.Client
+}
+
+// Client asks one API. It is safe for concurrent use.
+type Client struct {
+	endpoint, token string
+	http            *http.Client
+}
+
+// New makes a client. Nothing is sent before the first question.
+func New(c Config) *Client {
+	if c.HTTP == nil {
+		c.HTTP = http.DefaultClient
+	}
+	return &Client{endpoint: c.Endpoint, token: c.Token, http: c.HTTP}
+}
+
+type request struct {
+	Query     string         `json:"query"`
+	Variables map[string]any `json:"variables,omitempty"`
+}
+
+type answer struct {
+	Data   json.RawMessage `json:"data"`
+	Errors []graphError    `json:"errors"`
+}
+
+type graphError struct {
+	Message    string `json:"message"`
+	Path       []any  `json:"path"`
+	Extensions struct {
+		Code string `json:"code"`
+	} `json:"extensions"`
+}
+
+// UserError is one thing that is wrong with what was sent, as mutations answer it.
+type UserError struct {
+	Field   []string `json:"field"`
+	Message string   `json:"message"`
+	Code    string   `json:"code"`
+}
+
+// do sends one document and decodes its data. Errors have the class that the API gave them.
+func (c *Client) do(ctx context.Context, query string, variables map[string]any, data any) error {
+	body, err := json.Marshal(request{query, variables})
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fault.New(fault.Unavailable, "%s does not answer: %w", c.endpoint, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return fault.New(fault.Unavailable, "read answer of %s: %w", c.endpoint, err)
+	}
+	return c.decode(response, text, data)
+}
+
+func (c *Client) decode(response *http.Response, text []byte, data any) error {
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil || (a.Data == nil && len(a.Errors) == 0) {
+		return fault.New(classOfStatus(response.StatusCode), "%s answered %s, expected GraphQL: %s",
+			c.endpoint, response.Status, firstLine(text))
+	}
+	if len(a.Errors) > 0 {
+		return graphErrors(a.Errors)
+	}
+	if err := json.Unmarshal(a.Data, data); err != nil {
+		return fmt.Errorf("decode answer of %s: %w", c.endpoint, err)
+	}
+	return nil
+}
+
+func graphErrors(errs []graphError) error {
+	messages := make([]string, len(errs))
+	for i, e := range errs {
+		messages[i] = e.Message
+		if len(e.Path) > 0 {
+			messages[i] = fmt.Sprintf("%s: %s", strings.Trim(fmt.Sprint(e.Path), "[]"), e.Message)
+		}
+	}
+	return fault.New(classOf(errs[0].Extensions.Code), "%s", strings.Join(messages, "; "))
+}
+
+// refusal turns the errors of a mutation's payload into one; nil when there are none.
+func refusal(errs []UserError) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	messages := make([]string, len(errs))
+	for i, e := range errs {
+		messages[i] = e.Message
+		if field := strings.Join(e.Field, "."); field != "" && !strings.HasPrefix(e.Message, field) {
+			messages[i] = field + ": " + e.Message
+		}
+	}
+	return fault.New(classOf(errs[0].Code), "%s", strings.Join(messages, "; "))
+}
+
+// classOf reads the codes that the table in pkg/fault writes, and those that GraphQL servers have of their own.
+func classOf(code string) fault.Class {
+	for _, class := range fault.Classes() {
+		if fault.Describe(class).GraphQL == code {
+			return class
+		}
+	}
+	if strings.HasPrefix(code, "GRAPHQL_") {
+		return fault.Invalid
+	}
+	return fault.Internal
+}
+
+func classOfStatus(status int) fault.Class {
+	for _, class := range fault.Classes() {
+		if fault.Describe(class).HTTP == status && class != fault.Internal {
+			return class
+		}
+	}
+	if status == http.StatusBadGateway || status == http.StatusGatewayTimeout {
+		return fault.Unavailable
+	}
+	return fault.Internal
+}
+
+func firstLine(text []byte) string {
+	const most = 200
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if len(line) > most {
+		line = line[:most] + "…"
+	}
+	if line == "" {
+		return "an empty body"
+	}
+	return line
+}

@@ -1,0 +1,115 @@
+package client_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// serve answers every request in turn with the next of bodies, and remembers what was asked.
+func serve(t *testing.T, status int, bodies ...string) (*client.Client, *[]map[string]any) {
+	t.Helper()
+	var asked []map[string]any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "Bearer secret" {
+			t.Errorf("Authorization: got %q", got)
+		}
+		body, _ := io.ReadAll(r.Body)
+		var request struct{ Variables map[string]any }
+		if err := json.Unmarshal(body, &request); err != nil {
+			t.Errorf("request: %v", err)
+		}
+		asked = append(asked, request.Variables)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, bodies[(len(asked)-1)%len(bodies)])
+	}))
+	t.Cleanup(server.Close)
+	return client.New(client.Config{Endpoint: server.URL, Token: "secret"}), &asked
+}
+
+func TestReadsFollowPages(t *testing.T) {
+	t.Parallel()
+	c, asked := serve(t, http.StatusOK,
+		`{"data":{"rollout":{"id":"rollout_1","state":"COMPLETED","journal":{"nodes":[{"event":"start"}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}}`,
+		`{"data":{"rollout":{"id":"rollout_1","state":"COMPLETED","journal":{"nodes":[{"event":"complete"}],"pageInfo":{"hasNextPage":false}}}}}`)
+	got, err := c.Rollout(t.Context(), "rollout_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Journal) != 2 || got.Journal[0].Event != "start" || got.Journal[1].Event != "complete" || !got.Over() {
+		t.Errorf("got %+v, want both pages of the journal", got)
+	}
+	want := []map[string]any{{"id": "rollout_1", "first": 100., "after": nil}, {"id": "rollout_1", "first": 100., "after": "c1"}}
+	if diff := cmp.Diff(want, *asked); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+func TestListsEndAtTheirLimit(t *testing.T) {
+	t.Parallel()
+	c, asked := serve(t, http.StatusOK, `{"data":{"rollouts":{"nodes":[{"id":"rollout_2"},{"id":"rollout_1"}],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`)
+	got, err := c.Rollouts(t.Context(), client.Filter{Application: "shop", States: []string{"FAILED"}, Limit: 2})
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %v, %v; want two rollouts", got, err)
+	}
+	want := []map[string]any{{"first": 2., "after": nil, "application": "shop", "states": []any{"FAILED"}}}
+	if diff := cmp.Diff(want, *asked); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+func TestErrorsKeepTheirClass(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		status int
+		body   string
+		class  fault.Class
+		text   string
+	}{
+		{"null", 200, `{"data":{"application":null}}`, fault.NotFound, `application "shop"`},
+		{"graph error", 200, `{"data":null,"errors":[{"message":"no such field","path":["application"],"extensions":{"code":"DENIED"}}]}`, fault.Denied, "application: no such field"},
+		{"validation", 422, `{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`, fault.Invalid, "Cannot query field"},
+		{"not GraphQL", 401, "no token\n", fault.Unauthenticated, "no token"},
+		{"a proxy", 502, "<html>", fault.Unavailable, "502 Bad Gateway"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := serve(t, tt.status, tt.body)
+			_, err := c.Application(t.Context(), "shop")
+			if !fault.Is(err, tt.class) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v (%v), want class %v with %q", err, fault.ClassOf(err), tt.class, tt.text)
+			}
+		})
+	}
+}
+
+func TestMutationsNameTheFieldAtFault(t *testing.T) {
+	t.Parallel()
+	c, asked := serve(t, http.StatusOK, `{"data":{"createRollout":{"rollout":null,"errors":[{"field":["input","versionSetId"],"message":"found a rollout in progress","code":"CONFLICT"}]}}}`)
+	_, err := c.CreateRollout(t.Context(), "version_set_1", "why")
+	if !fault.Is(err, fault.Conflict) || err.Error() != "input.versionSetId: found a rollout in progress" {
+		t.Errorf("got %v (%v)", err, fault.ClassOf(err))
+	}
+	want := []map[string]any{{"input": map[string]any{"versionSetId": "version_set_1", "reason": "why"}}}
+	if diff := cmp.Diff(want, *asked); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	c := client.New(client.Config{Endpoint: "http://127.0.0.1:1/graphql"})
+	if _, err := c.Applications(t.Context()); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("got %v, want Unavailable with the address", err)
+	}
+}

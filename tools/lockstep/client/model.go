@@ -1,0 +1,159 @@
+package client
+
+import "time"
+
+// What follows has the names and shapes of the schema; fields that were not asked for are left out.
+
+// Application is a group of services that ship together.
+type Application struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	Description string     `json:"description,omitempty"`
+	CreatedAt   time.Time  `json:"createdAt,omitzero"`
+	Services    []Service  `json:"services,omitempty"`
+	Active      *Reference `json:"activeRollout,omitempty"`
+	// Environments are those that the pipeline deploys to.
+	Environments []ApplicationEnvironment `json:"environments,omitempty"`
+}
+
+// Reference is an object of which only the identifier, and the name where it has one, were asked for.
+type Reference struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+}
+
+// Service is one service of an application.
+type Service struct {
+	ID              string           `json:"id"`
+	Name            string           `json:"name"`
+	ArtifactSources []ArtifactSource `json:"artifactSources,omitempty"`
+}
+
+// ArtifactSource says where a service's images come from.
+type ArtifactSource struct {
+	ID           string `json:"id"`
+	SourceRef    string `json:"sourceRef"`
+	SourceConfig any    `json:"sourceConfig"`
+}
+
+// ApplicationEnvironment is an application in an environment.
+type ApplicationEnvironment struct {
+	ID              string    `json:"id"`
+	Environment     Reference `json:"environment"`
+	Readiness       string    `json:"readiness"`
+	ReadinessReason string    `json:"readinessReason,omitempty"`
+}
+
+// VersionSet is one version of every artifact source of an application.
+type VersionSet struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	CreatedAt time.Time         `json:"createdAt,omitzero"`
+	Entries   []VersionSetEntry `json:"entries,omitempty"`
+}
+
+// VersionSetEntry is the version of one artifact source in a set.
+type VersionSetEntry struct {
+	Service Reference `json:"service"`
+	Version Version   `json:"version"`
+}
+
+// Version is one artifact, pinned by digest.
+type Version struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Digest    string `json:"digest"`
+	Reference string `json:"reference"`
+}
+
+// Environment is a place to deploy to.
+type Environment struct {
+	ID              string          `json:"id"`
+	Name            string          `json:"name"`
+	Description     string          `json:"description,omitempty"`
+	Tier            string          `json:"tier"`
+	Readiness       string          `json:"readiness"`
+	ReadinessReason string          `json:"readinessReason,omitempty"`
+	CreatedAt       time.Time       `json:"createdAt,omitzero"`
+	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
+}
+
+// DriverBinding is the driver of an environment and its configuration.
+type DriverBinding struct {
+	ID           string `json:"id"`
+	Version      int    `json:"version"`
+	DriverRef    string `json:"driverRef"`
+	DriverConfig any    `json:"driverConfig,omitempty"`
+}
+
+// Rollout promotes a version set through environments.
+type Rollout struct {
+	ID               string               `json:"id"`
+	Application      Reference            `json:"application"`
+	VersionSet       VersionSet           `json:"versionSet"`
+	State            string               `json:"state"`
+	WorkflowRef      string               `json:"workflowRef,omitempty"`
+	IsRollback       bool                 `json:"isRollback"`
+	AwaitingApproval bool                 `json:"awaitingApproval"`
+	OpenGates        []Gate               `json:"openGates,omitempty"`
+	CreatedAt        time.Time            `json:"createdAt,omitzero"`
+	StartedAt        *time.Time           `json:"startedAt,omitempty"`
+	FinishedAt       *time.Time           `json:"finishedAt,omitempty"`
+	Environments     []RolloutEnvironment `json:"environments,omitempty"`
+	Journal          []Transition         `json:"journal,omitempty"`
+}
+
+// Over reports whether the rollout has ended, one way or another.
+func (r Rollout) Over() bool {
+	return r.State == "COMPLETED" || r.State == "FAILED" || r.State == "CANCELLED"
+}
+
+// Gate is a request for approval that nobody has resolved yet.
+type Gate struct {
+	GateID      string    `json:"gateId"`
+	Reason      string    `json:"reason"`
+	RequestedAt time.Time `json:"requestedAt"`
+}
+
+// RolloutEnvironment is a rollout in one environment.
+type RolloutEnvironment struct {
+	ID                 string        `json:"id"`
+	Environment        Reference     `json:"environment"`
+	Position           int           `json:"position"`
+	State              string        `json:"state"`
+	DriverBinding      DriverBinding `json:"driverBinding,omitzero"`
+	DriverDigest       string        `json:"driverDigest,omitempty"`
+	PreviousVersionSet *Reference    `json:"previousVersionSet,omitempty"`
+	StartedAt          *time.Time    `json:"startedAt,omitempty"`
+	FinishedAt         *time.Time    `json:"finishedAt,omitempty"`
+	Deployments        []Deployment  `json:"deployments"`
+}
+
+// Deployment is one service of a rollout in one environment.
+type Deployment struct {
+	ID       string    `json:"id"`
+	Service  Reference `json:"service"`
+	State    string    `json:"state"`
+	Versions []Version `json:"versions,omitempty"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+}
+
+// Snapshot is what exactly was deployed.
+type Snapshot struct {
+	CommitSHA      string `json:"commitSha"`
+	ManifestDigest string `json:"manifestDigest"`
+}
+
+// Transition is one row of a journal.
+type Transition struct {
+	Subject       string    `json:"subject"`
+	FromState     string    `json:"fromState,omitempty"`
+	ToState       string    `json:"toState"`
+	Event         string    `json:"event"`
+	GateID        string    `json:"gateId,omitempty"`
+	PrincipalType string    `json:"principalType"`
+	PrincipalID   int64     `json:"principalId,omitempty"`
+	Reason        string    `json:"reason,omitempty"`
+	TriggeredBy   string    `json:"triggeredBy,omitempty"`
+	CreatedAt     time.Time `json:"createdAt"`
+}

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// pageSize is how many objects are asked for at once.
+const pageSize = 100
+
+// connection is one page of anything.
+type connection[T any] struct {
+	Nodes    []T `json:"nodes"`
+	PageInfo struct {
+		HasNextPage bool   `json:"hasNextPage"`
+		EndCursor   string `json:"endCursor"`
+	} `json:"pageInfo"`
+}
+
+// all follows the pages of a connection to its end, or to limit objects when that is above zero.
+func all[T any](limit int, page func(first int, after *string) (connection[T], error)) ([]T, error) {
+	nodes := []T{}
+	var after *string
+	for {
+		first := pageSize
+		if limit > 0 {
+			first = min(first, limit-len(nodes))
+		}
+		c, err := page(first, after)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, c.Nodes...)
+		if !c.PageInfo.HasNextPage || (limit > 0 && len(nodes) >= limit) {
+			return nodes, nil
+		}
+		if c.PageInfo.EndCursor == "" {
+			return nil, fmt.Errorf("read page after %d: found no cursor, expected one because there is more", len(nodes))
+		}
+		after = &c.PageInfo.EndCursor
+	}
+}
+
+const (
+	pageInfo          = `pageInfo { hasNextPage endCursor }`
+	applicationFields = `id name description createdAt services { id name artifactSources { id sourceRef sourceConfig } } ` +
+		`environments { id environment { id name } readiness readinessReason } activeRollout { id }`
+	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig }`
+	versionSetFields  = `id name createdAt entries { service { id name } version { id name digest reference } }`
+	rolloutFields     = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval ` +
+		`openGates { gateId reason requestedAt } createdAt startedAt finishedAt ` +
+		`environments { id environment { id name } position state driverDigest driverBinding { id version driverRef } ` +
+		`previousVersionSet { id name } startedAt finishedAt ` +
+		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } } }`
+	transitionFields = `subject fromState toState event gateId principalType principalId reason triggeredBy createdAt`
+)
+
+// Applications lists applications.
+func (c *Client) Applications(ctx context.Context) ([]Application, error) {
+	return all(0, func(first int, after *string) (connection[Application], error) {
+		var data struct{ Applications connection[Application] }
+		err := c.do(ctx, `query($first: Int, $after: String) { applications(first: $first, after: $after) { nodes { `+
+			applicationFields+` } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+		return data.Applications, err
+	})
+}
+
+// Application finds an application by name.
+func (c *Client) Application(ctx context.Context, name string) (Application, error) {
+	var data struct{ Application *Application }
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { `+applicationFields+` } }`, map[string]any{"name": name}, &data)
+	return found(data.Application, err, "application", name)
+}
+
+// VersionSets lists the version sets of an application, newest first: all of them, or limit when that is above zero.
+func (c *Client) VersionSets(ctx context.Context, application string, limit int) ([]VersionSet, error) {
+	return all(limit, func(first int, after *string) (connection[VersionSet], error) {
+		var data struct {
+			Application *struct{ VersionSets connection[VersionSet] }
+		}
+		err := c.do(ctx, `query($name: String!, $first: Int, $after: String) { application(name: $name) { versionSets(first: $first, after: $after) { nodes { `+
+			versionSetFields+` } `+pageInfo+` } } }`, map[string]any{"name": application, "first": first, "after": after}, &data)
+		a, err := found(data.Application, err, "application", application)
+		return a.VersionSets, err
+	})
+}
+
+// VersionSet finds a version set by its identifier.
+func (c *Client) VersionSet(ctx context.Context, id string) (VersionSet, error) {
+	var data struct{ Node *VersionSet }
+	err := c.do(ctx, `query($id: ID!) { node(id: $id) { ... on VersionSet { `+versionSetFields+` } } }`, map[string]any{"id": id}, &data)
+	if data.Node != nil && data.Node.ID == "" {
+		data.Node = nil // a node of another kind
+	}
+	return found(data.Node, err, "version set", id)
+}
+
+// Environments lists environments.
+func (c *Client) Environments(ctx context.Context) ([]Environment, error) {
+	return all(0, func(first int, after *string) (connection[Environment], error) {
+		var data struct{ Environments connection[Environment] }
+		err := c.do(ctx, `query($first: Int, $after: String) { environments(first: $first, after: $after) { nodes { `+
+			environmentFields+` } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+		return data.Environments, err
+	})
+}
+
+// Environment finds an environment by name.
+func (c *Client) Environment(ctx context.Context, name string) (Environment, error) {
+	var data struct{ Environment *Environment }
+	err := c.do(ctx, `query($name: String!) { environment(name: $name) { `+environmentFields+` } }`, map[string]any{"name": name}, &data)
+	return found(data.Environment, err, "environment", name)
+}
+
+// Filter narrows a list of rollouts.
+type Filter struct {
+	// Application is a name; empty for all.
+	Application string
+	// States are RolloutState values; none for all.
+	States []string
+	// Limit is the most to answer; 0 for all.
+	Limit int
+}
+
+// Rollouts lists rollouts without their journals, newest first.
+func (c *Client) Rollouts(ctx context.Context, f Filter) ([]Rollout, error) {
+	variables := map[string]any{}
+	if f.Application != "" {
+		variables["application"] = f.Application
+	}
+	if len(f.States) > 0 {
+		variables["states"] = f.States
+	}
+	return all(f.Limit, func(first int, after *string) (connection[Rollout], error) {
+		variables["first"], variables["after"] = first, after
+		var data struct{ Rollouts connection[Rollout] }
+		err := c.do(ctx, `query($first: Int, $after: String, $application: String, $states: [RolloutState!]) { `+
+			`rollouts(first: $first, after: $after, application: $application, states: $states) { nodes { `+
+			rolloutFields+` } `+pageInfo+` } }`, variables, &data)
+		return data.Rollouts, err
+	})
+}
+
+// Rollout finds a rollout with its journal.
+func (c *Client) Rollout(ctx context.Context, id string) (Rollout, error) {
+	var rollout Rollout
+	journal, err := all(0, func(first int, after *string) (connection[Transition], error) {
+		var data struct {
+			Rollout *struct {
+				Rollout
+
+				Journal connection[Transition] `json:"journal"`
+			}
+		}
+		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+
+			` journal(first: $first, after: $after) { nodes { `+transitionFields+` } `+pageInfo+` } } }`,
+			map[string]any{"id": id, "first": first, "after": after}, &data)
+		r, err := found(data.Rollout, err, "rollout", id)
+		rollout = r.Rollout
+		return r.Journal, err
+	})
+	rollout.Journal = journal
+	return rollout, err
+}
+
+// found is the object of an answer; a null is NotFound.
+func found[T any](object *T, err error, kind, key string) (T, error) {
+	var zero T
+	if err != nil {
+		return zero, err
+	}
+	if object == nil {
+		return zero, fault.New(fault.NotFound, "%s %q: there is none, or you may not see it", kind, key)
+	}
+	return *object, nil
+}
