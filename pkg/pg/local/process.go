@@ -110,7 +110,9 @@ func (p *watched) End() error { return shutDown(p.pid, p.Ended) }
 type reaped struct {
 	pid    int
 	reaper *exec.Cmd
-	pipe   *os.File // the reaper waits for its end
+	// pipe is the end that this process holds; the reaper waits until nobody does. It is a bare descriptor because an
+	// os.File closes itself once nobody refers to it.
+	pipe int
 }
 
 const reaperScript = `trap '' INT TERM HUP
@@ -125,17 +127,25 @@ func launchTemporary(cmd *exec.Cmd, s server) (process, error) {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	p := &reaped{pid: cmd.Process.Pid}
-	read, write, err := os.Pipe()
+	var pipe [2]int
+	syscall.ForkLock.RLock() // a program forked in between would keep the pipe open
+	err := syscall.Pipe(pipe[:])
+	if err == nil {
+		syscall.CloseOnExec(pipe[0])
+		syscall.CloseOnExec(pipe[1])
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), cmd.Process.Kill())
 	}
+	p.pipe = pipe[1]
+	read := os.NewFile(uintptr(pipe[0]), "pipe") //nolint:gosec // a file descriptor
 	defer func() { _ = read.Close() }()
-	p.pipe = write
 	p.reaper = exec.Command("/bin/sh", "-c", reaperScript, "sh", fmt.Sprint(p.pid), s.root, s.socket) //nolint:gosec,noctx // arguments of ours; it outlives us
 	p.reaper.Stdin = read
 	p.reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.reaper.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the reaper: %w", err), cmd.Process.Kill(), write.Close())
+		return nil, errors.Join(fmt.Errorf("start the reaper: %w", err), cmd.Process.Kill(), syscall.Close(p.pipe))
 	}
 	return p, nil
 }
@@ -150,7 +160,9 @@ func (p *reaped) Ended() bool {
 }
 
 func (p *reaped) End() error {
-	_ = p.pipe.Close()
+	if err := syscall.Close(p.pipe); err != nil {
+		return fmt.Errorf("end the server: %w", err)
+	}
 	defer p.Ended() // leaves no zombie
 	if err := p.reaper.Wait(); err != nil {
 		return fmt.Errorf("end the server: %w", err)
