@@ -1,0 +1,28 @@
+// Command relay runs the relay service beside a cluster.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/services/relay"
+)
+
+func main() {
+	os.Exit(run.Main("relay", start))
+}
+
+func start(ctx context.Context) error {
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "migrate" {
+		return nil // the relay has no database: every service takes the subcommand
+	}
+	c, err := config.Load[relay.Config]("relay", args)
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	return relay.Run(ctx, c)
+}

@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is everything that an operator can set. Only the agent's id has no default.
+type Config struct {
+	// AgentID is the number that environments name as their cluster_agent_id; one relay per number.
+	AgentID int64 `koanf:"agent_id"`
+
+	// NATSURL is where the control plane's NATS listens: nats://host:4222, tls://host:4222.
+	NATSURL string `koanf:"nats_url" default:"nats://127.0.0.1:4222"`
+	// NATSUser is the relay's account; "" means relay-<agent_id>.
+	NATSUser string `koanf:"nats_user"`
+	// NATSPassword belongs to NATSUser.
+	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// NATSNKeySeedFile is a file with an NKey seed, instead of a password.
+	NATSNKeySeedFile string `koanf:"nats_nkey_seed_file"`
+	// NATSCAFile is a file with the certificate authority of NATS; "" means the system's.
+	NATSCAFile string `koanf:"nats_ca_file"`
+
+	// Kubeconfig is a file; "" means the service account of the pod that the relay runs in.
+	Kubeconfig string `koanf:"kubeconfig"`
+	// KubeContext is the context of that file; "" means its current one.
+	KubeContext string `koanf:"kube_context"`
+	// KubeTimeout ends a request to the cluster that is not answered.
+	KubeTimeout time.Duration `koanf:"kube_timeout" default:"10s"`
+
+	// HeartbeatInterval is how often the relay says that it is alive. The control plane takes an agent for lost after a few.
+	HeartbeatInterval time.Duration `koanf:"heartbeat_interval" default:"5s"`
+	// PollInterval is how long a wait goes without looking when no watch reports a change.
+	PollInterval time.Duration `koanf:"poll_interval" default:"5s"`
+	// Concurrency is how many calls are carried out at once.
+	Concurrency int `koanf:"concurrency" default:"64"`
+
+	// HealthAddress is where /healthz, /readyz and /metrics listen; "" means nowhere.
+	HealthAddress string `koanf:"health_address"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// Validate names what cannot work. Zero values of everything but the agent's id are given their defaults first.
+func (c *Config) Validate() error {
+	c.fill()
+	var wrong []fault.Field
+	if c.AgentID <= 0 {
+		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of this relay's agent, above zero", c.AgentID)})
+	}
+	if c.NATSPassword != "" && c.NATSNKeySeedFile != "" {
+		wrong = append(wrong, fault.Field{Name: "nats_password", Problem: "given beside nats_nkey_seed_file, expected one of the two"})
+	}
+	for name, d := range map[string]time.Duration{
+		"kube_timeout": c.KubeTimeout, "heartbeat_interval": c.HeartbeatInterval, "poll_interval": c.PollInterval,
+	} {
+		if d < 0 {
+			wrong = append(wrong, fault.Field{Name: name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d)})
+		}
+	}
+	if c.Concurrency < 0 {
+		wrong = append(wrong, fault.Field{Name: "concurrency", Problem: fmt.Sprintf("found %d, expected a number above zero", c.Concurrency)})
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return nil
+}
+
+// fill gives a Config that was not read by pkg/config the defaults that its tags name.
+func (c *Config) fill() {
+	def := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	def(&c.KubeTimeout, 10*time.Second)
+	def(&c.HeartbeatInterval, 5*time.Second)
+	def(&c.PollInterval, 5*time.Second)
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
+	}
+	if c.NATSURL == "" {
+		c.NATSURL = "nats://127.0.0.1:4222"
+	}
+	if c.NATSUser == "" {
+		c.NATSUser = bus.RelayUser(c.AgentID)
+	}
+}

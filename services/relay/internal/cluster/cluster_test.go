@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+)
+
+// open is a Cluster whose API server answers as the handler does.
+func open(t *testing.T, h http.HandlerFunc) *Cluster {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := forConfig(&rest.Config{Host: s.URL}, time.Second, clock.System())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func respond(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, body)
+}
+
+func status(code int, reason string) string {
+	b, _ := json.Marshal(map[string]any{
+		"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "as the API server says",
+	})
+	return string(b)
+}
+
+func rollout(name string) core.Ref {
+	return core.Ref{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: name}
+}
+
+func TestAnswersAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		handler http.HandlerFunc
+		class   fault.Class
+		code    string
+	}{
+		{"absent", func(w http.ResponseWriter, _ *http.Request) { respond(w, 404, status(404, "NotFound")) }, fault.NotFound, ""},
+		{"kind that is not installed", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", 404) }, 0, core.CodeUnknownKind},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { respond(w, 403, status(403, "Forbidden")) }, fault.Denied, ""},
+		{"not logged in", func(w http.ResponseWriter, _ *http.Request) { respond(w, 401, status(401, "Unauthorized")) }, fault.Denied, ""},
+		{"too busy", func(w http.ResponseWriter, _ *http.Request) { respond(w, 429, status(429, "TooManyRequests")) }, fault.Unavailable, ""},
+		{"starting", func(w http.ResponseWriter, _ *http.Request) { respond(w, 503, status(503, "ServiceUnavailable")) }, fault.Unavailable, ""},
+		{"a proxy in between", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", 502) }, fault.Unavailable, ""},
+		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := open(t, tc.handler).Get(t.Context(), rollout("api"))
+			var e *core.Error
+			if tc.code != "" && (!errors.As(err, &e) || e.Code != tc.code) {
+				t.Fatalf("error %v, want code %s", err, tc.code)
+			}
+			if tc.code == "" && !fault.Is(err, tc.class) {
+				t.Fatalf("error %v of class %v, want %v", err, fault.ClassOf(err), tc.class)
+			}
+		})
+	}
+}
+
+func TestAClusterThatIsGoneIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	c, err := forConfig(&rest.Config{Host: s.URL}, time.Second, clock.System())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(t.Context(), rollout("api")); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("get: %v", err)
+	}
+	if err := c.Reachable(t.Context()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("reachable: %v", err)
+	}
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]bool{200: true, 403: true, 401: false, 503: false} {
+		c := open(t, func(w http.ResponseWriter, _ *http.Request) {
+			reason := map[int]string{403: "Forbidden", 401: "Unauthorized", 503: "ServiceUnavailable"}[code]
+			respond(w, code, status(code, reason))
+		})
+		if err := c.Reachable(t.Context()); (err == nil) != want {
+			t.Errorf("an answer of %d: %v", code, err)
+		}
+	}
+}
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/apis/example.com/v2":
+			asked.Add(1)
+			respond(w, 200, `{"resources":[{"name":"widgets/status","kind":"Widget","namespaced":true},{"name":"widgets","kind":"Widget","namespaced":true}]}`)
+		case "/apis/example.com/v2/namespaces/shop/widgets/x", "/api/v1/namespaces/shop", "/apis/apps/v1/namespaces/shop/deployments/x",
+			"/apis/argoproj.io/v1beta1/namespaces/shop/rollouts/x":
+			respond(w, 200, `{"kind":"K","apiVersion":"v1","metadata":{"name":"x"}}`)
+		default:
+			http.Error(w, "404 page not found", 404)
+		}
+	})
+	for _, tc := range []struct {
+		apiVersion, kind, namespace string
+		code                        string
+	}{
+		{kind: "Deployment", namespace: "shop"},
+		{kind: "Rollout", apiVersion: "argoproj.io/v1beta1", namespace: "shop"},
+		{kind: "Widget", apiVersion: "example.com/v2", namespace: "shop"},
+		{kind: "Widget", apiVersion: "example.com/v2", namespace: "shop"},
+		{kind: "Widget", namespace: "shop", code: core.CodeUnknownKind},
+		{kind: "Gadget", apiVersion: "example.com/v2", namespace: "shop", code: core.CodeUnknownKind},
+		{kind: "Widget", apiVersion: "example.org/v1", namespace: "shop", code: core.CodeUnknownKind},
+		{kind: "Widget", apiVersion: "a/b/c", namespace: "shop", code: "fault"},
+		{kind: "Deployment", code: "fault"},
+	} {
+		ref := core.Ref{Kind: core.Kind{APIVersion: tc.apiVersion, Kind: tc.kind}, Namespace: tc.namespace, Name: "x"}
+		_, err := c.Get(t.Context(), ref)
+		var e *core.Error
+		switch {
+		case tc.code == "" && err != nil:
+			t.Errorf("%v: %v", ref, err)
+		case tc.code == core.CodeUnknownKind && (!errors.As(err, &e) || e.Code != tc.code):
+			t.Errorf("%v: %v, want unknown kind", ref, err)
+		case tc.code == "fault" && !fault.Is(err, fault.Invalid):
+			t.Errorf("%v: %v, want invalid", ref, err)
+		}
+	}
+	if _, err := c.Get(t.Context(), core.Ref{Kind: core.Kind{Kind: "Namespace"}, Name: "shop"}); err != nil {
+		t.Errorf("a kind without a namespace: %v", err)
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("asked %d times where example.com/v2 keeps its kinds, want once for Widget and once for Gadget", n)
+	}
+}
+
+func TestPatchOfTheStatusFallsBackToTheObject(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Type"))
+		if r.URL.Path == "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/api/status" {
+			respond(w, 404, status(404, "NotFound"))
+			return
+		}
+		respond(w, 200, `{"kind":"Rollout","apiVersion":"argoproj.io/v1alpha1","metadata":{"name":"api"}}`)
+	})
+	if err := c.Patch(t.Context(), rollout("api"), core.Object{"status": map[string]any{"abort": true}}, true); err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) != 2 || paths[1] != "PATCH /apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/api application/merge-patch+json" {
+		t.Errorf("requests %q", paths)
+	}
+}
+
+func TestConflictsAndRefusals(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		code int
+		want fault.Class
+	}{
+		"Conflict": {409, fault.Conflict}, "AlreadyExists": {409, fault.Conflict}, "Invalid": {422, fault.Invalid}, "BadRequest": {400, fault.Invalid},
+	} {
+		c := open(t, func(w http.ResponseWriter, _ *http.Request) { respond(w, tc.code, status(tc.code, reason)) })
+		if err := c.Patch(t.Context(), rollout("api"), core.Object{}, false); !fault.Is(err, tc.want) {
+			t.Errorf("patch refused as %s: %v of class %v", reason, err, fault.ClassOf(err))
+		}
+		if err := c.Create(t.Context(), rollout("api"), core.Object{"kind": "Rollout", "apiVersion": "argoproj.io/v1alpha1"}); !fault.Is(err, tc.want) {
+			t.Errorf("create refused as %s: %v of class %v", reason, err, fault.ClassOf(err))
+		}
+	}
+}
+
+func TestAwaitChange(t *testing.T) {
+	t.Parallel()
+	const event = `{"type":"MODIFIED","object":{"kind":"Rollout","apiVersion":"argoproj.io/v1alpha1","metadata":{"name":"%","resourceVersion":"!"}}}`
+	object := func(name, version string) string {
+		return event[:len(event)-len(`%","resourceVersion":"!"}}}`)] + name + `","resourceVersion":"` + version + `"}}}` + "\n"
+	}
+	release := make(chan struct{})
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, object("other", "8")+object("api", "7"))
+		http.NewResponseController(w).Flush() //nolint:errcheck // a test server that cannot flush fails the test by its silence
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		_, _ = io.WriteString(w, object("api", "9"))
+	})
+	returned := make(chan struct{})
+	go func() {
+		c.AwaitChange(t.Context(), rollout("api"), "7", time.Minute)
+		close(returned)
+	}()
+	select {
+	case <-returned:
+		t.Fatal("returned for another object, or for the state it knew")
+	default:
+	}
+	close(release)
+	select {
+	case <-returned:
+	case <-t.Context().Done():
+	}
+}
+
+func TestAwaitChangeWithoutAWatchDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	c := open(t, func(w http.ResponseWriter, _ *http.Request) { respond(w, 403, status(403, "Forbidden")) })
+	start := c.clock.Now()
+	c.AwaitChange(t.Context(), rollout("api"), "7", 30*time.Millisecond)
+	if c.clock.Now().Sub(start) < 30*time.Millisecond {
+		t.Error("returned at once")
+	}
+}

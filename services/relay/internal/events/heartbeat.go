@@ -1,0 +1,85 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// HeartbeatDeps are what a Heartbeat needs.
+type HeartbeatDeps struct {
+	Agent    int64
+	Version  string
+	Interval time.Duration
+	// Reachable asks the cluster whether it is there; its error is shown to people.
+	Reachable func(context.Context) error
+	Bus       Publisher
+	Clock     clock.Clock
+	Log       *slog.Logger
+}
+
+// Heartbeat tells the workflow service every few seconds that the relay is alive, and whether its cluster is.
+type Heartbeat struct {
+	deps HeartbeatDeps
+	last atomic.Pointer[event.AgentHeartbeat]
+}
+
+// NewHeartbeat makes a Heartbeat.
+func NewHeartbeat(d HeartbeatDeps) *Heartbeat { return &Heartbeat{deps: d} }
+
+// Run beats until ctx ends.
+func (h *Heartbeat) Run(ctx context.Context) error {
+	started := h.deps.Clock.Now()
+	for {
+		if err := h.beat(ctx, started); err != nil && ctx.Err() == nil {
+			h.deps.Log.WarnContext(ctx, "heartbeat not sent", telemetry.KeyError, err)
+		}
+		if err := clock.Sleep(ctx, h.deps.Clock, h.deps.Interval); err != nil {
+			return nil //nolint:nilerr // the end of ctx is how a heartbeat ends
+		}
+	}
+}
+
+func (h *Heartbeat) beat(ctx context.Context, started time.Time) error {
+	reached := h.deps.Reachable(ctx)
+	now := h.deps.Clock.Now()
+	data := event.AgentHeartbeat{
+		AgentID: h.deps.Agent, Version: h.deps.Version, ClusterReachable: reached == nil,
+		StartedAt: started.UTC().Format(time.RFC3339Nano), ObservedAt: now.UTC().Format(time.RFC3339Nano),
+	}
+	if reached != nil {
+		data.Message = fault.Public(reached)
+	}
+	if before := h.last.Swap(&data); before == nil || before.ClusterReachable != data.ClusterReachable {
+		h.deps.Log.InfoContext(ctx, "cluster looked at", "reachable", data.ClusterReachable, telemetry.KeyError, data.Message)
+	}
+	e, err := event.New(event.Header{ID: id.New(now), Source: source(h.deps.Agent), Time: now}, data)
+	if err != nil {
+		return fmt.Errorf("heartbeat of agent %d: %w", h.deps.Agent, err)
+	}
+	// A heartbeat that cannot be sent now is of no use later.
+	ctx, cancel := context.WithTimeout(ctx, h.deps.Interval)
+	defer cancel()
+	return h.deps.Bus.Publish(ctx, e) //nolint:wrapcheck // logged as a heartbeat that was not sent
+}
+
+// Cluster is nil when the cluster answered at the last heartbeat, for the readiness check.
+func (h *Heartbeat) Cluster(context.Context) error {
+	last := h.last.Load()
+	switch {
+	case last == nil:
+		return fault.New(fault.Unavailable, "the cluster has not been asked yet")
+	case !last.ClusterReachable:
+		return fault.New(fault.Unavailable, "%s", last.Message)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,98 @@
+// Package relay is the service beside a cluster: it takes its agent's calls from the control plane, carries them out
+// through the Kubernetes API, and answers. It dials out and listens to nobody; it has no database and keeps no state.
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/cluster"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/events"
+)
+
+// stopWithin is how long calls in flight may take to notice that the relay stops.
+const stopWithin = 10 * time.Second
+
+// Run serves the agent until ctx ends.
+func Run(ctx context.Context, c Config) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("configuration of relay: %w", err)
+	}
+	clk := clock.System()
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, "relay", telemetry.KeyAgent, c.AgentID)
+
+	kube, err := cluster.Open(cluster.Config{Kubeconfig: c.Kubeconfig, Context: c.KubeContext, RequestTimeout: c.KubeTimeout}, clk)
+	if err != nil {
+		return fmt.Errorf("open the cluster: %w", err)
+	}
+	conn, err := bus.Connect(ctx, bus.Config{
+		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, CAFile: c.NATSCAFile, Name: "relay",
+	}, log)
+	if err != nil {
+		return fmt.Errorf("connect to the bus: %w", err)
+	}
+	defer conn.Close()
+
+	runner := core.NewRunner(core.RunnerDeps{Cluster: kube, Clock: clk, Log: log, Poll: c.PollInterval})
+	receiver := events.NewReceiver(events.ReceiverDeps{
+		Agent: c.AgentID, Runner: runner, Bus: conn, Clock: clk, Log: log, Limit: c.Concurrency,
+	})
+	heartbeat := events.NewHeartbeat(events.HeartbeatDeps{
+		Agent: c.AgentID, Version: version(), Interval: c.HeartbeatInterval,
+		Reachable: kube.Reachable, Bus: conn, Clock: clk, Log: log,
+	})
+	return run.Parts(ctx, log, stopWithin, //nolint:wrapcheck // Parts names the part that failed
+		run.Part{Name: "heartbeat", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return heartbeat.Run(ctx)
+		}},
+		run.Part{Name: "calls", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			// The workflow service makes the consumer, perhaps later than this: Consume waits for it.
+			return receiver.Serve(ctx, func(ctx context.Context, accept events.Accept) error {
+				return conn.Consume(ctx, bus.AgentConsumer(c.AgentID),
+					func(ctx context.Context, d bus.Delivery) error { return accept(ctx, d.Event) }, nil)
+			})
+		}},
+		health(c, log, map[string]func(context.Context) error{
+			"bus":     func(context.Context) error { return conn.Ready() },
+			"cluster": heartbeat.Cluster,
+		}),
+	)
+}
+
+func health(c Config, log *slog.Logger, checks map[string]func(context.Context) error) run.Part {
+	return run.Part{Name: "health", Run: func(ctx context.Context, ready func()) error {
+		if c.HealthAddress == "" {
+			ready()
+			<-ctx.Done()
+			return nil
+		}
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", c.HealthAddress)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", c.HealthAddress, err)
+		}
+		ready()
+		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks)) //nolint:wrapcheck // Parts names the part that failed
+	}}
+}
+
+// version is what the build was made from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
