@@ -1,0 +1,116 @@
+// Package graph is the domain's public API: GraphQL over HTTP, schema first (schema.graphqls is the contract; gqlgen
+// makes package exec and the generated part of package model of it).
+//
+// It decides nothing: it reads identifiers, calls the core in the organization of whoever asks, and says in the words of
+// the schema what came of it. Who asks has been found out before (core.WithActor).
+package graph
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+//go:generate go tool gqlgen generate
+
+// Domain is what the API needs of the core.
+type Domain interface {
+	core.Reads
+	Drivers() []core.Driver
+	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
+	CreateEnvironment(ctx context.Context, a core.Actor, n core.NewEnvironment) (core.Environment, error)
+	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
+	CreateFlowDefinition(ctx context.Context, a core.Actor, n core.NewFlowDefinition) (core.FlowDefinition, error)
+	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
+	CreateRollout(ctx context.Context, a core.Actor, n core.NewRollout) (core.Rollout, error)
+	ApproveGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
+	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
+	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+}
+
+var _ Domain = (*core.Domain)(nil)
+
+// Deps is what the handler needs.
+type Deps struct {
+	Domain Domain
+	Clock  clock.Clock
+	Log    *slog.Logger
+	// Window is how long reads of one request wait for each other; 0 means 1 ms.
+	Window time.Duration
+}
+
+// cachedQueries is how many parsed queries are kept. Clients send the same few.
+const cachedQueries = 200
+
+// NewHandler serves GraphQL over HTTP: POST with a JSON body, and GET for queries. Requests come with an actor in their
+// context; one without is answered 401.
+func NewHandler(d Deps) http.Handler {
+	if d.Window <= 0 {
+		d.Window = time.Millisecond
+	}
+	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain}, Complexity: weights()})
+	s := handler.New(schema)
+	s.AddTransport(transport.GET{UseGrapQLResponseJsonByDefault: true})
+	s.AddTransport(transport.POST{UseGrapQLResponseJsonByDefault: true})
+	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
+	s.SetParserTokenLimit(maxTokens)
+	s.SetErrorPresenter(presenter(d.Log))
+	s.SetRecoverFunc(recovered)
+	s.Use(extension.Introspection{})
+	s.Use(&limits{})
+	s.AroundResponses(observe(d.Log, d.Clock))
+	return front(d, s)
+}
+
+// observe writes one line for each operation: never its variables.
+func observe(log *slog.Logger, c clock.Clock) graphql.ResponseMiddleware {
+	return func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+		response := next(ctx)
+		attrs := []slog.Attr{}
+		if graphql.HasOperationContext(ctx) {
+			o := graphql.GetOperationContext(ctx)
+			attrs = append(attrs, slog.String(telemetry.KeyMethod, operationName(o)),
+				telemetry.Milliseconds(telemetry.KeyDuration, c.Now().Sub(o.Stats.OperationStart)))
+		}
+		if l, ok := ctx.Value(loadersKey{}).(*loaders); ok {
+			attrs = append(attrs, slog.Int64(telemetry.KeyOrganization, l.actor.Organization),
+				slog.String(telemetry.KeyCaller, string(l.actor.Type)))
+		}
+		if response != nil && len(response.Errors) > 0 {
+			attrs = append(attrs, slog.String(telemetry.KeyError, response.Errors.Error()), slog.Int(telemetry.KeyCount, len(response.Errors)))
+		}
+		log.LogAttrs(ctx, slog.LevelInfo, "graphql operation", attrs...)
+		return response
+	}
+}
+
+// operationName is what an operation is called, or else its root fields.
+func operationName(o *graphql.OperationContext) string {
+	if o.Operation == nil {
+		return "unreadable"
+	}
+	name := string(o.Operation.Operation)
+	if o.Operation.Name != "" {
+		return name + " " + o.Operation.Name
+	}
+	for _, selection := range o.Operation.SelectionSet {
+		if f, ok := selection.(*ast.Field); ok {
+			name += " " + f.Name
+		}
+	}
+	const most = 200
+	return name[:min(len(name), most)]
+}

@@ -1,0 +1,114 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/complexity"
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+const (
+	// maxDepth is how deep selections may nest: the deepest useful one, from the rollouts of an application down to the
+	// artifact sources of a version set, has twelve levels. Tools' introspection needs fourteen.
+	maxDepth = 16
+	// maxComplexity bounds how many objects one request may ask for. A page of 50 rollouts with all that the schema has
+	// below them, journals aside, is about 5,000.
+	maxComplexity = 20_000
+	// maxTokens is as many words as a query may have.
+	maxTokens = 15_000
+)
+
+// limits refuses operations that ask for too much before any of it is read.
+type limits struct{ schema graphql.ExecutableSchema }
+
+var (
+	_ graphql.HandlerExtension        = (*limits)(nil)
+	_ graphql.OperationContextMutator = (*limits)(nil)
+)
+
+// ExtensionName is for gqlgen.
+func (*limits) ExtensionName() string { return "Limits" }
+
+// Validate keeps the schema.
+func (l *limits) Validate(schema graphql.ExecutableSchema) error {
+	l.schema = schema
+	return nil
+}
+
+// MutateOperationContext refuses the operation, or lets it pass unchanged.
+func (l *limits) MutateOperationContext(ctx context.Context, o *graphql.OperationContext) *gqlerror.Error {
+	m := measure(o.Operation.SelectionSet, map[*ast.FragmentDefinition]extent{})
+	if m.depth > maxDepth {
+		return tooMuch("selections nest %d deep; expected at most %d", m.depth, maxDepth)
+	}
+	if m.fields > maxComplexity {
+		return tooMuch("the operation selects more than %d fields; expected at most as many", maxComplexity)
+	}
+	if c := complexity.Calculate(ctx, l.schema, o.Operation, o.Variables); c > maxComplexity {
+		return tooMuch("the operation asks for up to %d objects; expected at most %d: ask for smaller pages", c, maxComplexity)
+	}
+	return nil
+}
+
+func tooMuch(format string, args ...any) *gqlerror.Error {
+	err := gqlerror.Errorf(format, args...)
+	errcode.Set(err, errcode.ValidationFailed)
+	return err
+}
+
+// extent is how much a selection is once its fragments are put in.
+type extent struct{ depth, fields int }
+
+// measure looks at each fragment once, however often it is used: thirty of them, each using the next twice, are a
+// thousand million fields, which gqlgen would count one by one. That fragments have no cycles is known by now.
+func measure(set ast.SelectionSet, known map[*ast.FragmentDefinition]extent) extent {
+	var all extent
+	for _, selection := range set {
+		var one extent
+		switch s := selection.(type) {
+		case *ast.Field:
+			one = measure(s.SelectionSet, known)
+			one.depth++
+			one.fields++
+		case *ast.InlineFragment:
+			one = measure(s.SelectionSet, known)
+		case *ast.FragmentSpread:
+			var ok bool
+			if one, ok = known[s.Definition]; !ok {
+				one = measure(s.Definition.SelectionSet, known)
+				known[s.Definition] = one
+			}
+		}
+		all.depth = max(all.depth, one.depth)
+		all.fields = min(all.fields+one.fields, maxComplexity+1) // no overflow
+	}
+	return all
+}
+
+// weights are what pages cost: their items, as many as are asked for.
+func weights() exec.ComplexityRoot {
+	connection := func(children int, first *int, _ *string) int {
+		items := defaultPage
+		if first != nil {
+			items = max(1, min(*first, maxPage))
+		}
+		return 1 + items*children
+	}
+	var c exec.ComplexityRoot
+	c.Query.Applications = connection
+	c.Query.Environments = connection
+	c.Query.Rollouts = func(children int, first *int, after *string, _ *string, _ []core.RolloutState) int {
+		return connection(children, first, after)
+	}
+	c.Application.VersionSets = connection
+	c.Application.Rollouts = connection
+	c.ArtifactSource.Versions = connection
+	c.Rollout.Journal = connection
+	return c
+}

@@ -1,0 +1,173 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// loaders are the reads of one request, all within the viewer's organization: there is no way from here to another's.
+type loaders struct {
+	actor core.Actor
+
+	applications            *loader[int64, core.Application]
+	services                *loader[int64, core.Service]
+	servicesOf              *loader[int64, []core.Service]
+	sources                 *loader[int64, core.ArtifactSource]
+	sourcesOf               *loader[int64, []core.ArtifactSource]
+	versions                *loader[int64, core.Version]
+	versionsOfSource        *loader[paged, core.Slice[core.Version]]
+	versionsOfDeployment    *loader[int64, []core.Version]
+	versionSets             *loader[int64, core.VersionSet]
+	versionSetsOf           *loader[paged, core.Slice[core.VersionSet]]
+	entriesOf               *loader[int64, []core.VersionSetEntry]
+	environments            *loader[int64, core.Environment]
+	bindings                *loader[int64, core.DriverBinding]
+	bindingsOf              *loader[int64, []core.DriverBinding]
+	flows                   *loader[int64, core.FlowDefinition]
+	latestFlowOf            *loader[int64, core.FlowDefinition]
+	applicationEnvironments *loader[int64, core.ApplicationEnvironment]
+	environmentsOf          *loader[int64, []core.ApplicationEnvironment]
+	rollouts                *loader[int64, core.Rollout]
+	rolloutsOf              *loader[paged, core.Slice[core.Rollout]]
+	activeRolloutOf         *loader[int64, core.Rollout]
+	gatesOf                 *loader[int64, []core.Gate]
+	rolloutEnvironments     *loader[int64, core.RolloutEnvironment]
+	rolloutEnvironmentsOf   *loader[int64, []core.RolloutEnvironment]
+	deployments             *loader[int64, core.Deployment]
+	deploymentsOf           *loader[int64, []core.Deployment]
+	snapshotOf              *loader[int64, core.Snapshot]
+}
+
+// paged is one page of what belongs to an object.
+type paged struct {
+	owner int64
+	page  core.Page
+}
+
+func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Duration) *loaders {
+	b := batching{organization: actor.Organization, clock: c, window: window}
+	return &loaders{
+		actor:                   actor,
+		applications:            plain(b, r.ApplicationsByID),
+		services:                plain(b, r.ServicesByID),
+		servicesOf:              plain(b, r.ServicesByApplication),
+		sources:                 plain(b, r.ArtifactSourcesByID),
+		sourcesOf:               plain(b, r.ArtifactSourcesByService),
+		versions:                plain(b, r.VersionsByID),
+		versionsOfSource:        pages(b, r.VersionsBySource),
+		versionsOfDeployment:    plain(b, r.VersionsByDeployment),
+		versionSets:             plain(b, r.VersionSetsByID),
+		versionSetsOf:           pages(b, r.VersionSetsByApplication),
+		entriesOf:               plain(b, r.EntriesByVersionSet),
+		environments:            plain(b, r.EnvironmentsByID),
+		bindings:                plain(b, r.DriverBindingsByID),
+		bindingsOf:              plain(b, r.DriverBindingsByEnvironment),
+		flows:                   plain(b, r.FlowDefinitionsByID),
+		latestFlowOf:            plain(b, r.LatestFlowDefinitions),
+		applicationEnvironments: plain(b, r.ApplicationEnvironmentsByID),
+		environmentsOf:          plain(b, r.ApplicationEnvironmentsByApplication),
+		rollouts:                plain(b, r.RolloutsByID),
+		rolloutsOf:              pages(b, r.RolloutsByApplication),
+		activeRolloutOf:         plain(b, r.ActiveRollouts),
+		gatesOf:                 plain(b, r.OpenGates),
+		rolloutEnvironments:     plain(b, r.RolloutEnvironmentsByID),
+		rolloutEnvironmentsOf:   plain(b, r.RolloutEnvironmentsByRollout),
+		deployments:             plain(b, r.DeploymentsByID),
+		deploymentsOf:           plain(b, r.DeploymentsByRolloutEnvironment),
+		snapshotOf:              plain(b, r.SnapshotsByDeployment),
+	}
+}
+
+// batching is what all loaders of a request share.
+type batching struct {
+	organization int64
+	clock        clock.Clock
+	window       time.Duration
+}
+
+// plain loads by number.
+func plain[V any](b batching, read func(context.Context, int64, []int64) (map[int64]V, error)) *loader[int64, V] {
+	return &loader[int64, V]{clock: b.clock, window: b.window, fetch: func(ctx context.Context, ids []int64) (map[int64]V, error) {
+		return read(ctx, b.organization, ids)
+	}}
+}
+
+// pages loads pages by owner; owners of whom the same page is asked for are read at once.
+func pages[V any](b batching, read func(context.Context, int64, []int64, core.Page) (map[int64]core.Slice[V], error)) *loader[paged, core.Slice[V]] {
+	return &loader[paged, core.Slice[V]]{clock: b.clock, window: b.window, fetch: func(ctx context.Context, keys []paged) (map[paged]core.Slice[V], error) {
+		owners := map[core.Page][]int64{}
+		for _, k := range keys {
+			owners[k.page] = append(owners[k.page], k.owner)
+		}
+		all := make(map[paged]core.Slice[V], len(keys))
+		for page, ids := range owners {
+			slices, err := read(ctx, b.organization, ids, page)
+			if err != nil {
+				return nil, err
+			}
+			for id, slice := range slices {
+				all[paged{id, page}] = slice
+			}
+		}
+		return all, nil
+	}}
+}
+
+type loadersKey struct{}
+
+func withLoaders(ctx context.Context, l *loaders) context.Context {
+	return context.WithValue(ctx, loadersKey{}, l)
+}
+
+// loadersOf are the loaders of the request. The handler puts them there before anything is resolved.
+func loadersOf(ctx context.Context) *loaders {
+	l, ok := ctx.Value(loadersKey{}).(*loaders)
+	if !ok {
+		panic("graph: a resolver runs outside the handler")
+	}
+	return l
+}
+
+// required loads what a foreign key promises to be there, and wraps it.
+func required[V, M any](ctx context.Context, l *loader[int64, V], kind string, number int64, wrap func(V) M) (M, error) {
+	value, found, err := l.load(ctx, number)
+	if err == nil && !found {
+		err = fmt.Errorf("%s %d is referred to, but does not exist", kind, number)
+	}
+	if err != nil {
+		var none M
+		return none, err
+	}
+	return wrap(value), nil
+}
+
+// optional loads what may not be there, and wraps it; nil without it.
+func optional[V, M any](ctx context.Context, l *loader[int64, V], number int64, wrap func(V) M) (*M, error) {
+	value, found, err := l.load(ctx, number)
+	if err != nil || !found {
+		return nil, err
+	}
+	m := wrap(value)
+	return &m, nil
+}
+
+// list loads what belongs to an object, and wraps each; empty, not null, where there is nothing.
+func list[V, M any](ctx context.Context, l *loader[int64, []V], owner int64, wrap func(V) M) ([]M, error) {
+	values, _, err := l.load(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	return wrapAll(values, wrap), nil
+}
+
+func wrapAll[V, M any](values []V, wrap func(V) M) []M {
+	all := make([]M, len(values))
+	for i, v := range values {
+		all[i] = wrap(v)
+	}
+	return all
+}

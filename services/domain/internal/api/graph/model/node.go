@@ -1,0 +1,207 @@
+package model
+
+import (
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The kinds of objects, as their identifiers begin.
+const (
+	KindOrganization           = "organization"
+	KindApplication            = "application"
+	KindService                = "service"
+	KindArtifactSource         = "artifactsource"
+	KindVersion                = "version"
+	KindVersionSet             = "versionset"
+	KindFlowDefinition         = "flowdefinition"
+	KindEnvironment            = "environment"
+	KindDriverBinding          = "driverbinding"
+	KindApplicationEnvironment = "applicationenvironment"
+	KindRollout                = string(core.SubjectRollout)
+	KindRolloutEnvironment     = string(core.SubjectRolloutEnvironment)
+	KindDeployment             = string(core.SubjectDeployment)
+)
+
+// Node is anything that has an identifier.
+type Node interface {
+	// GlobalID is the public identifier.
+	GlobalID() string
+	// IsNode marks the types of the schema that are nodes.
+	IsNode()
+}
+
+// Organization is the schema's type of that name, as are all types below.
+type Organization struct{ core.Organization }
+
+// Application wraps the domain's.
+type Application struct{ core.Application }
+
+// Service wraps the domain's.
+type Service struct{ core.Service }
+
+// ArtifactSource wraps the domain's.
+type ArtifactSource struct{ core.ArtifactSource }
+
+// Version wraps the domain's.
+type Version struct{ core.Version }
+
+// VersionSet wraps the domain's.
+type VersionSet struct{ core.VersionSet }
+
+// VersionSetEntry wraps the domain's.
+type VersionSetEntry struct{ core.VersionSetEntry }
+
+// FlowDefinition wraps the domain's.
+type FlowDefinition struct{ core.FlowDefinition }
+
+// Environment wraps the domain's.
+type Environment struct{ core.Environment }
+
+// DriverBinding wraps the domain's.
+type DriverBinding struct{ core.DriverBinding }
+
+// ApplicationEnvironment wraps the domain's.
+type ApplicationEnvironment struct{ core.ApplicationEnvironment }
+
+// Rollout wraps the domain's.
+type Rollout struct{ core.Rollout }
+
+// RolloutEnvironment wraps the domain's.
+type RolloutEnvironment struct{ core.RolloutEnvironment }
+
+// Deployment wraps the domain's.
+type Deployment struct{ core.Deployment }
+
+// DeploymentSnapshot wraps the domain's.
+type DeploymentSnapshot struct{ core.Snapshot }
+
+// Gate wraps the domain's.
+type Gate struct{ core.Gate }
+
+// Transition wraps the domain's.
+type Transition struct{ core.Transition }
+
+// Driver wraps the domain's.
+type Driver struct{ core.Driver }
+
+// GlobalID is organization_<number>.
+func (o Organization) GlobalID() string { return id.Format(KindOrganization, o.ID) }
+
+// GlobalID is application_<number>.
+func (a Application) GlobalID() string { return id.Format(KindApplication, a.ID) }
+
+// GlobalID is service_<number>.
+func (s Service) GlobalID() string { return id.Format(KindService, s.ID) }
+
+// GlobalID is artifactsource_<number>.
+func (s ArtifactSource) GlobalID() string { return id.Format(KindArtifactSource, s.ID) }
+
+// GlobalID is version_<number>.
+func (v Version) GlobalID() string { return id.Format(KindVersion, v.ID) }
+
+// GlobalID is versionset_<number>.
+func (v VersionSet) GlobalID() string { return id.Format(KindVersionSet, v.ID) }
+
+// GlobalID is flowdefinition_<number>.
+func (f FlowDefinition) GlobalID() string { return id.Format(KindFlowDefinition, f.ID) }
+
+// GlobalID is environment_<number>.
+func (e Environment) GlobalID() string { return id.Format(KindEnvironment, e.ID) }
+
+// GlobalID is driverbinding_<number>.
+func (b DriverBinding) GlobalID() string { return id.Format(KindDriverBinding, b.ID) }
+
+// GlobalID is applicationenvironment_<number>.
+func (e ApplicationEnvironment) GlobalID() string { return id.Format(KindApplicationEnvironment, e.ID) }
+
+// GlobalID is rollout_<number>.
+func (r Rollout) GlobalID() string { return id.Format(KindRollout, r.ID) }
+
+// GlobalID is rolloutenvironment_<number>.
+func (e RolloutEnvironment) GlobalID() string { return id.Format(KindRolloutEnvironment, e.ID) }
+
+// GlobalID is deployment_<number>.
+func (d Deployment) GlobalID() string { return id.Format(KindDeployment, d.ID) }
+
+// IsNode marks a node.
+func (Organization) IsNode() {}
+
+// IsNode marks a node.
+func (Application) IsNode() {}
+
+// IsNode marks a node.
+func (Service) IsNode() {}
+
+// IsNode marks a node.
+func (ArtifactSource) IsNode() {}
+
+// IsNode marks a node.
+func (Version) IsNode() {}
+
+// IsNode marks a node.
+func (VersionSet) IsNode() {}
+
+// IsNode marks a node.
+func (FlowDefinition) IsNode() {}
+
+// IsNode marks a node.
+func (Environment) IsNode() {}
+
+// IsNode marks a node.
+func (DriverBinding) IsNode() {}
+
+// IsNode marks a node.
+func (ApplicationEnvironment) IsNode() {}
+
+// IsNode marks a node.
+func (Rollout) IsNode() {}
+
+// IsNode marks a node.
+func (RolloutEnvironment) IsNode() {}
+
+// IsNode marks a node.
+func (Deployment) IsNode() {}
+
+// WorkflowRef is null until the rollout has been handed over.
+func (r Rollout) WorkflowRef() *string { return orNull(r.Rollout.WorkflowRef) }
+
+// SubjectID is the identifier of what changed.
+func (t Transition) SubjectID() string {
+	return id.Format(string(t.Transition.Subject.Kind), t.Transition.Subject.ID)
+}
+
+// FromState is null for the creation.
+func (t Transition) FromState() *string { return orNull(t.FromName()) }
+
+// ToState is the state after the transition.
+func (t Transition) ToState() string { return t.ToName() }
+
+// Event is the verb.
+func (t Transition) Event() string { return string(t.Verb) }
+
+// GateID is null for most.
+func (t Transition) GateID() *string { return orNull(t.Transition.GateID) }
+
+// PrincipalType says what kind of actor it was.
+func (t Transition) PrincipalType() string { return string(t.Transition.PrincipalType) }
+
+// PrincipalID is null where the principal has no number.
+func (t Transition) PrincipalID() *int64 {
+	if t.Transition.PrincipalID == 0 {
+		return nil
+	}
+	return &t.Transition.PrincipalID
+}
+
+// Reason is null where none was given.
+func (t Transition) Reason() *string { return orNull(t.Transition.Reason) }
+
+// TriggeredBy is null where nothing else led to it.
+func (t Transition) TriggeredBy() *string { return orNull(t.Transition.TriggeredBy) }
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,89 @@
+// Package model is what the GraphQL schema's types are in Go: the domain's nouns in thin wrappers that give them public
+// identifiers and hide what the API does not show, and, generated, the inputs, payloads and pages.
+//
+// It resolves nothing: what hangs below an object is loaded by package graph.
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// MarshalJSON writes an opaque blob as it is.
+func MarshalJSON(blob json.RawMessage) graphql.Marshaler {
+	if len(blob) == 0 {
+		return graphql.Null
+	}
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(blob) })
+}
+
+// UnmarshalJSON takes any value as an opaque blob.
+func UnmarshalJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fault.Because(err, fault.Invalid, "found a value that is not JSON")
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// Enumerations are the domain's words in capitals.
+
+// MarshalTier writes a tier.
+func MarshalTier(t core.Tier) graphql.Marshaler { return word(string(t)) }
+
+// UnmarshalTier reads a tier.
+func UnmarshalTier(v any) (core.Tier, error) {
+	return enum(v, core.TierDevelopment, core.TierQA, core.TierStaging, core.TierProduction)
+}
+
+// MarshalReadiness writes a readiness.
+func MarshalReadiness(r core.Readiness) graphql.Marshaler { return word(string(r)) }
+
+// UnmarshalReadiness reads a readiness.
+func UnmarshalReadiness(v any) (core.Readiness, error) {
+	return enum(v, core.ReadinessPending, core.ReadinessReady, core.ReadinessNot)
+}
+
+// MarshalRolloutState writes a state.
+func MarshalRolloutState(s core.RolloutState) graphql.Marshaler { return word(s.String()) }
+
+// UnmarshalRolloutState reads a state.
+func UnmarshalRolloutState(v any) (core.RolloutState, error) {
+	return enum(v, core.RolloutPending, core.RolloutInProgress, core.RolloutPaused, core.RolloutCompleted, core.RolloutFailed, core.RolloutCancelled)
+}
+
+// MarshalDeploymentState writes a state.
+func MarshalDeploymentState(s core.DeploymentState) graphql.Marshaler { return word(s.String()) }
+
+// UnmarshalDeploymentState reads a state.
+func UnmarshalDeploymentState(v any) (core.DeploymentState, error) {
+	return enum(v, core.DeploymentPending, core.DeploymentDeploying, core.DeploymentHealthy,
+		core.DeploymentDegraded, core.DeploymentFailed, core.DeploymentCancelled)
+}
+
+func word(s string) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Quote(strings.ToUpper(s))) })
+}
+
+func enum[T comparable](v any, values ...T) (T, error) {
+	words := make([]string, len(values))
+	for i, value := range values {
+		words[i] = strings.ToUpper(fmt.Sprint(value))
+		if v == words[i] {
+			return value, nil
+		}
+	}
+	var none T
+	return none, fault.New(fault.Invalid, "found %v; expected one of %s", v, strings.Join(words, ", "))
+}

@@ -1,0 +1,60 @@
+package model
+
+import "github.com/lockstep-cd/lockstep/services/domain/internal/core"
+
+// The wrappers as functions, for the lists and references that are loaded.
+
+// WrapApplication wraps the domain's.
+func WrapApplication(a core.Application) Application { return Application{a} }
+
+// WrapService wraps the domain's.
+func WrapService(s core.Service) Service { return Service{s} }
+
+// WrapArtifactSource wraps the domain's.
+func WrapArtifactSource(s core.ArtifactSource) ArtifactSource { return ArtifactSource{s} }
+
+// WrapVersion wraps the domain's.
+func WrapVersion(v core.Version) Version { return Version{v} }
+
+// WrapVersionSet wraps the domain's.
+func WrapVersionSet(v core.VersionSet) VersionSet { return VersionSet{v} }
+
+// WrapVersionSetEntry wraps the domain's.
+func WrapVersionSetEntry(e core.VersionSetEntry) VersionSetEntry { return VersionSetEntry{e} }
+
+// WrapFlowDefinition wraps the domain's.
+func WrapFlowDefinition(f core.FlowDefinition) FlowDefinition { return FlowDefinition{f} }
+
+// WrapEnvironment wraps the domain's.
+func WrapEnvironment(e core.Environment) Environment { return Environment{e} }
+
+// WrapDriverBinding wraps the domain's.
+func WrapDriverBinding(b core.DriverBinding) DriverBinding { return DriverBinding{b} }
+
+// WrapApplicationEnvironment wraps the domain's.
+func WrapApplicationEnvironment(e core.ApplicationEnvironment) ApplicationEnvironment {
+	return ApplicationEnvironment{e}
+}
+
+// WrapRollout wraps the domain's.
+func WrapRollout(r core.Rollout) Rollout { return Rollout{r} }
+
+// WrapRolloutEnvironment wraps the domain's.
+func WrapRolloutEnvironment(e core.RolloutEnvironment) RolloutEnvironment {
+	return RolloutEnvironment{e}
+}
+
+// WrapDeployment wraps the domain's.
+func WrapDeployment(d core.Deployment) Deployment { return Deployment{d} }
+
+// WrapSnapshot wraps the domain's.
+func WrapSnapshot(s core.Snapshot) DeploymentSnapshot { return DeploymentSnapshot{s} }
+
+// WrapGate wraps the domain's.
+func WrapGate(g core.Gate) Gate { return Gate{g} }
+
+// WrapTransition wraps the domain's.
+func WrapTransition(t core.Transition) Transition { return Transition{t} }
+
+// WrapDriver wraps the domain's.
+func WrapDriver(d core.Driver) Driver { return Driver{d} }

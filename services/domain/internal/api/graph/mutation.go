@@ -1,0 +1,142 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// mutation resolves the fields of Mutation. What a use case answers is read again, because only reads fill in what is
+// derived.
+type mutation struct{ domain Domain }
+
+func (m mutation) CreateApplication(ctx context.Context, in model.CreateApplicationInput) (p model.CreateApplicationPayload, err error) {
+	services := make([]core.NewService, len(in.Services))
+	for i, s := range in.Services {
+		services[i] = core.NewService{
+			Name: s.Name, Description: orEmpty(s.Description), ArtifactSources: make([]core.NewArtifactSource, len(s.ArtifactSources)),
+		}
+		for j, source := range s.ArtifactSources {
+			services[i].ArtifactSources[j] = core.NewArtifactSource{Ref: source.SourceRef, Config: source.SourceConfig}
+		}
+	}
+	l := loadersOf(ctx)
+	a, err := m.domain.CreateApplication(ctx, l.actor, core.NewApplication{
+		Name: in.Name, Description: orEmpty(in.Description), Services: services,
+	})
+	p.Application, p.Errors, err = outcome(ctx, l.applications, a.ID, model.WrapApplication, err)
+	return p, err
+}
+
+func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironmentInput) (p model.CreateEnvironmentPayload, err error) {
+	l := loadersOf(ctx)
+	e, err := m.domain.CreateEnvironment(ctx, l.actor, core.NewEnvironment{
+		Name: in.Name, Description: orEmpty(in.Description), Tier: in.Tier, DriverRef: in.DriverRef, DriverConfig: in.DriverConfig,
+	})
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, e.ID, model.WrapEnvironment, err)
+	return p, err
+}
+
+func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowDefinitionInput) (p model.CreateFlowDefinitionPayload, err error) {
+	l := loadersOf(ctx)
+	application, err := applicationNumber(ctx, m.domain, in.Application)
+	if err != nil {
+		err = inField(err, "/application")
+	}
+	var f core.FlowDefinition
+	if err == nil {
+		f, err = m.domain.CreateFlowDefinition(ctx, l.actor, core.NewFlowDefinition{ApplicationID: application, Definition: in.Definition})
+	}
+	p.FlowDefinition, p.Errors, err = outcome(ctx, l.flows, f.ID, model.WrapFlowDefinition, err)
+	return p, err
+}
+
+func (m mutation) RetryEnvironmentOnboarding(
+	ctx context.Context, in model.RetryEnvironmentOnboardingInput,
+) (p model.RetryEnvironmentOnboardingPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		_, err = m.domain.RetryOnboarding(ctx, l.actor, n)
+		err = inField(err, "/environmentId")
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
+}
+
+func (m mutation) RetryApplicationEnvironmentSetup(
+	ctx context.Context, in model.RetryApplicationEnvironmentSetupInput,
+) (p model.RetryApplicationEnvironmentSetupPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/applicationEnvironmentId", model.KindApplicationEnvironment, in.ApplicationEnvironmentID)
+	if err == nil {
+		_, err = m.domain.RetrySetup(ctx, l.actor, n)
+		err = inField(err, "/applicationEnvironmentId")
+	}
+	p.ApplicationEnvironment, p.Errors, err = outcome(ctx, l.applicationEnvironments, n, model.WrapApplicationEnvironment, err)
+	return p, err
+}
+
+func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput) (p model.CreateRolloutPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
+	var r core.Rollout
+	if err == nil {
+		r, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason)})
+		err = inField(err, "/versionSetId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
+	return p, err
+}
+
+func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
+	return resolveGate(ctx, in, m.domain.ApproveGate)
+}
+
+func (m mutation) RejectGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
+	return resolveGate(ctx, in, m.domain.RejectGate)
+}
+
+func resolveGate(
+	ctx context.Context, in model.ResolveGateInput, resolve func(context.Context, core.Actor, core.Resolution) (core.Rollout, error),
+) (p model.ResolveGatePayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
+	if err == nil {
+		_, err = resolve(ctx, l.actor, core.Resolution{RolloutID: n, GateID: in.GateID, Reason: orEmpty(in.Reason)})
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
+	return p, err
+}
+
+func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
+	if err == nil {
+		_, err = m.domain.CancelRollout(ctx, l.actor, n, orEmpty(in.Reason))
+		err = inField(err, "/rolloutId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
+	return p, err
+}
+
+// outcome is what a payload says: the object as it now is, or what the caller has to mend. Any other error is the
+// request's.
+func outcome[V, M any](
+	ctx context.Context, l *loader[int64, V], number int64, wrap func(V) M, err error,
+) (*M, []model.UserError, error) {
+	if err != nil {
+		mend, err := userErrors(err)
+		return nil, mend, err
+	}
+	object, err := optional(ctx, l, number, wrap)
+	return object, []model.UserError{}, err
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

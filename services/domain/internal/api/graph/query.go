@@ -1,0 +1,170 @@
+package graph
+
+import (
+	"context"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// query resolves the fields of Query.
+type query struct{ domain Domain }
+
+func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
+	actor := loadersOf(ctx).actor
+	o, err := q.domain.Organization(ctx, actor.Organization)
+	if err != nil {
+		return model.Viewer{}, err
+	}
+	return model.Viewer{
+		Organization: model.Organization{Organization: o}, PrincipalType: string(actor.Type), PrincipalID: int(actor.ID),
+	}, nil
+}
+
+func (q query) Applications(ctx context.Context, first *int, after *string) (model.ApplicationConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.ApplicationConnection{}, err
+	}
+	s, err := q.domain.Applications(ctx, loadersOf(ctx).actor.Organization, p)
+	return model.ApplicationConnection{Nodes: wrapAll(s.Nodes, model.WrapApplication), PageInfo: pageInfo(s)}, err
+}
+
+func (q query) Application(ctx context.Context, name string) (*model.Application, error) {
+	a, err := q.domain.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
+	return orNull(a, err, model.WrapApplication)
+}
+
+func (q query) Environments(ctx context.Context, first *int, after *string) (model.EnvironmentConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.EnvironmentConnection{}, err
+	}
+	s, err := q.domain.Environments(ctx, loadersOf(ctx).actor.Organization, p)
+	return model.EnvironmentConnection{Nodes: wrapAll(s.Nodes, model.WrapEnvironment), PageInfo: pageInfo(s)}, err
+}
+
+func (q query) Environment(ctx context.Context, name string) (*model.Environment, error) {
+	e, err := q.domain.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
+	return orNull(e, err, model.WrapEnvironment)
+}
+
+func (q query) Rollouts(
+	ctx context.Context, first *int, after *string, application *string, states []core.RolloutState,
+) (model.RolloutConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.RolloutConnection{}, err
+	}
+	filter := core.RolloutFilter{States: states}
+	if application != nil {
+		if filter.ApplicationID, err = applicationNumber(ctx, q.domain, *application); err != nil {
+			return model.RolloutConnection{}, err
+		}
+	}
+	s, err := q.domain.Rollouts(ctx, loadersOf(ctx).actor.Organization, filter, p)
+	return model.RolloutConnection{Nodes: wrapAll(s.Nodes, model.WrapRollout), PageInfo: pageInfo(s)}, err
+}
+
+func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, error) {
+	number, err := number("id", model.KindRollout, global)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, loadersOf(ctx).rollouts, number, model.WrapRollout)
+}
+
+func (q query) Drivers(context.Context) ([]model.Driver, error) {
+	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil
+}
+
+// Node finds any object by its identifier.
+func (q query) Node(ctx context.Context, global string) (model.Node, error) {
+	kind, number, err := id.Split(global)
+	if err != nil {
+		return nil, fault.InvalidFields(fault.Field{Name: "id", Problem: err.Error()})
+	}
+	l := loadersOf(ctx)
+	switch kind {
+	case model.KindOrganization:
+		if number != l.actor.Organization {
+			return nil, nil
+		}
+		o, err := q.domain.Organization(ctx, number)
+		return model.Organization{Organization: o}, err
+	case model.KindApplication:
+		return node(ctx, l.applications, number, model.WrapApplication)
+	case model.KindService:
+		return node(ctx, l.services, number, model.WrapService)
+	case model.KindArtifactSource:
+		return node(ctx, l.sources, number, model.WrapArtifactSource)
+	case model.KindVersion:
+		return node(ctx, l.versions, number, model.WrapVersion)
+	case model.KindVersionSet:
+		return node(ctx, l.versionSets, number, model.WrapVersionSet)
+	case model.KindFlowDefinition:
+		return node(ctx, l.flows, number, model.WrapFlowDefinition)
+	case model.KindEnvironment:
+		return node(ctx, l.environments, number, model.WrapEnvironment)
+	case model.KindDriverBinding:
+		return node(ctx, l.bindings, number, model.WrapDriverBinding)
+	case model.KindApplicationEnvironment:
+		return node(ctx, l.applicationEnvironments, number, model.WrapApplicationEnvironment)
+	case model.KindRollout:
+		return node(ctx, l.rollouts, number, model.WrapRollout)
+	case model.KindRolloutEnvironment:
+		return node(ctx, l.rolloutEnvironments, number, model.WrapRolloutEnvironment)
+	case model.KindDeployment:
+		return node(ctx, l.deployments, number, model.WrapDeployment)
+	default:
+		return nil, fault.InvalidFields(fault.Field{Name: "id", Problem: "identifier \"" + global + "\": no kind of object is called \"" + kind + "\""})
+	}
+}
+
+// node loads an object as a node; nil where there is none.
+func node[V any, M model.Node](ctx context.Context, l *loader[int64, V], number int64, wrap func(V) M) (model.Node, error) {
+	value, found, err := l.load(ctx, number)
+	if err != nil || !found {
+		return nil, err
+	}
+	return wrap(value), nil
+}
+
+// orNull makes null of what was not found.
+func orNull[V, M any](value V, err error, wrap func(V) M) (*M, error) {
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := wrap(value)
+	return &m, nil
+}
+
+// number reads the identifier in an argument or input field.
+func number(field, kind, global string) (int64, error) {
+	n, err := id.Parse(kind, global)
+	if err != nil {
+		return 0, fault.InvalidFields(fault.Field{Name: field, Problem: err.Error()})
+	}
+	return n, nil
+}
+
+// applicationNumber finds an application by its identifier or by its name.
+func applicationNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
+	organization := loadersOf(ctx).actor.Organization
+	if strings.HasPrefix(nameOrID, model.KindApplication+"_") {
+		if n, err := id.Parse(model.KindApplication, nameOrID); err == nil {
+			found, err := reads.ApplicationsByID(ctx, organization, []int64{n})
+			if _, ok := found[n]; ok || err != nil {
+				return n, err
+			}
+		}
+	}
+	a, err := reads.ApplicationByName(ctx, organization, nameOrID)
+	return a.ID, err
+}
