@@ -33,6 +33,8 @@ const (
 	KeyCaller        = "caller"
 	KeyClass         = "class"
 	KeyError         = "error"
+	KeyMessage       = "message"
+	KeyUnsettled     = "unsettled"
 	KeyStack         = "stack"
 	KeyAddress       = "address"
 	KeyCount         = "count"

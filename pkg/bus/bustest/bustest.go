@@ -1,0 +1,174 @@
+// Package bustest is a NATS server for one test: the real one, embedded, with every user of an installation, which can be
+// stopped, started again and robbed of its store while clients are connected.
+package bustest
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+)
+
+// agents are the agents that have a user: relay-1 to relay-64.
+const agents = 64
+
+// A TestServer is a server that lives as long as its test.
+type TestServer struct {
+	log   *slog.Logger
+	store string
+	users []server.User
+
+	mu      sync.Mutex
+	running *server.Server
+	port    int
+	url     string
+}
+
+// Server starts a server on a free port. It has the users registry, domain, workflow and relay-1 to relay-64, whose
+// passwords are their names.
+func Server(t testing.TB) *TestServer {
+	t.Helper()
+	return ServerWith(t)
+}
+
+// Unrestricted is a user who may do everything; its password is its name.
+func Unrestricted(name string) server.User {
+	return server.User{Name: name, Password: name, Unrestricted: true}
+}
+
+// ServerWith is Server with more users.
+func ServerWith(t testing.TB, more ...server.User) *TestServer {
+	t.Helper()
+	s := &TestServer{log: Log(t), store: filepath.Join(t.TempDir(), "nats"), users: append(users(), more...)}
+	s.Start(t)
+	t.Cleanup(func() { s.Stop(t) })
+	return s
+}
+
+// URL is where clients connect. It stays the same over Restart.
+func (s *TestServer) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.url
+}
+
+// Config is how a user of the server connects.
+func (s *TestServer) Config(user string) bus.Config {
+	return bus.Config{URL: s.URL(), User: user, Password: user, Name: user}
+}
+
+// Connect is a connection of a user, closed at the end of the test.
+func (s *TestServer) Connect(t testing.TB, user string) *bus.Conn {
+	t.Helper()
+	c, err := bus.Connect(t.Context(), s.Config(user), s.log.With("user", user))
+	if err != nil {
+		t.Fatalf("connect to nats as %s: %v", user, err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Restart stops the server and starts it again on the same port with the same store.
+func (s *TestServer) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	s.Start(t)
+}
+
+// Wipe stops the server, deletes its store, and starts it again on the same port with nothing in it.
+func (s *TestServer) Wipe(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	if err := os.RemoveAll(s.store); err != nil {
+		t.Fatalf("wipe the store of nats: %v", err)
+	}
+	s.Start(t)
+}
+
+// Stop stops the server. It may be stopped already.
+func (s *TestServer) Stop(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		s.running.Shutdown()
+		s.running = nil
+	}
+}
+
+// Start starts the server that Stop has stopped.
+func (s *TestServer) Start(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	config := server.Config{StoreDir: s.store, Port: s.port, Users: s.users, Log: s.log}
+	var err error
+	for range 20 { // somebody may have our port for a moment, as the near end of an outgoing connection
+		s.running, err = server.Start(config)
+		if err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // waits for the operating system
+	}
+	if err != nil {
+		t.Fatalf("start nats: %v", err)
+	}
+	u, err := url.Parse(s.running.URL())
+	if err != nil {
+		t.Fatalf("address of nats: %v", err)
+	}
+	s.url = s.running.URL()
+	s.port, _ = strconv.Atoi(u.Port())
+}
+
+func users() []server.User {
+	names := []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow}
+	for agent := range agents {
+		names = append(names, bus.RelayUser(int64(agent)+1))
+	}
+	users := make([]server.User, len(names))
+	for i, name := range names {
+		users[i] = server.User{Name: name, Password: name}
+	}
+	return users
+}
+
+// Log writes to the output of a test, as long as that lasts.
+func Log(t testing.TB) *slog.Logger {
+	w := &output{t: t}
+	t.Cleanup(w.end)
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+type output struct {
+	mu    sync.Mutex
+	t     testing.TB
+	ended bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return len(p), nil
+	}
+	n, err := o.t.Output().Write(p)
+	if err != nil {
+		return n, fmt.Errorf("write to the test's output: %w", err)
+	}
+	return n, nil
+}
+
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+}

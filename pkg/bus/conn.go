@@ -1,0 +1,167 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// Config says where the server is and who we are.
+type Config struct {
+	// URL is one address or several, separated by commas: nats://host:4222.
+	URL string
+	// User and Password log in. User also names the inbox that replies come to, which permissions refer to; it is needed
+	// for that with a key as well.
+	User, Password string
+	// NKeySeedFile logs in with a key in place of a password.
+	NKeySeedFile string
+	// CAFile is the certificate authority of a server with TLS; "" trusts the system's.
+	CAFile string
+	// Name shows up in the server's list of connections.
+	Name string
+}
+
+// Conn is a connection. It is safe for concurrent use.
+type Conn struct {
+	user   string
+	log    *slog.Logger
+	clock  clock.Clock
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	denied denials
+	keeper keeper
+	close  func()
+}
+
+const (
+	connectWithin = 2 * time.Second
+	reconnectWait = 200 * time.Millisecond
+	pingInterval  = 10 * time.Second
+	apiWithin     = 5 * time.Second
+)
+
+// Connect waits until the server can be reached, or ctx ends. Wrong credentials are Unauthenticated at once. From then on
+// the connection restores itself, for as long as it takes, until Close.
+func Connect(ctx context.Context, c Config, log *slog.Logger) (*Conn, error) {
+	conn := &Conn{user: c.User, log: log, clock: clock.System(), keeper: newKeeper()}
+	options, err := conn.options(c)
+	if err != nil {
+		return nil, err
+	}
+	conn.nc, err = dial(ctx, c.URL, options, log)
+	if err != nil {
+		return nil, err
+	}
+	conn.js, err = jetstream.New(conn.nc, jetstream.WithDefaultTimeout(apiWithin))
+	if err != nil {
+		conn.nc.Close()
+		return nil, fmt.Errorf("set up jetstream: %w", err)
+	}
+	// The keeper lives as long as the connection, which may be longer than the call that made it.
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { conn.keep(keeping) })
+	conn.close = func() {
+		stop()
+		wg.Wait()
+		conn.nc.Close()
+	}
+	return conn, nil
+}
+
+func (c *Conn) options(cfg Config) ([]nats.Option, error) {
+	inbox := "_INBOX"
+	if cfg.User != "" {
+		inbox += "_" + cfg.User
+	}
+	options := []nats.Option{
+		nats.Name(cfg.Name), nats.CustomInboxPrefix(inbox), nats.Timeout(connectWithin),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.IgnoreAuthErrorAbort(),
+		// What cannot be sent now is an error now, never sent later behind the sender's back.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(c.onDisconnect), nats.ReconnectHandler(c.onReconnect), nats.ErrorHandler(c.onError),
+	}
+	if cfg.NKeySeedFile != "" {
+		key, err := nats.NkeyOptionFromSeed(cfg.NKeySeedFile)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "nats: key seed file %s: %w", cfg.NKeySeedFile, err)
+		}
+		options = append(options, key)
+	} else if cfg.User != "" {
+		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.CAFile != "" {
+		options = append(options, nats.RootCAs(cfg.CAFile))
+	}
+	return options, nil
+}
+
+// dial tries until it succeeds, since services and server start together.
+func dial(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (*nats.Conn, error) {
+	retry := newBackoff(reconnectWait, 2*time.Second)
+	for {
+		nc, err := nats.Connect(url, options...)
+		switch {
+		case err == nil:
+			return nc, nil
+		case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+			return nil, fault.Because(err, fault.Unauthenticated, "nats at %s does not accept our credentials", url)
+		case !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil:
+			log.WarnContext(ctx, "nats not reached", telemetry.KeyAddress, url, telemetry.KeyError, err)
+		}
+		if retry.wait(ctx, clock.System()) != nil {
+			return nil, fault.Because(err, fault.Unavailable, "nats at %s cannot be reached", url)
+		}
+	}
+}
+
+func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
+	if err != nil {
+		c.log.WarnContext(context.Background(), "nats disconnected", telemetry.KeyError, err)
+	}
+}
+
+// onReconnect has the topology looked after: the server may have come back empty, or with other permissions.
+func (c *Conn) onReconnect(*nats.Conn) {
+	c.log.InfoContext(context.Background(), "nats connected again")
+	c.denied.forget()
+	c.keeper.nudge()
+}
+
+func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if denial := c.denied.report(c.user, err); denial != nil {
+		c.log.ErrorContext(context.Background(), "nats denied", telemetry.KeyError, denial)
+		return
+	}
+	subject := ""
+	if sub != nil {
+		subject = sub.Subject
+	}
+	c.log.WarnContext(context.Background(), "nats error", telemetry.KeySubject, subject, telemetry.KeyError, err)
+}
+
+// Ready says why the bus cannot be used now: not connected, something denied since the connection was made, or streams
+// and consumers that could not be made again.
+func (c *Conn) Ready() error {
+	if c.nc.Status() != nats.CONNECTED {
+		return fault.New(fault.Unavailable, "nats is not connected")
+	}
+	if err := c.denied.last(); err != nil {
+		return err
+	}
+	return c.keeper.trouble()
+}
+
+// Close ends the connection. Consume calls should have ended before.
+func (c *Conn) Close() { c.close() }

@@ -1,0 +1,194 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// loop is one call of Consume.
+type loop struct {
+	conn     *Conn
+	consumer Consumer
+	handle   Handler
+	rejected Rejected
+	log      *slog.Logger
+	slots    chan struct{}
+	running  sync.WaitGroup
+}
+
+// outcome is what becomes of a message.
+type outcome string
+
+const (
+	acknowledged outcome = "acknowledged"
+	retried      outcome = "retried"
+	interrupted  outcome = "interrupted"
+	terminated   outcome = "terminated"
+)
+
+// settleWithin bounds the confirmation of an outcome; unconfirmed, the message comes again.
+const settleWithin = 5 * time.Second
+
+// start handles msg on its own goroutine and frees the slot that the caller took. ctx is Consume's own: what interrupts
+// the subscription does not interrupt handlers.
+func (l *loop) start(ctx context.Context, msg jetstream.Msg) {
+	l.running.Go(func() {
+		defer func() { <-l.slots }()
+		l.deliver(ctx, msg)
+	})
+}
+
+// deliver handles one message to its end and writes the one line about it.
+func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
+	started := l.conn.clock.Now()
+	d := Delivery{Attempt: attemptOf(msg), Subject: msg.Subject()}
+	var err error
+	d.Event, err = decode(ctx, msg.Subject(), msg.Headers(), msg.Data())
+	ctx = telemetry.ExtractTrace(ctx, d.Event)
+	if err == nil {
+		err = l.run(ctx, msg, d)
+	}
+	what, delay := l.judge(ctx, d, err)
+	unsettled := l.settle(ctx, msg, d, what, delay, err)
+	took := l.conn.clock.Now().Sub(started)
+	attrs := []slog.Attr{
+		slog.String(telemetry.KeySubject, d.Subject), slog.String(telemetry.KeyEvent, d.Event.ID()), slog.String(telemetry.KeyEventType, d.Event.Type()),
+		slog.String(telemetry.KeyOrganization, event.Extension(d.Event, event.ExtensionOrganization)),
+		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, took), slog.String(telemetry.KeyOutcome, string(what)),
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		class := fault.ClassOf(err)
+		level = fault.Describe(class).Level
+		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err), telemetry.Milliseconds(telemetry.KeyDelay, delay))
+	}
+	if what == interrupted {
+		level = slog.LevelInfo
+	}
+	if unsettled != nil {
+		level = max(level, slog.LevelWarn)
+		attrs = append(attrs, slog.Any(telemetry.KeyUnsettled, unsettled))
+	}
+	l.log.LogAttrs(ctx, level, "event handled", attrs...)
+}
+
+// run calls the handler, and tells the server meanwhile that the message is in hand. A panic is an error like any other:
+// one event must not take the process, and with it all others, down.
+func (l *loop) run(ctx context.Context, msg jetstream.Msg, d Delivery) (err error) {
+	stop := l.heartbeat(ctx, msg)
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			l.log.ErrorContext(ctx, "event handler panicked", telemetry.KeyError, err, telemetry.KeyStack, string(debug.Stack()))
+		}
+	}()
+	return l.handle(ctx, d)
+}
+
+// heartbeat renews the server's patience until stop is called.
+func (l *loop) heartbeat(ctx context.Context, msg jetstream.Msg) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a handler may take a while to end
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for clock.Sleep(ctx, l.conn.clock, l.consumer.AckWait/3) == nil {
+			if err := msg.InProgress(); err != nil {
+				l.log.DebugContext(ctx, "heartbeat not sent", telemetry.KeyError, err)
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// judge decides by the class of err.
+func (l *loop) judge(ctx context.Context, d Delivery, err error) (outcome, time.Duration) {
+	if err == nil {
+		return acknowledged, 0
+	}
+	if ctx.Err() != nil {
+		return interrupted, 0
+	}
+	class := fault.ClassOf(err)
+	switch fault.Describe(class).Consumer {
+	case fault.Acknowledge:
+		return acknowledged, 0
+	case fault.Retry:
+		if class == fault.Unavailable || d.Attempt < l.consumer.MaxDeliver {
+			backoff := l.consumer.Backoff
+			return retried, backoff[min(max(d.Attempt, 1), len(backoff))-1]
+		}
+		return terminated, 0
+	case fault.Terminate:
+		return terminated, 0
+	default:
+		return terminated, 0
+	}
+}
+
+// settle tells the server. It does so after the end of ctx as well: the work is done, and should not be done again.
+func (l *loop) settle(ctx context.Context, msg jetstream.Msg, d Delivery, what outcome, delay time.Duration, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	switch what {
+	case acknowledged:
+		return msg.DoubleAck(ctx)
+	case retried:
+		return msg.NakWithDelay(delay)
+	case interrupted:
+		return msg.Nak()
+	case terminated:
+		// In this order, since a rejection that is told twice does less harm than one that is never told.
+		if err := l.reject(ctx, d, cause); err != nil {
+			return errors.Join(err, msg.NakWithDelay(l.consumer.Backoff[0]))
+		}
+		return msg.TermWithReason(reason(cause))
+	default:
+		return fmt.Errorf("unknown outcome %q", what)
+	}
+}
+
+func (l *loop) reject(ctx context.Context, d Delivery, cause error) (err error) {
+	if l.rejected == nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic while rejecting: %v", p)
+			l.log.ErrorContext(ctx, "rejection panicked", telemetry.KeyError, err, telemetry.KeyStack, string(debug.Stack()))
+		}
+	}()
+	l.rejected(ctx, d, cause)
+	return nil
+}
+
+// reason is what the server's advisory says; it takes one line of ASCII text.
+func reason(err error) string {
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, fault.Public(err))
+	return text[:min(len(text), 200)]
+}
+
+func attemptOf(msg jetstream.Msg) int {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 1
+	}
+	return int(meta.NumDelivered) //nolint:gosec // a count of deliveries
+}

@@ -1,0 +1,56 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// Hint sends a message that may get lost: whoever is subscribed and connected gets it, nobody confirms it.
+func (c *Conn) Hint(subject string, payload []byte) {
+	if err := c.nc.Publish(subject, payload); err != nil {
+		c.log.DebugContext(context.Background(), "hint not sent", telemetry.KeySubject, subject, telemetry.KeyError, err)
+	}
+}
+
+// OnHint calls fn, one message at a time, for the hints on a subject (which may hold wildcards) until ctx ends. It returns
+// as soon as the subscription stands; a subscription that is not allowed is Denied.
+func (c *Conn) OnHint(ctx context.Context, subject string, fn func(payload []byte)) error {
+	var sub *nats.Subscription
+	concerns := func(s string) bool { return s == subject }
+	err := c.denied.watch(ctx, apiWithin, concerns, func(ctx context.Context) (err error) {
+		sub, err = c.nc.Subscribe(subject, func(m *nats.Msg) { fn(m.Data) })
+		if err != nil {
+			return err
+		}
+		if err := c.nc.FlushWithContext(ctx); err != nil && c.connected() {
+			return err
+		}
+		// The denial comes before the answer to the flush, but on another goroutine: see what the library noted.
+		if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && violates(last, subject) {
+			return c.denied.report(c.user, last)
+		}
+		return nil
+	})
+	if err != nil {
+		if sub != nil {
+			_ = sub.Unsubscribe() // nothing was subscribed
+		}
+		if fault.Is(err, fault.Denied) {
+			return err
+		}
+		return fault.Because(fmt.Errorf("subscribe to %s: %w", subject, err), fault.Unavailable, "subscribe to %s: nats is not connected", subject)
+	}
+	context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() }) // fails only on a connection that is closed
+	return nil
+}
+
+func violates(err error, subject string) bool {
+	m := violation.FindStringSubmatch(err.Error())
+	return m != nil && m[2] == subject
+}

@@ -1,0 +1,110 @@
+package bus
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+)
+
+// RelayUser is the user of the relay of an agent.
+func RelayUser(agent int64) string { return relayPrefix + strconv.FormatInt(agent, 10) }
+
+const relayPrefix = "relay-"
+
+// The users of the services.
+const (
+	UserRegistry = "registry"
+	UserDomain   = "domain"
+	UserWorkflow = "workflow"
+)
+
+// Permissions are the subjects that a user may publish and subscribe to; none for a name that is no user of ours. They
+// keep the three event paths apart (E13): nobody can publish on a path that is not its own, a relay reaches only its own
+// agent's subjects and calls, and nobody can read streams of another path, because reading a stream is publishing to that
+// stream's part of the JetStream API.
+func Permissions(user string) (publish, subscribe []string) {
+	inbox := "_INBOX_" + user + ".>"
+	switch user {
+	case UserRegistry:
+		publish = append(maker(StreamRegistry), "cd.registry.>")
+		return publish, []string{inbox, receipts(UserRegistry)}
+	case UserDomain:
+		publish = append(maker(StreamRegistry), maker(StreamDomain)...)
+		publish = append(publish, reader(StreamRegistry)...)
+		publish = append(publish, reader(StreamDomain)...)
+		publish = append(publish, "cd.domain.>", receipts(UserRegistry), receipts(UserWorkflow))
+		return publish, []string{inbox, "cd.registry.>", "cd.domain.>", receipts(UserDomain)}
+	case UserWorkflow:
+		publish = append(maker(StreamClusterCalls), maker(StreamCluster)...)
+		publish = append(publish, maker(StreamDomain)...)
+		publish = append(publish, consumerMaker(StreamClusterCalls)...)
+		publish = append(publish, reader(StreamCluster)...)
+		publish = append(publish, reader(StreamDomain)...)
+		publish = append(publish, "cd.cluster.*."+event.ChannelCall, "cd.domain.>", receipts(UserDomain), wakes)
+		return publish, []string{
+			inbox, "cd.cluster.*." + event.ChannelResult, "cd.cluster.*." + event.ChannelEvent, "cd.cluster.*." + event.ChannelHeartbeat,
+			"cd.domain.>", receipts(UserWorkflow), wakes,
+		}
+	}
+	if agent, err := strconv.ParseInt(strings.TrimPrefix(user, relayPrefix), 10, 64); err == nil && user == RelayUser(agent) && agent > 0 {
+		return relayPermissions(agent), []string{inbox}
+	}
+	return nil, nil
+}
+
+// wakes are the hints between the instances of the workflow service.
+const wakes = "cd.wake.>"
+
+// receipts is the subject on which receivers confirm what they have from a sender.
+func receipts(sender string) string { return "cd.receipt." + sender }
+
+// relayPermissions: publish what the agent answers and observes, and take its own calls.
+func relayPermissions(agent int64) []string {
+	calls := AgentConsumer(agent)
+	return append(
+		puller(calls.Stream, calls.Durable),
+		event.ClusterSubject(agent, event.ChannelResult),
+		event.ClusterSubject(agent, event.ChannelEvent),
+		event.ClusterSubject(agent, event.ChannelHeartbeat),
+	)
+}
+
+// maker is what it takes to make and change a stream.
+func maker(stream string) []string {
+	return []string{"$JS.API.STREAM.CREATE." + stream, "$JS.API.STREAM.UPDATE." + stream, "$JS.API.STREAM.INFO." + stream}
+}
+
+// consumerMaker is what it takes to make and look up consumers of a stream, without reading from them.
+func consumerMaker(stream string) []string {
+	return []string{"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*"}
+}
+
+// reader is what it takes to make consumers of a stream and read from them.
+func reader(stream string) []string { return append(consumerMaker(stream), puller(stream, "*")...) }
+
+// puller is what it takes to read from a consumer that exists. Acknowledgements have two forms, since servers may put
+// their domain and account in front.
+func puller(stream, consumer string) []string {
+	name := stream + "." + consumer
+	return []string{
+		"$JS.API.CONSUMER.MSG.NEXT." + name, "$JS.API.CONSUMER.INFO." + name,
+		"$JS.ACK." + name + ".>", "$JS.ACK.*.*." + name + ".>",
+	}
+}
+
+// mayMakeConsumer reports whether user makes consumers of the stream itself. A user whom the table does not know has been
+// given its permissions by somebody else.
+func mayMakeConsumer(user, stream string) bool {
+	publish, _ := Permissions(user)
+	if publish == nil {
+		return true
+	}
+	want := consumerMaker(stream)[0]
+	for _, p := range publish {
+		if p == want {
+			return true
+		}
+	}
+	return false
+}

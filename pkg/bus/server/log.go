@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// logger writes what the server says as our log lines.
+type logger struct{ log *slog.Logger }
+
+// plaintext is a warning that everybody who gives passwords to an embedded server gets.
+const plaintext = "Plaintext passwords detected"
+
+func (l logger) write(level slog.Level, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if strings.HasPrefix(text, plaintext) {
+		return
+	}
+	l.log.Log(context.Background(), level, "nats server", telemetry.KeyMessage, text)
+}
+
+func (l logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
+func (l logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args...) }
+func (l logger) Fatalf(format string, args ...any)  { l.write(slog.LevelError, format, args...) }
+func (l logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, format, args...) }
+func (l logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }
+func (l logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }

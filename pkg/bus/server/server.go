@@ -1,0 +1,122 @@
+// Package server is a NATS server with JetStream inside this process, for development, demonstrations and tests: the real
+// server as a library, with the users and permissions that an installation has.
+//
+// It is one server, never a cluster.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is what a server needs. The zero value but for StoreDir is a server on a free port of the loopback address that
+// nobody can log in to.
+type Config struct {
+	// StoreDir holds the streams. A folder that is gone is an empty store.
+	StoreDir string
+	// Host is the address to listen on, 127.0.0.1 by default.
+	Host string
+	// Port 0 is any free one.
+	Port int
+	// Users may log in, each with the permissions that bus.Permissions gives its name.
+	Users []User
+	// SyncAlways writes to disk before it confirms (D44); without, up to two minutes of messages die with the machine.
+	SyncAlways bool
+	// Log receives the server's warnings and errors; nil discards them.
+	Log *slog.Logger
+}
+
+// User is a login.
+type User struct {
+	Name, Password string
+	// Unrestricted may do everything, whatever its name: for operators and tests.
+	Unrestricted bool
+}
+
+// Server is a running server.
+type Server struct{ ns *server.Server }
+
+const (
+	readyWithin = 10 * time.Second
+	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
+	maxPayload = 8 << 20
+)
+
+// Start starts a server and returns once it takes connections.
+func Start(c Config) (*Server, error) {
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("configure nats: %w", err)
+	}
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	ns.SetLoggerV2(logger{log}, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(readyWithin) {
+		ns.Shutdown()
+		return nil, fmt.Errorf("start nats on %s:%d: not ready within %v", options.Host, options.Port, readyWithin)
+	}
+	if !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		return nil, errors.New("start nats: jetstream did not start, see the log")
+	}
+	return &Server{ns: ns}, nil
+}
+
+func (c Config) options() (*server.Options, error) {
+	if c.StoreDir == "" {
+		return nil, fault.InvalidFields(fault.Field{Name: "store_dir", Problem: "missing; expected a folder for the streams"})
+	}
+	o := &server.Options{
+		ServerName: "lockstep", Host: c.Host, Port: c.Port, NoSigs: true, MaxPayload: maxPayload,
+		JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways, NoSystemAccount: true,
+	}
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	if o.Port == 0 {
+		o.Port = server.RANDOM_PORT
+	}
+	for _, u := range c.Users {
+		if u.Unrestricted {
+			o.Users = append(o.Users, &server.User{Username: u.Name, Password: u.Password})
+			continue
+		}
+		publish, subscribe := bus.Permissions(u.Name)
+		if publish == nil {
+			return nil, fault.InvalidFields(fault.Field{Name: "users", Problem: fmt.Sprintf("found %q, expected registry, domain, workflow or relay-<agent id>", u.Name)})
+		}
+		o.Users = append(o.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+		}})
+	}
+	if o.Users == nil { // without any user the server would let everybody in
+		o.Authorization = "nobody knows this " + c.StoreDir
+	}
+	return o, nil
+}
+
+// URL is where clients connect.
+func (s *Server) URL() string { return s.ns.ClientURL() }
+
+// Shutdown ends the server and waits until its store is closed.
+func (s *Server) Shutdown() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+}
+
+// Running reports whether the server has not ended.
+func (s *Server) Running() bool { return s.ns.Running() }

@@ -1,0 +1,173 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// Stream declares a stream: stored in files, old messages dropped at its limits, duplicates recognized for two minutes.
+type Stream struct {
+	// Name and Subjects say what it is called and what it stores.
+	Name     string
+	Subjects []string
+	// WorkQueue streams keep a message only until its one consumer has acknowledged it.
+	WorkQueue bool
+	// MaxAge and MaxBytes are its limits; 0 is none.
+	MaxAge   time.Duration
+	MaxBytes int64
+	// Replicas is the number of servers that store it; 0 is 1.
+	Replicas int
+}
+
+// Consumer declares a durable pull consumer. The zero value of each field but Stream and Durable works.
+type Consumer struct {
+	Stream, Durable string
+	// Filters are the subjects of interest; none is all of the stream.
+	Filters []string
+	// AckWait is how long the server waits for an outcome before it delivers again, 30 s by default. Long handlers are
+	// no concern: a heartbeat renews it.
+	AckWait time.Duration
+	// MaxDeliver is the delivery whose failure is final, 20 by default. Failures that are Unavailable do not count: nothing
+	// is wrong with the event, so it is tried for as long as its stream keeps it.
+	MaxDeliver int
+	// Backoff is the delay before the second, third, … delivery; the last one repeats. The default goes from 200 ms to 30 s.
+	Backoff []time.Duration
+	// MaxAckPending is how many messages may be in hand over all replicas, 256 by default.
+	MaxAckPending int
+	// Workers is how many messages one replica handles at once, 1 by default, which also keeps them in order as long as
+	// none fails.
+	Workers int
+}
+
+// Topology is the streams and consumers that a service makes.
+type Topology struct {
+	Streams   []Stream
+	Consumers []Consumer
+}
+
+func (c Consumer) withDefaults() Consumer {
+	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
+	c.MaxDeliver = cmp.Or(c.MaxDeliver, 20)
+	c.MaxAckPending = cmp.Or(c.MaxAckPending, 256)
+	c.Workers = max(c.Workers, 1)
+	if len(c.Backoff) == 0 {
+		c.Backoff = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second}
+	}
+	return c
+}
+
+func (s Stream) config() jetstream.StreamConfig {
+	retention := jetstream.LimitsPolicy
+	if s.WorkQueue {
+		retention = jetstream.WorkQueuePolicy
+	}
+	return jetstream.StreamConfig{
+		Name: s.Name, Subjects: s.Subjects, Retention: retention, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
+		MaxAge: s.MaxAge, MaxBytes: cmp.Or(s.MaxBytes, -1), MaxMsgs: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Replicas: cmp.Or(s.Replicas, 1), Duplicates: duplicateWindow,
+	}
+}
+
+// config leaves the number of deliveries to us: the server would stop delivering without a word, also when the last
+// attempt ended with the process. It also leaves the backoff to us, since its own replaces AckWait.
+func (c Consumer) config() jetstream.ConsumerConfig {
+	c = c.withDefaults()
+	return jetstream.ConsumerConfig{
+		Durable: c.Durable, Name: c.Durable, FilterSubjects: c.Filters, AckPolicy: jetstream.AckExplicitPolicy,
+		DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: c.MaxAckPending,
+	}
+}
+
+// Apply makes the streams and consumers of t, or changes them to what t says; what is as t says is left alone. It waits
+// for a server that is away until ctx ends. The connection remembers t and makes it again whenever something of it has
+// vanished.
+func (c *Conn) Apply(ctx context.Context, t Topology) error {
+	retry := newBackoff(100*time.Millisecond, 2*time.Second)
+	for {
+		err := c.applyOnce(ctx, t)
+		if err == nil {
+			c.keeper.remember(t)
+			return nil
+		}
+		if !fault.Is(err, fault.Unavailable) || retry.wait(ctx, c.clock) != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) applyOnce(ctx context.Context, t Topology) error {
+	for _, s := range t.Streams {
+		err := c.api(ctx, s.Name, func(ctx context.Context) error {
+			_, err := c.js.CreateOrUpdateStream(ctx, s.config())
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("make stream %s: %w", s.Name, err)
+		}
+		c.log.DebugContext(ctx, "stream made", telemetry.KeyStream, s.Name)
+	}
+	for _, consumer := range t.Consumers {
+		if _, err := c.makeConsumer(ctx, consumer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) makeConsumer(ctx context.Context, consumer Consumer) (made jetstream.Consumer, err error) {
+	err = c.api(ctx, consumer.Stream, func(ctx context.Context) error {
+		made, err = c.js.CreateOrUpdateConsumer(ctx, consumer.Stream, consumer.config())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make consumer %s of stream %s: %w", consumer.Durable, consumer.Stream, err)
+	}
+	c.log.DebugContext(ctx, "consumer made", telemetry.KeyStream, consumer.Stream, telemetry.KeyConsumer, consumer.Durable)
+	return made, nil
+}
+
+// findConsumer is a consumer that somebody else makes.
+func (c *Conn) findConsumer(ctx context.Context, stream, durable string) (found jetstream.Consumer, err error) {
+	err = c.api(ctx, stream, func(ctx context.Context) error {
+		found, err = c.js.Consumer(ctx, stream, durable)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find consumer %s of stream %s: %w", durable, stream, err)
+	}
+	return found, nil
+}
+
+// api makes one request about a stream and gives its error a class: Denied, NotFound, or Unavailable where the server
+// did not answer. An answer that refuses the request has none.
+func (c *Conn) api(ctx context.Context, stream string, request func(context.Context) error) error {
+	concerns := func(subject string) bool {
+		return strings.HasPrefix(subject, "$JS.API.") && slices.Contains(strings.Split(subject, "."), stream)
+	}
+	err := c.denied.watch(ctx, apiWithin, concerns, request)
+	var refusal *jetstream.APIError
+	switch {
+	case err == nil, fault.Is(err, fault.Denied):
+		return err
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):
+		return fault.New(fault.NotFound, "%w", err)
+	case errors.As(err, &refusal) && refusal.Code < 500:
+		return err
+	default:
+		return fault.Because(err, fault.Unavailable, "the event bus does not answer")
+	}
+}
+
+// connected reports whether a request has a chance.
+func (c *Conn) connected() bool { return c.nc.Status() == nats.CONNECTED }
