@@ -1,0 +1,88 @@
+package driver
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// maxArchive bounds what Import reads.
+const maxArchive = 16 << 20
+
+// Export is the bundle as bytes, to be kept as long as a rollout that used it (D7): a JSON object of its files' texts by
+// path. Import reads it back; digests agree.
+func (b *Bundle) Export() ([]byte, error) {
+	texts := make(map[string]string, len(b.files))
+	for name, text := range b.files {
+		texts[name] = string(text)
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(texts); err != nil {
+		return nil, fmt.Errorf("export driver %s: %w", b.Ref(), err)
+	}
+	return out.Bytes(), nil
+}
+
+// Import reads what Export wrote and checks it as Load does.
+func Import(archive []byte) (*Bundle, error) {
+	if len(archive) > maxArchive {
+		return nil, fault.New(fault.Invalid, "driver archive: found %d bytes; expected at most %d", len(archive), maxArchive)
+	}
+	var texts map[string]string
+	if err := json.Unmarshal(archive, &texts); err != nil {
+		return nil, fault.Because(err, fault.Invalid, "driver archive: not what Export writes")
+	}
+	if _, ok := texts[manifestFile]; !ok {
+		return nil, fault.New(fault.Invalid, "driver archive: found no %s; expected it", manifestFile)
+	}
+	if len(texts) > maxFiles+1 {
+		return nil, fault.New(fault.Invalid, "driver archive: found %d files; expected at most %d", len(texts), maxFiles+1)
+	}
+	files := make(map[string][]byte, len(texts))
+	for name, text := range texts {
+		if name != manifestFile && !fs.ValidPath(name) {
+			return nil, fault.New(fault.Invalid, "driver archive: found file %q; expected a relative path", name)
+		}
+		files[name] = []byte(text)
+	}
+	return build(files)
+}
+
+// digest is the content digest of a bundle: over all files in the order of their paths, each with both lengths before it,
+// so that no two sets of files run together into the same bytes.
+func digest(files map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%d %d %s\n", len(name), len(files[name]), name)
+		h.Write(files[name])
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+//go:embed bundles
+var bundles embed.FS
+
+// embedded loads the built-in drivers once.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValues
+var embedded = sync.OnceValues(func() (*Set, error) {
+	folder, err := fs.Sub(bundles, "bundles")
+	if err != nil {
+		return nil, fmt.Errorf("open built-in drivers: %w", err)
+	}
+	return LoadAll(folder)
+})
+
+// Embedded is the set of built-in drivers. An error is a defect of the build.
+func Embedded() (*Set, error) { return embedded() }

@@ -1,0 +1,173 @@
+// Package driver loads deploy drivers. A driver is data, never code of ours: a manifest, Starlark programs and two config
+// schemas (E30–E35). This package reads, checks, digests and keeps that data, and validates configuration against the
+// schemas by reflection. It does not run programs, and nothing in it knows what a driver deploys to (R1).
+//
+// A driver's folder holds manifest.json, which describes its newest major, and one folder v1, v2 … for each major. An
+// older major keeps its own manifest inside its folder. Old majors stay for ever, and a driver_ref, name@major, is never
+// moved to another (R21, D7).
+package driver
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+)
+
+// The workflows that every driver has (E32).
+const (
+	// Onboarding checks that an environment can be reached and has what the driver needs.
+	Onboarding Workflow = "onboarding"
+	// Setup checks that an application fits an environment.
+	Setup Workflow = "application_environment_setup"
+	// Deploy carries a rollout through its environments.
+	Deploy Workflow = "deploy"
+)
+
+// A Workflow names one of a driver's programs.
+type Workflow string
+
+// A Bundle is one major of one driver, checked and immutable.
+type Bundle struct {
+	name     string
+	major    int
+	digest   string
+	files    map[string][]byte
+	manifest manifest
+
+	environment            *schema.Schema
+	applicationEnvironment *schema.Schema
+}
+
+// A Program is a workflow as the engine wants it.
+type Program struct {
+	// Path is the file within the bundle, for messages.
+	Path string
+	// Source is the program's text.
+	Source []byte
+	// Modules are the texts that it may load, by the name it loads them by.
+	Modules map[string][]byte
+}
+
+// Ref is the driver_ref: name@major.
+func (b *Bundle) Ref() string { return Ref(b.name, b.major) }
+
+// Name is the driver's name, the manifest's ref.
+func (b *Bundle) Name() string { return b.name }
+
+// Major is the major version.
+func (b *Bundle) Major() int { return b.major }
+
+// Digest identifies the bundle to the byte: sha256:<64 hexadecimal digits> over its manifest and all files of its major.
+func (b *Bundle) Digest() string { return b.digest }
+
+// SupportedSteps are the step types that the driver can carry out (E33).
+func (b *Bundle) SupportedSteps() []string { return slices.Clone(b.manifest.Steps) }
+
+// EnvironmentSchema is the schema of an environment's config, for a form to reflect on (E36).
+func (b *Bundle) EnvironmentSchema() json.RawMessage {
+	return slices.Clone(b.files[b.manifest.EnvironmentSchema])
+}
+
+// ApplicationEnvironmentSchema is the schema of an application's config in an environment.
+func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
+	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
+}
+
+// Program is one of the driver's workflows. Every bundle has all three.
+func (b *Bundle) Program(w Workflow) (Program, error) {
+	path, ok := b.manifest.Workflows[string(w)]
+	if !ok {
+		return Program{}, fault.New(fault.NotFound, "driver %s has no workflow %q", b.Ref(), w)
+	}
+	modules := make(map[string][]byte, len(b.manifest.Modules))
+	for name, file := range b.manifest.Modules {
+		modules[name] = slices.Clone(b.files[file])
+	}
+	return Program{Path: path, Source: slices.Clone(b.files[path]), Modules: modules}, nil
+}
+
+// ValidateEnvironment checks an environment's config. The error is Invalid, with one field for each finding, named by its
+// JSON pointer; a missing member is named itself, not its parent.
+func (b *Bundle) ValidateEnvironment(config json.RawMessage) error {
+	if err := b.environment.Validate(config); err != nil {
+		return fmt.Errorf("environment config for driver %s: %w", b.Ref(), err)
+	}
+	return nil
+}
+
+// ValidateApplicationEnvironment checks an application's config in an environment, as ValidateEnvironment does.
+func (b *Bundle) ValidateApplicationEnvironment(config json.RawMessage) error {
+	if err := b.applicationEnvironment.Validate(config); err != nil {
+		return fmt.Errorf("application-environment config for driver %s: %w", b.Ref(), err)
+	}
+	return nil
+}
+
+// Ref is the driver_ref of a major of a driver.
+func Ref(name string, major int) string { return name + "@" + strconv.Itoa(major) }
+
+var refForm = regexp.MustCompile(`^([a-z0-9]+(?:-[a-z0-9]+)*)@([1-9][0-9]{0,3})$`)
+
+// ParseRef reads a driver_ref.
+func ParseRef(ref string) (name string, major int, err error) {
+	m := refForm.FindStringSubmatch(ref)
+	if m == nil {
+		return "", 0, fault.InvalidFields(fault.Field{Name: "driver_ref", Problem: fmt.Sprintf("found %q; expected name@major, such as argo-rollouts@1", ref)})
+	}
+	major, err = strconv.Atoi(m[2])
+	if err != nil {
+		return "", 0, fmt.Errorf("read major of %q: %w", ref, err)
+	}
+	return m[1], major, nil
+}
+
+// A Set is the drivers of an installation, by reference. It never changes.
+type Set struct {
+	bundles map[string]*Bundle
+}
+
+// NewSet is a set of bundles. The error is Conflict when two with different content have the same reference.
+func NewSet(bundles ...*Bundle) (*Set, error) {
+	s := &Set{bundles: map[string]*Bundle{}}
+	for _, b := range bundles {
+		if other, taken := s.bundles[b.Ref()]; taken && other.digest != b.digest {
+			return nil, fault.New(fault.Conflict, "two drivers call themselves %s (%s and %s)", b.Ref(), other.digest, b.digest)
+		}
+		s.bundles[b.Ref()] = b
+	}
+	return s, nil
+}
+
+// Get finds the bundle of a driver_ref. The error is Invalid for a malformed reference and NotFound for an unknown one; it
+// lists what there is.
+func (s *Set) Get(ref string) (*Bundle, error) {
+	if _, _, err := ParseRef(ref); err != nil {
+		return nil, err
+	}
+	if b, ok := s.bundles[ref]; ok {
+		return b, nil
+	}
+	return nil, fault.New(fault.NotFound, "driver %q is not installed; installed: %s", ref, strings.Join(s.Refs(), ", "))
+}
+
+// Refs are the references of all bundles, sorted.
+func (s *Set) Refs() []string { return slices.Sorted(maps.Keys(s.bundles)) }
+
+// All are all bundles, by reference.
+func (s *Set) All() []*Bundle {
+	all := make([]*Bundle, 0, len(s.bundles))
+	for _, ref := range s.Refs() {
+		all = append(all, s.bundles[ref])
+	}
+	return all
+}
+
+// With is the set with the bundles of another added.
+func (s *Set) With(other *Set) (*Set, error) { return NewSet(append(s.All(), other.All()...)...) }

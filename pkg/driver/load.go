@@ -1,0 +1,262 @@
+package driver
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+)
+
+const (
+	manifestFile = "manifest.json"
+	// maxFile and maxFiles bound a bundle: it is written by hand, kept with every rollout, and sent to the engine.
+	maxFile  = 512 << 10
+	maxFiles = 64
+)
+
+// manifest is the entry point of a bundle (E31).
+type manifest struct {
+	Ref                          string            `json:"ref"`
+	Steps                        []string          `json:"supported_pipeline_steps"`
+	EnvironmentSchema            string            `json:"environment_schema"`
+	ApplicationEnvironmentSchema string            `json:"application_environment_schema"`
+	Workflows                    map[string]string `json:"workflows"`
+	Modules                      map[string]string `json:"modules"`
+}
+
+//go:embed manifest.json
+var manifestSchemaText []byte
+
+// manifestSchema is compiled once; it is part of the build, so any test finds a defect in it.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValues
+var manifestSchema = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(manifestSchemaText) })
+
+// vocabulary is the whole of gitlabUi: a widget, whose name is free (D6, R24).
+func vocabulary() schema.Vocabulary {
+	return schema.Vocabulary{
+		Keyword: "gitlabUi",
+		Schema:  `{"type":"object","required":["widget"],"properties":{"widget":{"type":"string","minLength":1,"maxLength":63}},"additionalProperties":false}`,
+	}
+}
+
+var majorFolder = regexp.MustCompile(`^v[1-9][0-9]{0,3}$`)
+
+// Load reads all majors of the driver in one folder. The error is Invalid and names file and line.
+func Load(folder fs.FS) ([]*Bundle, error) {
+	newest, err := read(folder, manifestFile)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schema.Decode(newest); err != nil {
+		return nil, located(manifestFile, newest, err)
+	}
+	entries, err := fs.ReadDir(folder, ".")
+	if err != nil {
+		return nil, fmt.Errorf("list driver folder: %w", err)
+	}
+	var bundles []*Bundle
+	for _, entry := range entries {
+		if !entry.IsDir() || !majorFolder.MatchString(entry.Name()) {
+			continue
+		}
+		files, err := readMajor(folder, entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		own := entry.Name() + "/" + manifestFile
+		if older, ok := files[own]; ok {
+			delete(files, own)
+			files[manifestFile] = older
+		} else if bytes.Contains(newest, []byte(`"`+entry.Name()+"/")) {
+			files[manifestFile] = newest
+		} else {
+			return nil, fault.New(fault.Invalid, "%s: found no manifest for it; expected %s, or %s to name files in %s/", entry.Name(), own, manifestFile, entry.Name())
+		}
+		b, err := build(files)
+		if err != nil {
+			return nil, err
+		}
+		bundles = append(bundles, b)
+	}
+	if len(bundles) == 0 {
+		return nil, fault.New(fault.Invalid, "%s: found no folder v1, v2 … beside it; expected one for each major", manifestFile)
+	}
+	for _, b := range bundles[1:] {
+		if b.name != bundles[0].name {
+			return nil, fault.New(fault.Invalid, "%s: found majors of %q and of %q; expected one driver in a folder", manifestFile, bundles[0].name, b.name)
+		}
+	}
+	return bundles, nil
+}
+
+// LoadAll reads every driver in a folder of drivers' folders. Files in it and hidden folders are left alone.
+func LoadAll(folder fs.FS) (*Set, error) {
+	entries, err := fs.ReadDir(folder, ".")
+	if err != nil {
+		return nil, fmt.Errorf("list drivers: %w", err)
+	}
+	var all []*Bundle
+	for _, entry := range entries {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		sub, err := fs.Sub(folder, entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("open driver %q: %w", entry.Name(), err)
+		}
+		bundles, err := Load(sub)
+		if err != nil {
+			return nil, fmt.Errorf("driver %q: %w", entry.Name(), err)
+		}
+		all = append(all, bundles...)
+	}
+	return NewSet(all...)
+}
+
+// readMajor reads every file of a major's folder.
+func readMajor(folder fs.FS, major string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(folder, major, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fault.New(fault.Invalid, "%s: found a link or device; expected a regular file", name)
+		}
+		if len(files) == maxFiles {
+			return fault.New(fault.Invalid, "%s: found more than %d files; expected fewer", major, maxFiles)
+		}
+		files[name], err = read(folder, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", major, err)
+	}
+	return files, nil
+}
+
+func read(folder fs.FS, name string) ([]byte, error) {
+	text, err := fs.ReadFile(folder, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Invalid, "%s: found no such file; expected it in the driver's folder", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return text, nil
+}
+
+// build checks the files of one major and makes the bundle of them.
+func build(files map[string][]byte) (*Bundle, error) {
+	for name, text := range files {
+		if err := checkText(name, text); err != nil {
+			return nil, err
+		}
+	}
+	s, err := manifestSchema()
+	if err != nil {
+		return nil, fmt.Errorf("compile the manifest's schema: %w", err)
+	}
+	b := &Bundle{files: files, digest: digest(files)}
+	if err := s.Validate(files[manifestFile]); err != nil {
+		return nil, located(manifestFile, files[manifestFile], err)
+	}
+	if err := json.Unmarshal(files[manifestFile], &b.manifest); err != nil {
+		return nil, fault.Because(err, fault.Invalid, "%s: %s", manifestFile, err)
+	}
+	b.name = b.manifest.Ref
+	if err := b.resolve(); err != nil {
+		return nil, err
+	}
+	if b.environment, err = compile(files, b.manifest.EnvironmentSchema); err != nil {
+		return nil, err
+	}
+	if b.applicationEnvironment, err = compile(files, b.manifest.ApplicationEnvironmentSchema); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// resolve checks that every path of the manifest names a file, all of one major.
+func (b *Bundle) resolve() error {
+	paths := map[string]string{
+		"/environment_schema":             b.manifest.EnvironmentSchema,
+		"/application_environment_schema": b.manifest.ApplicationEnvironmentSchema,
+	}
+	for name, p := range b.manifest.Workflows {
+		paths[schema.Pointer("workflows", name)] = p
+	}
+	for name, p := range b.manifest.Modules {
+		paths[schema.Pointer("modules", name)] = p
+	}
+	folder := path.Dir(b.manifest.EnvironmentSchema)
+	var wrong []fault.Field
+	for pointer, p := range paths {
+		if path.Dir(p) != folder {
+			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q; expected a file in %s/, as environment_schema has it: a bundle is one major", p, folder)})
+		} else if text, ok := b.files[p]; !ok {
+			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q, which does not exist; expected a file of the driver", p)})
+		} else if len(bytes.TrimSpace(text)) == 0 {
+			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q, which is empty; expected a program or schema", p)})
+		}
+	}
+	if len(wrong) > 0 {
+		return located(manifestFile, b.files[manifestFile], fault.InvalidFields(wrong...))
+	}
+	var err error
+	b.major, err = strconv.Atoi(strings.TrimPrefix(folder, "v"))
+	if err != nil {
+		return fmt.Errorf("read major of %q: %w", folder, err)
+	}
+	return nil
+}
+
+func compile(files map[string][]byte, name string) (*schema.Schema, error) {
+	s, err := schema.Compile(files[name], vocabulary())
+	if err != nil {
+		return nil, located(name, files[name], err)
+	}
+	return s, nil
+}
+
+// checkText checks what can be told of any file: a bundle is text. Whether a program is one, the engine says when it is
+// submitted; nothing here can.
+func checkText(name string, text []byte) error {
+	if len(text) > maxFile {
+		return fault.New(fault.Invalid, "%s: found %d bytes; expected at most %d", name, len(text), maxFile)
+	}
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
+			return fault.New(fault.Invalid, "%s:%d: found bytes that are not text; expected UTF-8", name, i+1)
+		}
+	}
+	return nil
+}
+
+// located puts file and line in front of what err says about the text of a JSON file.
+func located(file string, text []byte, err error) error {
+	fields := fault.FieldsOf(err)
+	if len(fields) == 0 {
+		return fault.Because(err, fault.Invalid, "%s: %s", file, err)
+	}
+	out := make([]fault.Field, len(fields))
+	for i, f := range fields {
+		out[i] = fault.Field{Name: fmt.Sprintf("%s:%d: %s", file, schema.Line(text, f.Name), f.Name), Problem: f.Problem}
+		if strings.HasPrefix(f.Name, "line ") {
+			out[i].Name = file + ": " + f.Name
+		}
+	}
+	return fault.InvalidFields(out...)
+}

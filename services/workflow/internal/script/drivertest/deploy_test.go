@@ -1,0 +1,343 @@
+package drivertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// shop is an application of two services, api and worker, with its rollouts standing at version 1 in staging.
+func shop(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	for _, service := range []string{"api", "worker"} {
+		text, err := json.Marshal(manifest{Name: service, Image: image(service, 1), Weights: []int64{25, 50, 100}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.files["staging/"+service+".yaml"] = string(text)
+		w.rollouts["shop/"+service] = &rollout{
+			namespace: "shop", name: service, image: image(service, 1), weights: []int64{25, 50, 100}, generation: 3, seen: true,
+			stable: "hash-" + image(service, 1), current: "hash-" + image(service, 1), step: 6, pace: 2 * time.Second,
+		}
+	}
+	return w
+}
+
+func image(service string, version int) string {
+	return fmt.Sprintf("registry/shop/%s@sha256:%064d", service, version)
+}
+
+// inputs are those of a rollout of a version to staging, through gates 25 and 50; edit changes them.
+func inputs(version int, edit func(rollout, environment object)) object {
+	deployment := func(id int, service string) object {
+		return object{"id": id, "service": object{"id": id, "name": service}, "versions": []any{object{
+			"artifact_source_id": id, "name": fmt.Sprint(version), "digest": strings.SplitN(image(service, version), "@", 2)[1],
+			"reference": "registry/shop/" + service + ":v", "image": "registry/shop/" + service,
+		}}}
+	}
+	entry := func(service string) object {
+		return object{"service": service, "file": "staging/" + service + ".yaml", "container": service}
+	}
+	environment := object{
+		"id": 3, "name": "staging", "tier": "staging", "position": 0, "config": object{"cluster_agent_id": 42},
+		"application_environment": object{"id": 5, "discovered": object{}, "config": object{
+			"namespace": "argocd", "application": "shop-staging", "rollout_strategy": "canary", "use_load_balancing": false,
+			"repository_url": "http://git/shop.git", "path": "staging", "destination_namespace": "shop",
+			"services": []any{entry("api"), entry("worker")}, "poll_interval": 5, "deadline": 600,
+		}},
+		"gates":       []any{object{"weight": 25, "soak_duration": 7}, object{"weight": 50}},
+		"approval":    nil,
+		"deployments": []any{deployment(11, "api"), deployment(12, "worker")},
+	}
+	r := object{"id": 7, "organization_id": 1, "application": object{"id": 1, "name": "shop"}, "environments": []any{environment}}
+	in := object{
+		"rollout": r, "version_set": object{"id": 9, "name": "shop-9", "versions": []any{}},
+		"pipeline": object{"steps": []any{object{"type": "deploy", "environment": "staging"}}},
+	}
+	if edit != nil {
+		edit(in, environment)
+	}
+	return in
+}
+
+const opening = "commit: Deploy shop-9 to staging (2 files) map[Lockstep-Rollout:7 Lockstep-Version-Set:shop-9]"
+
+func TestBothServicesMoveGateByGateTogether(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts["shop/worker"].pace = 60 * time.Second // one slow service
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	expect(t, w,
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
+		opening, "deployment.committed deployment_id=11", "deployment.committed deployment_id=12", "sync: argocd/shop-staging",
+		"deployment.gate_reached deployment_id=11 weight=25", "deployment.gate_reached deployment_id=12 weight=25",
+		"rollout.gate_reached environment_id=3 weight=25",
+		"deployment.advance deployment_id=11 weight=25", "deployment.advance deployment_id=12 weight=25",
+		"promote: api past 25", "promote: worker past 25",
+		"deployment.gate_reached deployment_id=11 weight=50", "deployment.gate_reached deployment_id=12 weight=50",
+		"rollout.gate_reached environment_id=3 weight=50",
+		"deployment.advance deployment_id=11 weight=50", "deployment.advance deployment_id=12 weight=50",
+		"promote: api past 50", "promote: worker past 50",
+		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+		"rollout_environment.healthy environment_id=3", "rollout.healthy",
+	)
+}
+
+func TestThePauseAfterTheLastGateIsNoGate(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	before := w.fail
+	w.fail = func(name string, args object) *core.FunctionError { // as if the manifest had a stop at 100 that no gate stands for
+		if name == "manifest.pin" {
+			args["gates"] = append(args["gates"].([]any), float64(100))
+		}
+		return before(name, args)
+	}
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	story := strings.Join(w.story, "\n")
+	if !strings.Contains(story, "promote: api past 100") || strings.Contains(story, "weight=100") {
+		t.Errorf("story:\n%s", story)
+	}
+}
+
+func TestAFirstDeployHasNoGatesToStandAt(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts = map[string]*rollout{}
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	expect(t, w,
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
+		opening, "deployment.committed deployment_id=11", "deployment.committed deployment_id=12", "sync: argocd/shop-staging",
+		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+		"rollout_environment.healthy environment_id=3", "rollout.healthy",
+	)
+}
+
+func TestDegradedAtAGateStopsTheOthers(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts["shop/worker"].failsAt = 50
+	w.rollouts["shop/worker"].pace = 30 * time.Second
+	failure := w.run(driver.Deploy, inputs(2, nil))
+	const reason = "staging: worker is degraded at gate 50: ProgressDeadlineExceeded"
+	if !strings.Contains(failure, reason) {
+		t.Errorf("failure = %q", failure)
+	}
+	expectEnd(t, w,
+		"promote: api past 25", "promote: worker past 25",
+		"deployment.gate_reached deployment_id=11 weight=50",
+		"deployment.degraded deployment_id=12 reason=ProgressDeadlineExceeded",
+		"deployment.failed deployment_id=11 reason=stopped: "+reason,
+		"rollout_environment.failed environment_id=3 reason="+reason, "rollout.failed reason="+reason,
+	)
+}
+
+func TestDegradedWhileOthersAreOnTheirWay(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts["shop/api"].failsAt = 25
+	w.rollouts["shop/worker"].pace = 500 * time.Second
+	start := w.now
+	if w.run(driver.Deploy, inputs(2, nil)) == "" {
+		t.Fatal("the rollout does not fail")
+	}
+	if took := w.now.Sub(start); took > time.Minute {
+		t.Errorf("it takes %v until the failure is told", took)
+	}
+}
+
+func TestTheDegradationOfAnotherVersionIsNotOurs(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	r := w.rollouts["shop/worker"] // the rollout before has failed
+	r.image, r.current, r.degraded, r.step, r.weights = image("worker", 9), "hash-bad", "ProgressDeadlineExceeded", 2, []int64{25, 50, 100}
+	if failure := w.run(driver.Deploy, inputs(1, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	expectEnd(t, w, "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12", "rollout_environment.healthy environment_id=3", "rollout.healthy")
+}
+
+func TestApprovals(t *testing.T) {
+	t.Parallel()
+	edit := func(in, environment object) {
+		environment["approval"] = object{"reason": "ask first"}
+		environment["gates"].([]any)[1].(object)["approval"] = object{}
+		in["pipeline"] = object{"steps": []any{object{"type": "approval", "name": "release"}, object{"type": "pause", "duration": 60}, object{"type": "deploy", "environment": "staging"}}}
+	}
+	t.Run("given", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.answers = map[string]string{"release": "approved", "staging": "approved", "staging/50": "approved"}
+		if failure := w.run(driver.Deploy, inputs(2, edit)); failure != "" {
+			t.Fatal(failure)
+		}
+		story := strings.Join(w.story, "\n")
+		for _, want := range []string{
+			"rollout.started\napproval.requested gate_id=release\nrollout_environment.started",
+			"approval.requested environment_id=3 gate_id=staging reason=ask first\ndeployment.started",
+			"rollout.gate_reached environment_id=3 weight=50\napproval.requested environment_id=3 gate_id=staging/50 weight=50\ndeployment.advance",
+		} {
+			if !strings.Contains(story, want) {
+				t.Errorf("story lacks %q:\n%s", want, story)
+			}
+		}
+	})
+	t.Run("rejected before the environment", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.answers = map[string]string{"release": "approved", "staging": "rejected"}
+		w.run(driver.Deploy, inputs(2, edit))
+		expectEnd(t, w, "rollout_environment.failed environment_id=3 reason=gate staging was rejected: because", "rollout.failed reason=gate staging was rejected: because")
+	})
+	t.Run("rejected at a gate", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.answers = map[string]string{"release": "approved", "staging": "approved", "staging/50": "rejected"}
+		w.run(driver.Deploy, inputs(2, edit))
+		const reason = "staging: gate staging/50 was rejected: because"
+		expectEnd(t, w, "deployment.failed deployment_id=11 reason=stopped: "+reason, "deployment.failed deployment_id=12 reason=stopped: "+reason,
+			"rollout_environment.failed environment_id=3 reason="+reason, "rollout.failed reason="+reason)
+	})
+	t.Run("nobody answers", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.answers = map[string]string{"release": "approved", "staging": "approved"}
+		w.run(driver.Deploy, inputs(2, edit))
+		expectEnd(t, w, "rollout.failed reason=staging: nobody decided on gate staging/50 within 604800 seconds")
+	})
+}
+
+func TestDegradedWhilePeopleDecide(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	asked := time.Time{}
+	w.fail = func(name string, _ object) *core.FunctionError {
+		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "approval.requested") {
+			if asked.IsZero() {
+				asked = w.now
+			}
+			w.rollouts["shop/api"].paused, w.rollouts["shop/api"].degraded = false, "RolloutAborted"
+		}
+		return nil
+	}
+	w.run(driver.Deploy, inputs(2, func(_, environment object) {
+		environment["gates"].([]any)[0].(object)["approval"] = object{}
+	}))
+	expectEnd(t, w, "rollout.failed reason=staging: api is degraded at gate 25: RolloutAborted")
+}
+
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	t.Run("a gate that is not reached", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.rollouts["shop/worker"].pace = time.Hour
+		w.run(driver.Deploy, inputs(2, nil))
+		expectEnd(t, w, "rollout.failed reason=staging: worker failed at gate 25: it did not reach gate 25 within 600 seconds; last seen: Progressing, the new version is not the stable one yet")
+	})
+	t.Run("a cluster that is away", func(t *testing.T) {
+		t.Parallel()
+		w := shop(t)
+		w.fail = func(name string, _ object) *core.FunctionError {
+			if name == "k8s.get" {
+				return &core.FunctionError{Code: "unreachable", Message: "no route"}
+			}
+			return nil
+		}
+		w.run(driver.Deploy, inputs(2, nil))
+		expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: it did not reach gate 25 within 600 seconds; last seen: Rollout shop/api: no route")
+	})
+}
+
+func TestWhatCannotBeApplied(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		edit func(w *world, config object)
+		want string
+	}{
+		{"no file", func(w *world, _ object) { delete(w.files, "staging/worker.yaml") }, `read staging/worker.yaml: no file "staging/worker.yaml"`},
+		{"service not configured", func(_ *world, c object) { c["services"] = c["services"].([]any)[:1] }, "service worker has no file in the configuration"},
+		{"version of another image", func(_ *world, c object) { c["services"].([]any)[1].(object)["image"] = "registry/other" }, "container worker of service worker: expected one version of registry/other in the version set, found registry/shop/worker"},
+		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "rollout_strategy blue_green: this driver walks canaries only"},
+		{"forbidden", func(w *world, _ object) {
+			w.fail = func(name string, _ object) *core.FunctionError {
+				if name == "argo.sync" {
+					return &core.FunctionError{Code: "auto_sync", Message: "automated sync is on"}
+				}
+				return nil
+			}
+		}, "automated sync is on"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := shop(t)
+			in := inputs(2, func(_, environment object) {
+				tt.edit(w, environment["application_environment"].(object)["config"].(object))
+			})
+			if failure := w.run(driver.Deploy, in); !strings.Contains(failure, tt.want) {
+				t.Errorf("failure %q does not contain %q", failure, tt.want)
+			}
+			last := w.story[len(w.story)-4:]
+			for i, want := range []string{"deployment.failed deployment_id=11", "deployment.failed deployment_id=12", "rollout_environment.failed", "rollout.failed"} {
+				if !strings.HasPrefix(last[i], want) {
+					t.Errorf("story ends with %q, want %q", last, want)
+				}
+			}
+		})
+	}
+}
+
+func TestACommitThatLosesARaceIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	lost := 0
+	w.fail = func(name string, _ object) *core.FunctionError {
+		if name == "git.commit" && lost < 2 {
+			lost++
+			return &core.FunctionError{Code: "conflict", Message: "staging/api.yaml has changed since"}
+		}
+		return nil
+	}
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	if len(w.commits) != 1 || lost != 2 {
+		t.Errorf("%d commits after %d lost races", len(w.commits), lost)
+	}
+}
+
+func TestSomebodyElsesChangeIsToldApart(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.fail = func(name string, _ object) *core.FunctionError {
+		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "rollout.gate_reached") {
+			w.rollouts["shop/api"].image = "hotfix:1"
+		}
+		return nil
+	}
+	w.run(driver.Deploy, inputs(2, nil))
+	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+": somebody else has changed the Rollout")
+}
+
+// expectEnd compares the last lines of the story.
+func expectEnd(t *testing.T, w *world, want ...string) {
+	t.Helper()
+	if len(w.story) > len(want) {
+		w.story = w.story[len(w.story)-len(want):]
+	}
+	expect(t, w, want...)
+}

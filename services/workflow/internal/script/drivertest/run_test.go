@@ -1,0 +1,155 @@
+package drivertest
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+)
+
+// run carries a program to its end. The answer is its failure, "" for none.
+func (w *world) run(workflow driver.Workflow, inputs object) string {
+	w.t.Helper()
+	scripts := script.New(script.Limits{})
+	p := program(w.t, workflow)
+	in, err := json.Marshal(inputs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := scripts.Check(p, in); err != nil {
+		w.t.Fatal(err)
+	}
+	open := func(now func() time.Time) core.Machine {
+		m, err := scripts.Open(p, in, core.Environment{Ref: "r", Now: now, UUID: func() string { return "u" }, Emit: refuse})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return m
+	}
+	m := open(func() time.Time { return w.now })
+	defer m.Close()
+	_ = m.Replay(nil) // a failure is the outcome's too
+	since := map[core.OpRef]time.Time{}
+	var history []core.Entry
+	for turn := 0; ; turn++ {
+		entries, emits := m.Take()
+		for _, e := range entries {
+			e.Seq = int64(len(history) + 1)
+			history = append(history, e)
+		}
+		for _, e := range emits {
+			w.emitted(e)
+		}
+		ended, failure := m.Outcome()
+		if turn%7 == 0 && turn < 200 || turn%299 == 0 || ended { // a replay costs as much as the history is long
+			w.replay(open, history, m)
+		}
+		if ended {
+			if failure != nil {
+				return failure.Error()
+			}
+			return ""
+		}
+		if turn > 20_000 {
+			w.t.Fatal("the program does not end")
+		}
+		w.step(m, since)
+	}
+}
+
+// step completes one operation: a Function if one is called, else a wait whose event has come, else what is due first.
+func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
+	pending := m.Pending()
+	var first *core.Op
+	for i, op := range pending {
+		if _, known := since[op.Ref]; !known {
+			since[op.Ref] = w.now
+		}
+		switch op.Kind {
+		case core.KindRun:
+			w.complete(m, op)
+			return
+		case core.KindWait:
+			for j, e := range w.resolved {
+				if e.Type == op.Types[0] && op.Filter.Matches(e.Data) {
+					w.resolved = append(w.resolved[:j], w.resolved[j+1:]...)
+					m.Complete(core.Completion{Op: op.Ref, Value: e.Value(), Event: 1})
+					return
+				}
+			}
+		default:
+		}
+		if first == nil || since[op.Ref].Add(op.Timeout).Before(since[first.Ref].Add(first.Timeout)) {
+			first = &pending[i]
+		}
+	}
+	if due := since[first.Ref].Add(first.Timeout); due.After(w.now) {
+		w.now = due
+	}
+	m.Complete(core.Completion{Op: first.Ref, Value: json.RawMessage("null")})
+}
+
+func (w *world) complete(m core.Machine, op core.Op) {
+	var args object
+	if err := json.Unmarshal(op.Args, &args); err != nil {
+		w.t.Fatal(err)
+	}
+	value, failure := w.call(op.Name, args)
+	c := core.Completion{Op: op.Ref, Error: failure}
+	if failure == nil {
+		text, err := json.Marshal(value)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c.Value = text
+	}
+	m.Complete(c)
+}
+
+// replay runs the program anew over its history, with a clock that must not be asked.
+func (w *world) replay(open func(func() time.Time) core.Machine, history []core.Entry, m core.Machine) {
+	w.t.Helper()
+	again := open(func() time.Time {
+		w.t.Error("replay asks for the time")
+		return time.Time{}
+	})
+	defer again.Close()
+	_, failure := m.Outcome()
+	replayed := again.Replay(history)
+	if (failure == nil) != (replayed == nil) || (failure != nil && failure.Error() != replayed.Error()) {
+		w.t.Fatalf("replay of %d entries ends with %v, the run with %v", len(history), replayed, failure)
+	}
+	if diff := cmp.Diff(m.Pending(), again.Pending()); diff != "" {
+		w.t.Fatalf("replay of %d entries stands elsewhere (-run +replay):\n%s", len(history), diff)
+	}
+}
+
+// refuse checks what a program emits against the catalogue, as the engine does.
+func refuse(id, eventType string, data json.RawMessage) *core.FunctionError {
+	e := cloudevents.New()
+	e.SetID(id)
+	e.SetSource("/services/workflow")
+	e.SetType(eventType)
+	e.SetExtension(event.ExtensionOrganization, "1")
+	if err := e.SetData(cloudevents.ApplicationJSON, data); err != nil {
+		return core.AsFunctionError(err)
+	}
+	if err := event.Validate(e); err != nil {
+		return &core.FunctionError{Code: core.CodeInvalid, Message: err.Error()}
+	}
+	return nil
+}
+
+func expect(t *testing.T, w *world, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, w.story); diff != "" {
+		t.Errorf("story (-want +got):\n%s", diff)
+	}
+}
