@@ -132,10 +132,12 @@ type Commit struct {
 	Execution Execution
 	// Turn and Wakes are as last read.
 	Turn, Wakes int64
-	Entries     []Entry
-	Emits       []Emit
-	Open        []Opening
-	Closed      []OpRef
+	// LastSeq is the end of the history with Entries.
+	LastSeq int64
+	Entries []Entry
+	Emits   []Emit
+	Open    []Opening
+	Closed  []OpRef
 	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
 	Next  State
 	Error string

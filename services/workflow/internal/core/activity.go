@@ -1,0 +1,112 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// The types of the events that the engine sends about executions.
+const (
+	TypeCompleted = "com.gitlab.cd.workflow.completed"
+	TypeFailed    = "com.gitlab.cd.workflow.failed"
+	TypeCancelled = "com.gitlab.cd.workflow.cancelled"
+)
+
+// The pause between attempts of an in-process Function grows from the first to the second.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	// maxResult bounds what a Function may answer, in bytes of JSON.
+	maxResult = 4 << 20
+)
+
+// start carries out an in-process Function, unless that is under way. The turn that asked for it is durable.
+func (d *driver) start(ctx context.Context, op Op) {
+	if _, underWay := d.running[op.Ref]; underWay {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	d.running[op.Ref] = cancel
+	deadline := d.opened[op.Ref]
+	go func() {
+		c, finished := d.engine.carryOut(ctx, d.loaded, op, deadline)
+		if !finished {
+			return // given up from outside: another turn, perhaps of another process, does it again
+		}
+		select {
+		case d.results <- c:
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// carryOut calls a Function until it answers for good. It is not finished when ctx ended first.
+func (e *Engine) carryOut(ctx context.Context, l Loaded, op Op, deadline time.Time) (Completion, bool) {
+	select {
+	case e.activities <- struct{}{}:
+		defer func() { <-e.activities }()
+	case <-ctx.Done():
+		return Completion{}, false
+	}
+	f, ok := e.Functions.Lookup(op.Name)
+	if !ok {
+		return Completion{}, false // opening refuses unknown Functions
+	}
+	for attempt, pause := 1, firstRetry; ; attempt, pause = attempt+1, min(2*pause, lastRetry) {
+		args, err := arguments(op.Args)
+		if err != nil {
+			return Completion{Op: op.Ref, Error: AsFunctionError(err)}, true
+		}
+		value, err := e.call(ctx, f, Call{
+			ID: ActivityID(l.Ref, op.Ref), Organization: l.Organization, Workflow: l.Workflow, Function: op.Name,
+			Args: args, Secrets: l.Secrets, Attempt: attempt, Deadline: deadline,
+		})
+		if ctx.Err() != nil {
+			return Completion{}, false
+		}
+		if err == nil {
+			return Completion{Op: op.Ref, Value: value}, true
+		}
+		refusal := AsFunctionError(err)
+		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", l.Workflow, "attempt", attempt, "code", refusal.Code, "error", err)
+		if !refusal.Retryable || op.NoRetry || e.Clock.Now().Add(pause).After(deadline) {
+			return Completion{Op: op.Ref, Error: refusal}, true
+		}
+		if clock.Sleep(ctx, e.Clock, pause) != nil {
+			return Completion{}, false
+		}
+	}
+}
+
+// call is one attempt. A panic is that Function's failure and nobody else's.
+func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMessage, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", r, "stack", string(debug.Stack()))
+			err = &FunctionError{Code: CodeInternal, Message: "the function panicked; the service's log says where"}
+		}
+	}()
+	answer, err := f.Call(ctx, c)
+	if err != nil {
+		if _, worded := errors.AsType[*FunctionError](err); !worded && errors.Is(err, context.DeadlineExceeded) {
+			return nil, &FunctionError{Code: CodeTimeout, Message: c.Function + " did not finish before its deadline"}
+		}
+		return nil, err
+	}
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encode the value of %s: %w", c.Function, err)
+	}
+	if len(encoded) > maxResult {
+		return nil, &FunctionError{Code: "too_large", Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", c.Function, len(encoded), maxResult)}
+	}
+	return encoded, nil
+}

@@ -1,0 +1,165 @@
+package core
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// The sizes a Start may have.
+const (
+	maxWorkflowID = 255
+	maxModules    = 64
+	maxLabels     = 32
+	maxLabel      = 255
+)
+
+// validate finds everything that is wrong with a start except in its program.
+func (s Start) validate() error {
+	var fields []fault.Field
+	report := func(name, format string, args ...any) {
+		fields = append(fields, fault.Field{Name: name, Problem: fmt.Sprintf(format, args...)})
+	}
+	if s.Organization <= 0 {
+		report("organization_id", "found %d, expected a number above zero", s.Organization)
+	}
+	if problem := checkWorkflowID(s.Workflow); problem != "" {
+		report("workflow_id", "%s", problem)
+	}
+	if len(s.Program.Source) == 0 {
+		report("starlark", "missing, expected a program")
+	}
+	if !utf8.Valid(s.Program.Source) {
+		report("starlark", "not UTF-8")
+	}
+	if len(s.Program.Modules) > maxModules {
+		report("modules", "found %d, expected at most %d", len(s.Program.Modules), maxModules)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Program.Modules)) {
+		if name == "" || !utf8.Valid(s.Program.Modules[name]) {
+			report("modules."+name, "expected a file name and UTF-8 text")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+		if !secretReference.MatchString(s.Secrets[name]) {
+			report("secrets."+name, "expected a reference: k8s:ns/name#key, env:NAME, file:/path or vault:path#key")
+		}
+	}
+	if len(s.Labels) > maxLabels {
+		report("labels", "found %d, expected at most %d", len(s.Labels), maxLabels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		if len(name) > maxLabel || len(s.Labels[name]) > maxLabel || name == "" {
+			report("labels."+name, "expected a name and a value of at most %d bytes", maxLabel)
+		}
+	}
+	if len(fields) > 0 {
+		return fault.InvalidFields(fields...)
+	}
+	return nil
+}
+
+// secretReference is the grammar of D27. The message about a bad one never shows it: it may be a secret by mistake.
+//
+//nolint:gochecknoglobals // compiled once, never written
+var secretReference = regexp.MustCompile(`^(k8s:[^/#\s]+/[^/#\s]+#[^#\s]+|env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\s]+|vault:[^#\s]+#[^#\s]+)$`)
+
+func checkWorkflowID(id string) string {
+	if n := utf8.RuneCountInString(id); n < 1 || n > maxWorkflowID {
+		return fmt.Sprintf("found %d characters, expected 1 to %d", n, maxWorkflowID)
+	}
+	bad := func(r rune) bool { return r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	if strings.ContainsFunc(id, bad) {
+		return fmt.Sprintf("found %q, expected printable characters without spaces", id)
+	}
+	return ""
+}
+
+// digests fingerprints each part that makes two starts the same or not (D5). References of secrets count, never values.
+func (s Start) digests() (Digests, error) {
+	inputs, err := Canonical(s.Inputs)
+	if err != nil {
+		return Digests{}, fault.InvalidFields(fault.Field{Name: "inputs", Problem: "not JSON: " + err.Error()})
+	}
+	modules := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(s.Program.Modules)) {
+		sum := Digest(s.Program.Modules[name])
+		_, _ = fmt.Fprintf(modules, "%q%x", name, sum) // writing to a hash does not fail
+	}
+	secrets := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+		_, _ = fmt.Fprintf(secrets, "%q%q", name, s.Secrets[name])
+	}
+	return Digests{
+		Program: Digest(s.Program.Source),
+		Modules: [32]byte(modules.Sum(nil)),
+		Inputs:  sha256.Sum256(inputs),
+		Secrets: [32]byte(secrets.Sum(nil)),
+	}, nil
+}
+
+// Canonical is JSON with sorted members and no white space; nothing stands for an empty object. Numbers are compared as
+// they are written.
+func Canonical(data []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return []byte("{}"), nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
+	}
+	if d.More() {
+		return nil, fmt.Errorf("something follows the value at byte %d", d.InputOffset())
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return b, nil
+}
+
+// arguments are canonical JSON as Functions take them: whole numbers are int64.
+func arguments(data json.RawMessage) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var args map[string]any
+	if err := d.Decode(&args); err != nil {
+		return nil, fmt.Errorf("decode arguments: %w", err)
+	}
+	plain, _ := plainNumbers(args).(map[string]any)
+	return plain, nil
+}
+
+func plainNumbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			v[key] = plainNumbers(member)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = plainNumbers(item)
+		}
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return v.String()
+		}
+		return f
+	}
+	return v
+}

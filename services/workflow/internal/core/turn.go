@@ -1,0 +1,332 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// driver takes one execution from turn to turn for as long as it has work in this process.
+type driver struct {
+	engine  *Engine
+	woken   signal
+	loaded  Loaded
+	machine Machine
+	// seq is the last entry of the history, entries and emits what the present turn adds.
+	seq     int64
+	entries []Entry
+	emits   []Emit
+	closed  []OpRef
+	// opened is what the store knows to be open, with deadlines.
+	opened  map[OpRef]time.Time
+	running map[OpRef]context.CancelFunc
+	results chan Completion
+}
+
+// drive continues an execution until it parks, ends, is taken away or ctx ends.
+func (e *Engine) drive(ctx context.Context, execution int64, woken signal) (err error) {
+	loaded, err := e.Store.Load(ctx, execution)
+	if err != nil {
+		return err
+	}
+	d := &driver{
+		engine: e, woken: woken, loaded: loaded,
+		seq:     int64(len(loaded.History)),
+		opened:  map[OpRef]time.Time{},
+		running: map[OpRef]context.CancelFunc{},
+		results: make(chan Completion),
+	}
+	for _, o := range loaded.Open {
+		d.opened[o.Op] = o.Deadline
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer func() {
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "turn panicked", "execution", execution, "panic", r, "stack", string(debug.Stack()))
+			err = d.fail(ctx, fmt.Errorf("internal error: %v", r))
+		}
+	}()
+	return d.run(ctx)
+}
+
+func (d *driver) run(ctx context.Context) error {
+	e := d.engine
+	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
+		Ref:  d.loaded.Ref,
+		Now:  e.Clock.Now,
+		UUID: e.newRef,
+		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
+			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
+		},
+	})
+	if err != nil {
+		return d.fail(ctx, err)
+	}
+	d.machine = machine
+	defer machine.Close()
+	if err := machine.Replay(d.loaded.History); err != nil {
+		if _, isMismatch := errors.AsType[*Mismatch](err); isMismatch {
+			return d.fail(ctx, err)
+		}
+	}
+	arrived := d.loaded.Arrived
+	for {
+		d.apply(arrived)
+		state, err := d.commit(ctx)
+		if err != nil || state != Running {
+			return err
+		}
+		if arrived, err = d.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// apply completes operations with what has arrived. Of several arrivals for one operation the first in the store's
+// order wins, which puts events and answers before timers.
+func (d *driver) apply(arrived []Arrival) {
+	for _, a := range arrived {
+		op, pending := d.pending(a.Op)
+		if !pending {
+			continue
+		}
+		c := Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event}
+		if a.Kind == TimerArrived {
+			c = expired(op, d.limit(op))
+		}
+		d.complete(c)
+	}
+}
+
+func (d *driver) complete(c Completion) {
+	if !d.machine.Complete(c) {
+		return
+	}
+	d.closed = append(d.closed, c.Op)
+	if cancel, ok := d.running[c.Op]; ok {
+		cancel()
+		delete(d.running, c.Op)
+	}
+}
+
+// expired is what the end of its time means to an operation.
+func expired(op Op, limit time.Duration) Completion {
+	c := Completion{Op: op.Ref, Value: json.RawMessage("null")}
+	switch {
+	case op.Kind == KindRun:
+		c.Value = nil
+		c.Error = &FunctionError{Code: CodeTimeout, Message: fmt.Sprintf("%s was not answered within %s", op.Name, limit)}
+	case op.Kind == KindWait && op.Timeout == 0:
+		c.Value = nil
+		c.Error = &FunctionError{Code: CodeTimeout, Message: fmt.Sprintf("%s did not come within %s", describe(op.Types, op.Filter), limit)}
+	}
+	return c
+}
+
+func (d *driver) pending(ref OpRef) (Op, bool) {
+	for _, op := range d.machine.Pending() {
+		if op.Ref == ref {
+			return op, true
+		}
+	}
+	return Op{}, false
+}
+
+// commit ends the turn: everything it did becomes durable together, and only then do Functions start. It answers
+// Running when there is something to wait for in this process.
+func (d *driver) commit(ctx context.Context) (State, error) {
+	openings, inProcess := d.openings()
+	d.take()
+	if ended, failure := d.machine.Outcome(); ended {
+		return d.end(ctx, failure)
+	}
+	if int(d.seq) > d.engine.Settings.History {
+		return Failed, d.fail(ctx, fmt.Errorf("the history has grown past %d entries", d.engine.Settings.History))
+	}
+	next := Parked
+	if len(inProcess) > 0 {
+		next = Running
+	}
+	state, err := d.store(ctx, Commit{Open: openings, Next: next})
+	if err != nil {
+		return state, err
+	}
+	for _, o := range openings {
+		d.opened[o.Op.Ref] = o.Due
+	}
+	if len(openings) > 0 {
+		d.engine.timers.raise()
+		d.engine.calls.raise()
+	}
+	for _, op := range inProcess {
+		d.start(ctx, op)
+	}
+	return state, nil
+}
+
+// take moves what the machine recorded into the turn.
+func (d *driver) take() {
+	entries, emits := d.machine.Take()
+	now := d.engine.Clock.Now()
+	for _, entry := range entries {
+		d.seq++
+		entry.Seq, entry.At = d.seq, now
+		d.entries = append(d.entries, entry)
+	}
+	for _, emit := range emits {
+		d.emits = append(d.emits, d.emit(emit))
+	}
+}
+
+// emit completes an event with whose it is.
+func (d *driver) emit(e Emit) Emit {
+	e.Organization, e.Workflow, e.Time = d.loaded.Organization, d.loaded.Workflow, d.engine.Clock.Now()
+	return e
+}
+
+// store writes the turn and starts an empty one.
+func (d *driver) store(ctx context.Context, c Commit) (State, error) {
+	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
+	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
+	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
+	c.LastSeq, c.At = d.seq, d.engine.Clock.Now()
+	done, err := d.engine.Store.Commit(ctx, c)
+	if err != nil {
+		return c.Next, err
+	}
+	d.loaded.Turn = done.Turn
+	d.entries, d.emits, d.closed = nil, nil, nil
+	return done.State, nil
+}
+
+// openings registers the operations that the store does not know yet, and lists those that this process carries out.
+// Operations that cannot be carried out at all are completed on the spot, which may lead to further operations.
+func (d *driver) openings() (openings []Opening, inProcess []Op) {
+	for settled := false; !settled; {
+		settled = true
+		openings, inProcess = nil, nil
+		for _, op := range d.machine.Pending() {
+			o, refusal := d.opening(op)
+			if refusal != nil {
+				d.complete(Completion{Op: op.Ref, Error: refusal})
+				settled = false
+				break
+			}
+			if _, known := d.opened[op.Ref]; !known {
+				openings = append(openings, o)
+			}
+			if op.Kind == KindRun && o.Location == InProcess {
+				inProcess = append(inProcess, op)
+			}
+		}
+	}
+	return openings, inProcess
+}
+
+// opening is how the store keeps an operation.
+func (d *driver) opening(op Op) (Opening, *FunctionError) {
+	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
+	if op.Kind != KindRun {
+		return o, nil
+	}
+	f, ok := d.engine.Functions.Lookup(op.Name)
+	if !ok {
+		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}
+	}
+	if o.Location = f.Location(); o.Location == InProcess {
+		return o, nil
+	}
+	var args struct {
+		Agent json.Number `json:"agent_id"`
+	}
+	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
+	agent, err := args.Agent.Int64()
+	if err != nil || !d.engine.Settings.Agents[agent] {
+		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected the number of a registered agent", op.Name, args.Agent)}
+	}
+	o.Agent = agent
+	return o, nil
+}
+
+// limit is how long an operation may take.
+func (d *driver) limit(op Op) time.Duration {
+	switch {
+	case op.Timeout > 0 || op.Kind == KindSleep:
+		return op.Timeout
+	case op.Kind == KindWait:
+		return d.engine.Settings.WaitTimeout
+	default:
+		return d.engine.Settings.CallTimeout
+	}
+}
+
+// await returns what has arrived, after a result of this process, a wake-up, or a while.
+func (d *driver) await(ctx context.Context) ([]Arrival, error) {
+	if len(d.running) > 0 {
+		t := d.engine.Clock.NewTimer(d.engine.Settings.Poll)
+		defer t.Stop()
+		select {
+		case c := <-d.results:
+			d.complete(c)
+		case <-d.woken:
+		case <-t.C():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	wakes, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
+	d.loaded.Wakes = wakes
+	return arrived, err
+}
+
+const maxError = 4 << 10
+
+// end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
+func (d *driver) end(ctx context.Context, failure error) (State, error) {
+	for ref, cancel := range d.running {
+		cancel()
+		delete(d.running, ref)
+	}
+	state, kind, text := Completed, KindCompleted, ""
+	emit := Emit{Type: TypeCompleted}
+	data := map[string]string{"workflow_id": d.loaded.Workflow}
+	if failure != nil {
+		state, kind, emit.Type = Failed, KindFailed, TypeFailed
+		text = truncate(failure.Error(), maxError)
+		data["error"] = text
+		d.logFailure(ctx, failure)
+	}
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return state, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
+	}
+	emit.ID, emit.Data = d.loaded.Ref+"/"+string(kind), encoded
+	d.seq++
+	d.entries = append(d.entries, Entry{Seq: d.seq, Op: OpRef{Branch: -1}, Kind: kind, Value: encoded, At: d.engine.Clock.Now()})
+	d.emits = append(d.emits, d.emit(emit))
+	return d.store(ctx, Commit{Next: state, Error: text})
+}
+
+// fail ends an execution that cannot even be replayed, or whose turn cannot be kept.
+func (d *driver) fail(ctx context.Context, failure error) error {
+	_, err := d.end(ctx, failure)
+	return err
+}
+
+func (d *driver) logFailure(ctx context.Context, failure error) {
+	d.engine.Log.WarnContext(ctx, "workflow failed", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", failure)
+	if panicked, ok := failure.(interface{ StackTrace() []byte }); ok {
+		d.engine.Log.ErrorContext(ctx, "workflow panicked", "workflow", d.loaded.Workflow, "stack", string(panicked.StackTrace()))
+	}
+}
+
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + "… cut"
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// FireTimers marks due timers and wakes their executions. Executions are locked before their timers, as everywhere.
+func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
+	ids, err := s.queries.DueExecutions(ctx, query.DueExecutionsParams{Now: now, Most: int32(limit)}) //nolint:gosec // bounded by the caller
+	if err != nil {
+		return 0, next, pg.Classify(err, "find due timers")
+	}
+	if len(ids) > 0 {
+		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+			if err := q.WakeMany(ctx, ids); err != nil {
+				return pg.Classify(err, "wake executions of timers")
+			}
+			_, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
+			return pg.Classify(err, "fire timers")
+		})
+		if err != nil {
+			return 0, next, err
+		}
+	}
+	next, err = s.queries.NextTimer(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return len(ids), time.Time{}, nil
+	}
+	return len(ids), next, pg.Classify(err, "find next timer")
+}
+
+// The interval between attempts grows from the first to the longest.
+const (
+	firstResend   = 10 * time.Second
+	longestResend = 2 * time.Minute
+)
+
+// NextCalls takes the calls that are to be sent now.
+func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+	rows, err := s.queries.NextCalls(ctx, query.NextCallsParams{
+		Now: now, Most: int32(limit), First: interval(firstResend), Longest: interval(longestResend), //nolint:gosec // bounded by the caller
+	})
+	if err != nil {
+		return nil, pg.Classify(err, "take calls to send")
+	}
+	calls := make([]core.OutgoingCall, len(rows))
+	for i, row := range rows {
+		calls[i] = core.OutgoingCall{
+			ID: row.ID, Agent: row.Agent, Function: row.Function, Args: row.Args,
+			Attempt: int(row.Attempt), Deadline: row.Deadline, Workflow: row.Workflow,
+		}
+	}
+	return calls, nil
+}
+
+func interval(d time.Duration) pgtype.Interval {
+	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: true}
+}
+
+// Answer takes a relay's answer. Answers to calls that nobody waits for any more change nothing.
+func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) error {
+	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		call, err := q.FindCall(ctx, a.Call)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return pg.Classify(err, "find call %q", a.Call)
+		}
+		if core.Location(call.Location) != core.Cluster || call.Agent != a.Agent {
+			return fault.New(fault.Denied, "agent %d answered call %q, which is not its own", a.Agent, a.Call)
+		}
+		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
+			return pg.Classify(err, "lock execution %d", call.Execution)
+		}
+		if a.Error != nil && a.Error.Retryable && !call.NoRetry && retryAt.Before(call.Deadline) {
+			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
+		}
+		return deliver(ctx, q, call, a)
+	})
+}
+
+// deliver hands over the first answer; the execution's lock is held. The call may have been closed before the lock was
+// had, and then there is nothing to hand it to.
+func deliver(ctx context.Context, q *query.Queries, call query.FindCallRow, a core.Answer) error {
+	if _, err := q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	refusal, err := encodeError(a.Error)
+	if err != nil {
+		return err
+	}
+	n, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{
+		Execution: call.Execution, Branch: call.Branch, Op: call.Op, Value: a.Value, Error: refusal,
+	})
+	if err != nil || n == 0 {
+		return pg.Classify(err, "deliver answer to call %q", a.Call)
+	}
+	if err := q.StopSending(ctx, a.Call); err != nil {
+		return pg.Classify(err, "stop sending call %q", a.Call)
+	}
+	return pg.Classify(q.Wake(ctx, call.Execution), "wake execution %d", call.Execution)
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// Load reads everything needed to continue an execution. The row with its counters is read first: what arrives during
+// the rest is found by the fence of the next commit.
+func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+	row, err := s.queries.LoadExecution(ctx, execution)
+	if err != nil {
+		return core.Loaded{}, pg.Classify(err, "load execution %d", execution)
+	}
+	if core.State(row.State).Ended() {
+		return core.Loaded{}, fmt.Errorf("load execution %d: %w", execution, core.ErrFenced)
+	}
+	l := core.Loaded{
+		Execution: core.Execution{
+			ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
+			State: core.State(row.State), Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
+		},
+		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
+	}
+	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
+		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", execution, err)
+	}
+	if l.Program, err = s.program(ctx, row); err != nil {
+		return core.Loaded{}, err
+	}
+	if l.History, err = s.History(ctx, execution, 0, math.MaxInt32); err != nil {
+		return core.Loaded{}, err
+	}
+	timers, err := s.queries.OpenTimers(ctx, execution)
+	if err != nil {
+		return core.Loaded{}, pg.Classify(err, "load timers of execution %d", execution)
+	}
+	for _, t := range timers {
+		l.Open = append(l.Open, core.Opened{Op: ref(t.Branch, t.Op), Deadline: t.Due})
+	}
+	l.Arrived, err = s.arrived(ctx, execution)
+	return l, err
+}
+
+// program puts the pinned sources together.
+func (s *Store) program(ctx context.Context, row query.LoadExecutionRow) (core.Program, error) {
+	var modules map[string]string
+	if err := json.Unmarshal(row.Modules, &modules); err != nil {
+		return core.Program{}, fmt.Errorf("modules of execution %d: %w", row.ID, err)
+	}
+	digests := [][]byte{row.Program}
+	for name, sum := range modules {
+		b, err := hex.DecodeString(sum)
+		if err != nil {
+			return core.Program{}, fmt.Errorf("digest of module %q of execution %d: %w", name, row.ID, err)
+		}
+		digests = append(digests, b)
+	}
+	rows, err := s.queries.LoadPrograms(ctx, digests)
+	if err != nil {
+		return core.Program{}, pg.Classify(err, "load program of execution %d", row.ID)
+	}
+	sources := make(map[string][]byte, len(rows))
+	for _, r := range rows {
+		sources[hex.EncodeToString(r.Digest)] = r.Source
+	}
+	p := core.Program{Source: sources[hex.EncodeToString(row.Program)], Modules: make(map[string][]byte, len(modules))}
+	for name, sum := range modules {
+		p.Modules[name] = sources[sum]
+	}
+	return p, nil
+}
+
+// Arrivals reads what has come for an execution, and the counter that tells a later commit whether more came.
+func (s *Store) Arrivals(ctx context.Context, execution int64) (int64, []core.Arrival, error) {
+	row, err := s.queries.WakesOf(ctx, execution)
+	if err != nil {
+		return 0, nil, pg.Classify(err, "look at execution %d", execution)
+	}
+	if core.State(row.State).Ended() {
+		return 0, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
+	}
+	arrived, err := s.arrived(ctx, execution)
+	return row.Wakes, arrived, err
+}
+
+func (s *Store) arrived(ctx context.Context, execution int64) ([]core.Arrival, error) {
+	rows, err := s.queries.Arrivals(ctx, execution)
+	if err != nil {
+		return nil, pg.Classify(err, "read arrivals of execution %d", execution)
+	}
+	arrived := make([]core.Arrival, len(rows))
+	for i, row := range rows {
+		a := core.Arrival{Op: ref(row.Branch, row.Op), Kind: core.ArrivalKind(row.Kind), Value: row.Value}
+		if a.Error, err = decodeError(row.Error); err != nil {
+			return nil, fmt.Errorf("answer to %s of execution %d: %w", a.Op, execution, err)
+		}
+		if a.Kind == core.EventArrived {
+			if row.Event == nil || row.EventID == nil || row.Source == nil || row.Type == nil || row.OccurredAt == nil {
+				return nil, fmt.Errorf("event of %s of execution %d is gone", a.Op, execution)
+			}
+			a.Event = *row.Event
+			a.Value = core.Event{ID: *row.EventID, Source: *row.Source, Type: *row.Type, Data: row.Data, Time: *row.OccurredAt}.Value()
+		}
+		arrived[i] = a
+	}
+	return arrived, nil
+}

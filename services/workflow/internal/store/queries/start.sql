@@ -1,0 +1,45 @@
+-- name: SaveProgram :exec
+INSERT INTO program (digest, source) VALUES ($1, $2) ON CONFLICT DO NOTHING;
+
+-- name: CreateExecution :one
+-- Answers no row when the workflow exists.
+INSERT INTO execution (
+    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
+    labels, start_event, created_at
+) VALUES (
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    $11, (SELECT coalesce(max(event.id), 0) FROM event), $12
+)
+ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
+RETURNING id;
+
+-- name: FindDigests :one
+SELECT ref, program, modules_digest, inputs_digest, secrets_digest
+FROM execution
+WHERE organization = $1 AND workflow = $2;
+
+-- name: FindExecution :one
+SELECT id, ref, organization, workflow, state, error, program, labels, created_at, ended_at
+FROM execution
+WHERE organization = $1 AND workflow = $2;
+
+-- name: Waiting :many
+-- Everything open, with its timer: waits, sleeps and calls in the order of branches.
+SELECT
+    timer.branch, timer.op, timer.due,
+    call.function, call.location, call.agent, call.attempt,
+    coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
+    (array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1]::text AS filter
+FROM timer
+LEFT JOIN call USING (execution, branch, op)
+LEFT JOIN wait USING (execution, branch, op)
+WHERE timer.execution = $1
+GROUP BY timer.branch, timer.op, timer.due, call.function, call.location, call.agent, call.attempt
+ORDER BY timer.branch, timer.op;
+
+-- name: History :many
+SELECT seq, branch, op, kind, name, hash, value, error, event, recorded_at
+FROM entry
+WHERE execution = $1 AND seq > $2
+ORDER BY seq
+LIMIT $3;

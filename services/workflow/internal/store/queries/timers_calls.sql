@@ -1,0 +1,43 @@
+-- name: DueExecutions :many
+SELECT execution FROM timer WHERE NOT fired AND due <= sqlc.arg(now) ORDER BY due LIMIT sqlc.arg(most);
+
+-- name: WakeMany :exec
+-- Locks in the order of ids, as everything else that locks several executions.
+UPDATE execution SET wakes = wakes + 1, state = 0
+WHERE id IN (
+    SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+);
+
+-- name: FireTimers :execrows
+UPDATE timer SET fired = true WHERE execution = ANY (sqlc.arg(ids)::bigint[]) AND NOT fired AND due <= sqlc.arg(now);
+
+-- name: NextTimer :one
+SELECT due FROM timer WHERE NOT fired ORDER BY due LIMIT 1;
+
+-- name: NextCalls :many
+UPDATE call SET
+    attempt = call.attempt + 1,
+    next_at = sqlc.arg(now)::timestamptz
+        + least(sqlc.arg(longest)::interval, sqlc.arg(first)::interval * power(2, least(call.attempt, 20)))
+FROM execution
+WHERE execution.id = call.execution AND call.id IN (
+    SELECT c.id FROM call c
+    WHERE c.next_at <= sqlc.arg(now) AND c.deadline > sqlc.arg(now)
+    ORDER BY c.next_at
+    LIMIT sqlc.arg(most)
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow;
+
+-- name: FindCall :one
+SELECT execution, branch, op, agent, location, no_retry, deadline FROM call WHERE id = $1;
+
+-- name: PostponeCall :exec
+UPDATE call SET next_at = $2 WHERE id = $1;
+
+-- name: StopSending :exec
+UPDATE call SET next_at = NULL WHERE id = $1;
+
+-- name: DeliverAnswer :execrows
+INSERT INTO delivery (execution, branch, op, kind, value, error) VALUES ($1, $2, $3, 1, $4, $5)
+ON CONFLICT DO NOTHING;

@@ -1,0 +1,267 @@
+// Package store keeps executions, histories, events and waits in PostgreSQL. It implements core.Store; that interface's
+// comments say where transactions begin and end.
+//
+// It is not where anything is decided: it knows no program and calls no Function.
+package store
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are the tables of this service, for pg.Migrate; the outbox's are not among them.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return migrations // the folder is embedded above, so this cannot be
+	}
+	return sub
+}
+
+// Deps are what a Store works with.
+type Deps struct {
+	Pool *pgxpool.Pool
+	// Encode makes the wire form of what is emitted.
+	Encode func(core.Emit) (event.Event, error)
+	// Add puts events into the outbox of the transaction.
+	Add func(ctx context.Context, tx pgx.Tx, events ...event.Event) error
+	// ClaimEvent says whether an event from another service's outbox is seen for the first time; nil if none come.
+	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
+	// Committed is called after events were put into the outbox.
+	Committed func()
+	Clock     clock.Clock
+	Log       *slog.Logger
+}
+
+// Store implements core.Store.
+type Store struct {
+	Deps
+	queries *query.Queries
+}
+
+var _ core.Store = (*Store)(nil)
+
+// New makes a Store over a pool whose schema has been migrated.
+func New(d Deps) *Store {
+	return &Store{Deps: d, queries: query.New(d.Pool)}
+}
+
+// tx runs fn in a transaction.
+func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
+	return pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
+}
+
+// Create stores a new execution, unless its id exists.
+func (s *Store) Create(ctx context.Context, n core.NewExecution) (existing core.Digests, ref string, created bool, err error) {
+	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		created, ref = false, ""
+		modules, err := savePrograms(ctx, q, n)
+		if err != nil {
+			return err
+		}
+		params, err := newExecution(n, modules)
+		if err != nil {
+			return err
+		}
+		_, err = q.CreateExecution(ctx, params)
+		if err == nil {
+			created, ref = true, n.Ref
+			return nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return pg.Classify(err, "create workflow %q", n.Workflow)
+		}
+		row, err := q.FindDigests(ctx, query.FindDigestsParams{Organization: n.Organization, Workflow: n.Workflow})
+		if err != nil {
+			return pg.Classify(err, "find workflow %q", n.Workflow)
+		}
+		ref = row.Ref
+		existing = core.Digests{
+			Program: digest(row.Program), Modules: digest(row.ModulesDigest), Inputs: digest(row.InputsDigest), Secrets: digest(row.SecretsDigest),
+		}
+		return nil
+	})
+	return existing, ref, created, err
+}
+
+// savePrograms stores every source and answers the modules' digests by name.
+func savePrograms(ctx context.Context, q *query.Queries, n core.NewExecution) (map[string]string, error) {
+	modules := make(map[string]string, len(n.Program.Modules))
+	sources := map[[32]byte][]byte{n.Digests.Program: n.Program.Source}
+	for name, source := range n.Program.Modules {
+		sum := core.Digest(source)
+		modules[name] = core.Hex(sum)
+		sources[sum] = source
+	}
+	for sum, source := range sources {
+		if err := q.SaveProgram(ctx, query.SaveProgramParams{Digest: sum[:], Source: source}); err != nil {
+			return nil, pg.Classify(err, "save program of %q", n.Workflow)
+		}
+	}
+	return modules, nil
+}
+
+func newExecution(n core.NewExecution, modules map[string]string) (query.CreateExecutionParams, error) {
+	p := query.CreateExecutionParams{
+		Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
+		Program: n.Digests.Program[:], ModulesDigest: n.Digests.Modules[:], InputsDigest: n.Digests.Inputs[:], SecretsDigest: n.Digests.Secrets[:],
+		Inputs: n.Inputs, CreatedAt: n.At,
+	}
+	if len(n.Inputs) == 0 {
+		p.Inputs = []byte("{}")
+	}
+	for _, field := range []struct {
+		into  *[]byte
+		value any
+	}{{&p.Modules, modules}, {&p.Secrets, n.Secrets}, {&p.Labels, n.Labels}} {
+		b, err := json.Marshal(field.value)
+		if err != nil {
+			return p, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
+		}
+		*field.into = b
+	}
+	return p, nil
+}
+
+// Get finds an execution.
+func (s *Store) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
+	row, err := s.queries.FindExecution(ctx, query.FindExecutionParams{Organization: organization, Workflow: workflow})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Execution{}, fault.New(fault.NotFound, "there is no workflow %q in organization %d", workflow, organization)
+	}
+	if err != nil {
+		return core.Execution{}, pg.Classify(err, "find workflow %q", workflow)
+	}
+	e := core.Execution{
+		ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
+		State: core.State(row.State), Error: row.Error, Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
+	}
+	if row.EndedAt != nil {
+		e.EndedAt = *row.EndedAt
+	}
+	if err := json.Unmarshal(row.Labels, &e.Labels); err != nil {
+		return core.Execution{}, fmt.Errorf("labels of workflow %q: %w", workflow, err)
+	}
+	return e, nil
+}
+
+// Waiting reads what the execution has open.
+func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, error) {
+	rows, err := s.queries.Waiting(ctx, execution)
+	if err != nil {
+		return nil, pg.Classify(err, "read what execution %d waits for", execution)
+	}
+	waiting := make([]core.Waiting, len(rows))
+	for i, row := range rows {
+		w := core.Waiting{Op: ref(row.Branch, row.Op), Kind: core.KindSleep, Due: row.Due}
+		switch {
+		case row.Function != nil:
+			w.Kind, w.Name = core.KindRun, *row.Function
+			w.Location, w.Agent, w.Attempt = core.Location(*row.Location), *row.Agent, int(*row.Attempt)
+		case len(row.Types) > 0:
+			w.Kind, w.Types = core.KindWait, row.Types
+			if err := json.Unmarshal([]byte(row.Filter), &w.Filter); err != nil {
+				return nil, fmt.Errorf("filter of a wait of execution %d: %w", execution, err)
+			}
+		}
+		waiting[i] = w
+	}
+	return waiting, nil
+}
+
+// History reads a page of a history.
+func (s *Store) History(ctx context.Context, execution, after int64, limit int) ([]core.Entry, error) {
+	rows, err := s.queries.History(ctx, query.HistoryParams{Execution: execution, Seq: after, Limit: int32(limit)}) //nolint:gosec // bounded by the caller
+	if err != nil {
+		return nil, pg.Classify(err, "read history of execution %d", execution)
+	}
+	entries := make([]core.Entry, len(rows))
+	for i, row := range rows {
+		e := core.Entry{
+			Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: core.Kind(row.Kind), Name: row.Name,
+			Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt, //nolint:gosec // the same 64 bits
+		}
+		if row.Event != nil {
+			e.Event = *row.Event
+		}
+		if e.Error, err = decodeError(row.Error); err != nil {
+			return nil, fmt.Errorf("entry %d of execution %d: %w", row.Seq, execution, err)
+		}
+		entries[i] = e
+	}
+	return entries, nil
+}
+
+// Acquire takes over the instance's name.
+func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
+	epoch, err := s.queries.AcquireLease(ctx, query.AcquireLeaseParams{Instance: instance, Until: now.Add(length)})
+	return epoch, pg.Classify(err, "acquire lease of %q", instance)
+}
+
+// Renew extends the lease.
+func (s *Store) Renew(ctx context.Context, l core.Lease, until time.Time) error {
+	n, err := s.queries.RenewLease(ctx, query.RenewLeaseParams{Instance: l.Instance, Epoch: l.Epoch, Until: until})
+	if err != nil {
+		return pg.Classify(err, "renew lease of %q", l.Instance)
+	}
+	if n == 0 {
+		return fmt.Errorf("renew lease of %q: %w", l.Instance, core.ErrFenced)
+	}
+	return nil
+}
+
+// Claim takes executions that can go on.
+func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []int64, limit int) ([]int64, error) {
+	ids, err := s.queries.Claim(ctx, query.ClaimParams{
+		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit), //nolint:gosec // bounded by the settings
+	})
+	return ids, pg.Classify(err, "claim executions")
+}
+
+func ref(branch, op int32) core.OpRef { return core.OpRef{Branch: int(branch), Index: int(op)} }
+
+func digest(b []byte) (d [32]byte) {
+	copy(d[:], b)
+	return d
+}
+
+func decodeError(data []byte) (*core.FunctionError, error) {
+	if data == nil {
+		return nil, nil //nolint:nilnil // most results are no errors
+	}
+	e := new(core.FunctionError)
+	if err := json.Unmarshal(data, e); err != nil {
+		return nil, fmt.Errorf("decode error: %w", err)
+	}
+	return e, nil
+}
+
+func encodeError(e *core.FunctionError) ([]byte, error) {
+	if e == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode error: %w", err)
+	}
+	return b, nil
+}
