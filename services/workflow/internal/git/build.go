@@ -1,0 +1,180 @@
+package git
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// trailerActivity names the call that a commit was made for.
+const trailerActivity = "Lockstep-Activity"
+
+// built is a commit that is not pushed yet, and the objects that the remote does not have.
+type built struct {
+	commit, tree plumbing.Hash
+	objects      []plumbing.Hash
+}
+
+// findActivity looks for the commit of the activity in the history that was fetched.
+func findActivity(head *object.Commit, activity string) (string, bool) {
+	if activity == "" {
+		return "", false
+	}
+	line := trailerActivity + ": " + activity
+	seen := map[plumbing.Hash]bool{}
+	for next := []*object.Commit{head}; len(next) > 0; next = next[1:] {
+		c := next[0]
+		if slices.Contains(strings.Split(c.Message, "\n"), line) {
+			return c.Hash.String(), true
+		}
+		for i := range c.NumParents() {
+			p, err := c.Parent(i)
+			if err != nil || seen[p.Hash] { // beyond what was fetched
+				continue
+			}
+			seen[p.Hash] = true
+			next = append(next, p)
+		}
+	}
+	return "", false
+}
+
+// build makes the commit in memory, on top of head.
+func (r *repository) build(head *object.Commit, c core.CommitRequest, by author, now time.Time) (built, error) {
+	b := &builder{repository: r}
+	base, err := head.Tree()
+	if err != nil {
+		return built{}, fmt.Errorf("read tree of %s: %w", head.Hash, err)
+	}
+	tree, err := b.tree(base, c.Files, "")
+	if err != nil {
+		return built{}, err
+	}
+	signature := object.Signature{Name: by.name, Email: by.email, When: now.UTC()}
+	commit, err := b.put(&object.Commit{
+		Author: signature, Committer: signature, Message: message(c), TreeHash: tree, ParentHashes: []plumbing.Hash{head.Hash},
+	})
+	if err != nil {
+		return built{}, err
+	}
+	return built{commit: commit, tree: tree, objects: b.unsent}, nil
+}
+
+type builder struct {
+	*repository
+	unsent []plumbing.Hash
+}
+
+// tree is base with the files put into it; base is nil for a folder that does not exist yet.
+func (b *builder) tree(base *object.Tree, files map[string][]byte, under string) (plumbing.Hash, error) {
+	entries := map[string]object.TreeEntry{}
+	if base != nil {
+		for _, e := range base.Entries {
+			entries[e.Name] = e
+		}
+	}
+	folders := map[string]map[string][]byte{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		name, rest, nested := strings.Cut(path, "/")
+		if nested {
+			if folders[name] == nil {
+				folders[name] = map[string][]byte{}
+			}
+			folders[name][rest] = files[path]
+			continue
+		}
+		old, exists := entries[name]
+		if exists && !old.Mode.IsFile() {
+			return plumbing.ZeroHash, invalid("path", "found %q, which is no file in the repository", under+path)
+		}
+		blob, err := b.blob(files[path])
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		mode := filemode.Regular
+		if exists && old.Mode == filemode.Executable {
+			mode = old.Mode
+		}
+		entries[name] = object.TreeEntry{Name: name, Mode: mode, Hash: blob}
+	}
+	for _, name := range slices.Sorted(maps.Keys(folders)) {
+		var inner *object.Tree
+		if old, exists := entries[name]; exists {
+			var err error
+			if inner, err = object.GetTree(b.objects, old.Hash); err != nil || old.Mode != filemode.Dir {
+				return plumbing.ZeroHash, invalid("path", "found %q, which is no folder in the repository", under+name)
+			}
+		}
+		hash, err := b.tree(inner, folders[name], under+name+"/")
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		entries[name] = object.TreeEntry{Name: name, Mode: filemode.Dir, Hash: hash}
+	}
+	t := &object.Tree{Entries: slices.Collect(maps.Values(entries))}
+	sort.Sort(object.TreeEntrySorter(t.Entries))
+	return b.put(t)
+}
+
+func (b *builder) blob(content []byte) (plumbing.Hash, error) {
+	o := b.objects.NewEncodedObject()
+	o.SetType(plumbing.BlobObject)
+	w, err := o.Writer()
+	if err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("store file: %w", err)
+	}
+	if _, err := w.Write(content); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("store file: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("store file: %w", err)
+	}
+	return b.store(o)
+}
+
+func (b *builder) put(encodable interface {
+	Encode(plumbing.EncodedObject) error
+},
+) (plumbing.Hash, error) {
+	o := b.objects.NewEncodedObject()
+	if err := encodable.Encode(o); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("encode object: %w", err)
+	}
+	return b.store(o)
+}
+
+// store keeps an object, and remembers to send it if the remote does not have it.
+func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
+	if b.objects.HasEncodedObject(o.Hash()) == nil {
+		return o.Hash(), nil
+	}
+	hash, err := b.objects.SetEncodedObject(o)
+	if err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("store object: %w", err)
+	}
+	b.unsent = append(b.unsent, hash)
+	return hash, nil
+}
+
+// message ends with the trailers, sorted, the activity's last.
+func message(c core.CommitRequest) string {
+	var m strings.Builder
+	m.WriteString(strings.TrimSpace(strings.ReplaceAll(c.Message, "\r\n", "\n")))
+	m.WriteString("\n\n")
+	for _, key := range slices.Sorted(maps.Keys(c.Trailers)) {
+		fmt.Fprintf(&m, "%s: %s\n", key, c.Trailers[key])
+	}
+	if c.Activity != "" {
+		fmt.Fprintf(&m, "%s: %s\n", trailerActivity, c.Activity)
+	}
+	return strings.TrimRight(m.String(), "\n") + "\n"
+}

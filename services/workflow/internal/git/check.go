@@ -1,0 +1,98 @@
+package git
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+func invalid(name, format string, args ...any) error {
+	return fault.InvalidFields(fault.Field{Name: name, Problem: fmt.Sprintf(format, args...)})
+}
+
+// parseURL takes a repository's URL, or a prefix of some. Credentials inside are refused: they would end in histories.
+func parseURL(field, raw string, prefix bool) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case raw == "":
+		return nil, invalid(field, "missing, expected an http or https URL")
+	case err != nil:
+		return nil, invalid(field, "not a URL; expected http or https")
+	case u.User != nil:
+		return nil, invalid(field, "found a user name or password in it; credentials belong into the configuration")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, invalid(field, "found %q, expected an http or https URL", raw)
+	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, invalid(field, "found %q, expected a URL of host and path only", raw)
+	case !prefix && strings.Trim(u.Path, "/") == "":
+		return nil, invalid(field, "found %q, expected the path of a repository in it", raw)
+	}
+	return u, nil
+}
+
+// checkPath takes the path of a file inside a repository.
+func checkPath(field, path string) error {
+	if path == "" {
+		return invalid(field, "missing, expected the path of a file")
+	}
+	if strings.ContainsRune(path, 0) || !utf8.ValidString(path) {
+		return invalid(field, "found %q, expected UTF-8 text", path)
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") {
+			return invalid(field, "found %q, expected a path inside the repository, such as staging/api.yaml", path)
+		}
+	}
+	return nil
+}
+
+//nolint:gochecknoglobals // a compiled constant
+var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+
+func checkCommit(c core.CommitRequest) error {
+	if _, err := parseURL("repo_url", c.RepoURL, false); err != nil {
+		return err
+	}
+	if err := checkBranch(c.Branch); err != nil {
+		return err
+	}
+	if len(c.Files) == 0 {
+		return invalid("files", "missing, expected at least one file")
+	}
+	for path := range c.Files {
+		if err := checkPath("path", path); err != nil {
+			return err
+		}
+	}
+	if strings.TrimSpace(c.Message) == "" {
+		return invalid("message", "missing, expected what the commit is for")
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Trailers)) {
+		if !trailerKey.MatchString(key) || strings.EqualFold(key, trailerActivity) {
+			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s", key, trailerActivity)
+		}
+		if strings.ContainsAny(c.Trailers[key], "\r\n") {
+			return invalid("trailers."+key, "found several lines, expected one")
+		}
+	}
+	return nil
+}
+
+func checkBranch(branch string) error {
+	if branch == "" {
+		return invalid("branch", "missing, expected the name of a branch")
+	}
+	if err := plumbing.NewBranchReferenceName(branch).Validate(); err != nil {
+		return invalid("branch", "found %q, which cannot be the name of a branch", branch)
+	}
+	return nil
+}

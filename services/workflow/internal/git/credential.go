@@ -1,0 +1,97 @@
+package git
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Credential is a user name and a reference to a password, for the repositories below a URL.
+type Credential struct {
+	// URLPrefix is scheme, host and the beginning of a path; it ends at a path boundary.
+	URLPrefix string
+	// Username is what the forge wants there; for tokens often anything.
+	Username string
+	// PasswordRef is env:NAME or file:/path, read whenever it is needed (D27).
+	PasswordRef string
+}
+
+func (c Credential) check() error {
+	var wrong []fault.Field
+	if _, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
+		wrong = append(wrong, fault.FieldsOf(err)...)
+	}
+	if scheme, rest, ok := strings.Cut(c.PasswordRef, ":"); !ok || rest == "" || (scheme != "env" && scheme != "file") {
+		// The value is not shown: it may be a password that somebody put here by mistake.
+		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: "expected a reference, env:NAME or file:/path"})
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return nil
+}
+
+// matches reports how many bytes of path the credential covers; -1 for none.
+func (c Credential) matches(u *url.URL) int {
+	p, err := parseURL("url_prefix", c.URLPrefix, true)
+	if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Host, u.Host) {
+		return -1
+	}
+	prefix := strings.TrimSuffix(p.Path, "/")
+	if rest, ok := strings.CutPrefix(u.Path, prefix); !ok || (rest != "" && rest[0] != '/') {
+		return -1
+	}
+	return len(prefix)
+}
+
+// authFor finds the credential of a repository, nil where none matches, and reads its password.
+func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
+	var best *Credential
+	longest := -1
+	for i := range credentials {
+		if n := credentials[i].matches(u); n > longest {
+			best, longest = &credentials[i], n
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	password, err := readSecret(best.PasswordRef)
+	if err != nil {
+		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", best.URLPrefix, best.PasswordRef)
+	}
+	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
+}
+
+func readSecret(ref string) (string, error) {
+	scheme, rest, _ := strings.Cut(ref, ":")
+	if scheme == "env" {
+		v, ok := os.LookupEnv(rest)
+		if !ok {
+			return "", fmt.Errorf("environment variable %s is not set", rest)
+		}
+		return v, nil
+	}
+	b, err := os.ReadFile(rest)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}
+
+// limited refuses to read more of a response than fits into memory.
+type limited struct{ next http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := l.next.RoundTrip(r)
+	if err == nil {
+		res.Body = http.MaxBytesReader(nil, res.Body, maxTransfer)
+	}
+	return res, err //nolint:wrapcheck // a RoundTripper passes errors on as they are
+}

@@ -1,0 +1,152 @@
+// Package git reads and writes repositories over Git's smart HTTP protocol, whatever forge is behind it (D26). A commit
+// is a compare-and-swap: it is built on the head just fetched and pushed with that head as the expected one, so that
+// nobody's work is ever overwritten, and built again when somebody was faster.
+//
+// Repositories are held in memory for one operation, shallowly. It is no checkout, and nothing touches the disk.
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Deps are what a Forge needs.
+type Deps struct {
+	// Credentials are tried by longest matching URL prefix.
+	Credentials []Credential
+	// AuthorName and AuthorEmail sign the commits.
+	AuthorName, AuthorEmail string
+	Clock                   clock.Clock
+	Log                     *slog.Logger
+}
+
+// Forge is plain Git over HTTP(S). It is safe for concurrent use.
+type Forge struct {
+	credentials []Credential
+	author      author
+	client      transport.Transport
+	clock       clock.Clock
+	log         *slog.Logger
+	writers     queues
+}
+
+var _ core.Forge = (*Forge)(nil)
+
+type author struct{ name, email string }
+
+const (
+	// historyDepth is how many commits of a branch are searched for the trailer of an activity.
+	historyDepth = 50
+	// maxTransfer bounds what one response may hold, because repositories are held in memory.
+	maxTransfer = 256 << 20
+	// requestTimeout bounds one HTTP exchange.
+	requestTimeout = time.Minute
+)
+
+// New checks the credentials' form and makes a Forge.
+func New(d Deps) (*Forge, error) {
+	for i, c := range d.Credentials {
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("git credentials %d: %w", i+1, err)
+		}
+	}
+	client := &http.Client{Timeout: requestTimeout, Transport: limited{http.DefaultTransport}}
+	return &Forge{
+		credentials: d.Credentials,
+		author:      author{name: d.AuthorName, email: d.AuthorEmail},
+		client:      githttp.NewClient(client),
+		clock:       d.Clock, log: d.Log,
+		writers: queues{held: map[string]chan struct{}{}},
+	}, nil
+}
+
+// ReadFile is a file's content at a ref, and the commit it was read at.
+func (f *Forge) ReadFile(ctx context.Context, repoURL, ref, path string) (content []byte, sha string, err error) {
+	if err := checkPath("path", path); err != nil {
+		return nil, "", err
+	}
+	r, err := f.open(ctx, repoURL)
+	if err != nil {
+		return nil, "", err
+	}
+	commit, err := r.resolve(ctx, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	content, err = r.file(commit, path)
+	if err != nil {
+		return nil, "", err
+	}
+	return content, commit.Hash.String(), nil
+}
+
+// Commit adds one commit to the branch. One process writes to a branch one commit at a time; against other writers it
+// reads again and retries.
+func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error) {
+	if err := checkCommit(c); err != nil {
+		return "", err
+	}
+	release, err := f.writers.enter(ctx, c.RepoURL+" "+c.Branch)
+	if err != nil {
+		return "", fault.Because(err, fault.Unavailable, "waited for other commits to %s of %s", c.Branch, c.RepoURL)
+	}
+	defer release()
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		sha, err := f.commitOnce(ctx, c)
+		if !errors.Is(err, errMoved) {
+			return sha, err
+		}
+		f.log.InfoContext(ctx, "branch moved while committing", "repository", c.RepoURL, "branch", c.Branch, "attempt", attempt)
+		if attempt == maxAttempts || clock.Sleep(ctx, f.clock, pause) != nil {
+			return "", fault.New(fault.Conflict, "branch %q of %s moved %d times while committing", c.Branch, c.RepoURL, attempt)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// How often and how fast a commit is tried again after somebody else was faster.
+const (
+	maxAttempts  = 10
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)
+
+// errMoved means that the branch is no longer where the commit was built on.
+var errMoved = errors.New("the branch has moved")
+
+func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
+	r, err := f.open(ctx, c.RepoURL)
+	if err != nil {
+		return "", err
+	}
+	head, err := r.branch(ctx, c.Branch)
+	if err != nil {
+		return "", err
+	}
+	if found, ok := findActivity(head, c.Activity); ok {
+		return found, nil
+	}
+	made, err := r.build(head, c, f.author, f.clock.Now())
+	if err != nil {
+		return "", err
+	}
+	if made.tree == head.TreeHash {
+		return head.Hash.String(), nil
+	}
+	if err := r.push(ctx, c.Branch, head.Hash, made); err != nil {
+		return "", err
+	}
+	return made.commit.String(), nil
+}

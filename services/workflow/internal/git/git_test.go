@@ -1,0 +1,427 @@
+package git
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// server is a bare repository behind Git's own HTTP backend, with a password.
+type server struct {
+	dir, url string
+	forge    *Forge
+	// before is called before a request is passed on; true means that it has answered.
+	before func(http.ResponseWriter, *http.Request) bool
+}
+
+func setup(t *testing.T) *server {
+	t.Helper()
+	root := t.TempDir()
+	s := &server{dir: filepath.Join(root, "shop.git")}
+	s.git(t, "", "init", "--quiet", "--bare", "--initial-branch=main", s.dir)
+	s.git(t, s.dir, "config", "http.receivepack", "true")
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(s.git(t, "", "--exec-path")), "git-http-backend"),
+		Env:  append(hermetic(), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.before != nil && s.before(w, r) {
+			return
+		}
+		switch user, password, _ := r.BasicAuth(); {
+		case user == "" || password != "secret":
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "who are you", http.StatusUnauthorized)
+		case strings.Contains(r.URL.Path, "/forbidden"):
+			http.Error(w, "no", http.StatusForbidden)
+		default:
+			backend.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(web.Close)
+	s.url = web.URL + "/shop.git"
+	password := filepath.Join(root, "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.forge = newForge(t, Credential{URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + password})
+	return s
+}
+
+func newForge(t *testing.T, credentials ...Credential) *Forge {
+	t.Helper()
+	f, err := New(Deps{
+		Credentials: credentials, AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
+		Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func hermetic() []string {
+	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}
+}
+
+func (s *server) git(t *testing.T, dir string, args ...string) string { return s.gitIn(t, dir, "", args...) }
+
+func (s *server) gitIn(t *testing.T, dir, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, hermetic(), strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// add commits files directly into the repository, as somebody else would, and returns the commit.
+func (s *server) add(t *testing.T, branch string, files map[string]string) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "commit refs/heads/%s\ncommitter Ann <ann@example.com> now\ndata 5\nhers\n\n", branch)
+	if strings.TrimSpace(s.git(t, s.dir, "for-each-ref", "refs/heads/"+branch)) != "" {
+		fmt.Fprintf(&b, "from refs/heads/%s^0\n", branch)
+	}
+	for path, content := range files {
+		mode, name, found := strings.Cut(path, " ")
+		if !found {
+			mode, name = "100644", path
+		}
+		fmt.Fprintf(&b, "M %s inline %s\ndata %d\n%s\n", mode, name, len(content), content)
+	}
+	s.gitIn(t, s.dir, b.String(), "fast-import", "--quiet", "--date-format=now")
+	return s.rev(t, branch)
+}
+
+func (s *server) rev(t *testing.T, ref string) string {
+	t.Helper()
+	return strings.TrimSpace(s.git(t, s.dir, "rev-parse", ref))
+}
+
+func (s *server) request(files map[string]string) core.CommitRequest {
+	c := core.CommitRequest{RepoURL: s.url, Branch: "main", Message: "Deploy 7 to staging", Files: map[string][]byte{}, Activity: "exec-1/0.3"}
+	for path, content := range files {
+		c.Files[path] = []byte(content)
+	}
+	return c
+}
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	first := s.add(t, "main", map[string]string{"staging/api.yaml": "one\n"})
+	s.git(t, s.dir, "-c", "user.name=x", "-c", "user.email=x@x", "tag", "-a", "v1", "-m", "v1", first)
+	s.git(t, s.dir, "tag", "light", first)
+	second := s.add(t, "main", map[string]string{"staging/api.yaml": "two\n"})
+	s.add(t, "feature/x", map[string]string{"a": "b"})
+	for ref, want := range map[string][2]string{
+		"main": {"two\n", second}, "HEAD": {"two\n", second}, "refs/heads/main": {"two\n", second}, second: {"two\n", second},
+		"v1": {"one\n", first}, "light": {"one\n", first}, "refs/tags/v1": {"one\n", first}, first: {"one\n", first},
+	} {
+		content, sha, err := s.forge.ReadFile(t.Context(), s.url, ref, "staging/api.yaml")
+		if err != nil || string(content) != want[0] || sha != want[1] {
+			t.Errorf("at %s: %q, %s, %v; want %q, %s", ref, content, sha, err, want[0], want[1])
+		}
+	}
+	// An older commit that is no head, from a server that serves any.
+	s.add(t, "main", map[string]string{"staging/api.yaml": "three\n"})
+	s.git(t, s.dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	if content, _, err := s.forge.ReadFile(t.Context(), s.url, second, "staging/api.yaml"); err != nil || string(content) != "two\n" {
+		t.Errorf("an older commit: %q, %v", content, err)
+	}
+}
+
+func TestReadOfAnOlderCommitFromAServerThatServesHeadsOnly(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	first := s.add(t, "main", map[string]string{"a": "one\n"})
+	s.add(t, "main", map[string]string{"a": "two\n"})
+	content, sha, err := s.forge.ReadFile(t.Context(), s.url, first, "a")
+	if err != nil || string(content) != "one\n" || sha != first {
+		t.Errorf("%q, %s, %v", content, sha, err)
+	}
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	if _, _, err := s.forge.ReadFile(t.Context(), s.url, "main", "a"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("empty repository: %v", err)
+	}
+	s.add(t, "main", map[string]string{"dir/a": "x"})
+	base := strings.TrimSuffix(s.url, "/shop.git")
+	noCredentials := newForge(t)
+	wrong := newForge(t, Credential{URLPrefix: base, Username: "x", PasswordRef: "file:" + filepath.Join(s.dir, "HEAD")})
+	unreadable := newForge(t, Credential{URLPrefix: base, Username: "x", PasswordRef: "file:/nonexistent"})
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello</html>") }))
+	t.Cleanup(page.Close)
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }))
+	t.Cleanup(broken.Close)
+	for _, tc := range []struct {
+		name           string
+		forge          *Forge
+		url, ref, path string
+		class          fault.Class
+		want           string
+	}{
+		{"repository", s.forge, base + "/other.git", "main", "a", fault.NotFound, "repository " + base + "/other.git does not exist"},
+		{"ref", s.forge, s.url, "nope", "a", fault.NotFound, `ref "nope" does not exist`},
+		{"commit", s.forge, s.url, strings.Repeat("1", 40), "a", fault.NotFound, "commit 1111"},
+		{"path", s.forge, s.url, "main", "dir/b", fault.NotFound, `path "dir/b" does not exist`},
+		{"folder of path", s.forge, s.url, "main", "other/b", fault.NotFound, `path "other/b" does not exist`},
+		{"a folder", s.forge, s.url, "main", "dir", fault.Invalid, "is no file"},
+		{"no credentials", noCredentials, s.url, "main", "a", fault.Unauthenticated, "none are configured"},
+		{"wrong credentials", wrong, s.url, "main", "a", fault.Unauthenticated, "does not accept"},
+		{"unreadable password", unreadable, s.url, "main", "a", fault.Unauthenticated, "cannot be read from file:/nonexistent"},
+		{"forbidden", s.forge, base + "/forbidden.git", "main", "a", fault.Denied, "may not read"},
+		{"nobody there", s.forge, gone.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
+		{"no Git", s.forge, page.URL + "/shop.git", "main", "a", fault.NotFound, "does not answer like a Git repository"},
+		{"server trouble", s.forge, broken.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
+		{"no scheme", s.forge, "git@example.com:shop.git", "main", "a", fault.Invalid, "repo_url: "},
+		{"a file", s.forge, "file:///etc/passwd", "main", "a", fault.Invalid, "repo_url: "},
+		{"password in the URL", s.forge, "https://u:hunter2@example.com/shop", "main", "a", fault.Invalid, "credentials belong into the configuration"},
+		{"no path", s.forge, "https://example.com/", "main", "a", fault.Invalid, "expected the path of a repository"},
+		{"path that leaves", s.forge, s.url, "main", "../a", fault.Invalid, "path: "},
+		{"no ref", s.forge, s.url, "", "a", fault.NotFound, `ref ""`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := tc.forge.ReadFile(t.Context(), tc.url, tc.ref, tc.path)
+			if !fault.Is(err, tc.class) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v of class %v, want %v: …%s…", err, fault.ClassOf(err), tc.class, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error shows the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	base := s.add(t, "main", map[string]string{"staging/api.yaml": "old\n", "100755 run.sh": "old\n", "z": "kept\n"})
+	c := s.request(map[string]string{"staging/api.yaml": "new\n", "run.sh": "new\n", "new/deep/er.yaml": "added\n"})
+	c.Trailers = map[string]string{"Lockstep-Rollout": "12"}
+	sha, err := s.forge.Commit(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.rev(t, "main"); got != sha {
+		t.Errorf("main is at %s, want %s", got, sha)
+	}
+	if got := s.rev(t, "main^"); got != base {
+		t.Errorf("parent is %s, want %s", got, base)
+	}
+	want := "100644 new/deep/er.yaml\n100755 run.sh\n100644 staging/api.yaml\n100644 z\n"
+	if diff := cmp.Diff(want, s.git(t, s.dir, "ls-tree", "-r", "--format=%(objectmode) %(path)", "main")); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+	wantMessage := "Deploy 7 to staging\n\nLockstep-Rollout: 12\nLockstep-Activity: exec-1/0.3\nLockstep <lockstep@example.com>\n"
+	if diff := cmp.Diff(wantMessage, s.git(t, s.dir, "log", "-1", "--format=%B%an <%ae>", "main")); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	s.git(t, s.dir, "fsck", "--strict")
+}
+
+func TestARepeatFindsTheFirstCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	sha, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := s.add(t, "main", map[string]string{"a": "hers\n"})
+	again, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"}))
+	if err != nil || again != sha || s.rev(t, "main") != head {
+		t.Errorf("repeat: %s, %v; want %s, with main at %s", again, err, sha, head)
+	}
+}
+
+func TestAnUnchangedTreeIsNoCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	head := s.add(t, "main", map[string]string{"a": "same\n"})
+	sha, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "same\n"}))
+	if err != nil || sha != head || s.rev(t, "main") != head {
+		t.Errorf("%s, %v; want the head %s", sha, err, head)
+	}
+}
+
+func TestSomebodyElseIsFasterJustBeforeThePush(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	var races sync.Once
+	s.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		// After the refs for the push were read, and before the push itself: only the server's own check is left.
+		if strings.HasSuffix(r.URL.Path, "/git-receive-pack") && r.Method == http.MethodPost {
+			races.Do(func() { s.add(t, "main", map[string]string{"b": "hers\n"}) })
+		}
+		return false
+	}
+	sha, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"}))
+	if err != nil || s.rev(t, "main") != sha {
+		t.Fatalf("%s, %v", sha, err)
+	}
+	if got := s.git(t, s.dir, "show", "main:a", "main:b"); got != "new\nhers\n" {
+		t.Errorf("main has %q, want both changes", got)
+	}
+	if got := strings.TrimSpace(s.git(t, s.dir, "rev-list", "--count", "main")); got != "3" {
+		t.Errorf("%s commits, want 3", got)
+	}
+}
+
+func TestALostAnswerDoesNotDoubleTheCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	var lost sync.Once
+	s.before = func(w http.ResponseWriter, r *http.Request) (answered bool) {
+		if !strings.HasSuffix(r.URL.Path, "/git-receive-pack") || r.Method != http.MethodPost {
+			return false
+		}
+		lost.Do(func() {
+			answered = true
+			body := &bytes.Buffer{}
+			_, _ = body.ReadFrom(r.Body)
+			s.gitIn(t, s.dir, body.String(), "receive-pack", "--stateless-rpc", s.dir)
+			w.WriteHeader(http.StatusBadGateway)
+		})
+		return answered
+	}
+	c := s.request(map[string]string{"a": "new\n"})
+	if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("first attempt: %v, want unavailable", err)
+	}
+	head := s.rev(t, "main")
+	sha, err := s.forge.Commit(t.Context(), c)
+	if err != nil || sha != head || s.rev(t, "main") != head {
+		t.Errorf("second attempt: %s, %v; want %s", sha, err, head)
+	}
+}
+
+func TestManyWritersOfOneBranch(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	const each = 4
+	other := newForge(t, s.forge.credentials...) // another process
+	var wg sync.WaitGroup
+	for i := range each {
+		for name, f := range map[string]*Forge{"one": s.forge, "two": other} {
+			wg.Go(func() {
+				c := s.request(map[string]string{fmt.Sprintf("%s-%d", name, i): "x\n"})
+				c.Activity = fmt.Sprintf("exec-%s/0.%d", name, i)
+				if _, err := f.Commit(t.Context(), c); err != nil {
+					t.Errorf("%s %d: %v", name, i, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got := strings.TrimSpace(s.git(t, s.dir, "rev-list", "--count", "main")); got != fmt.Sprint(1+2*each) {
+		t.Errorf("%s commits, want %d", got, 1+2*each)
+	}
+	s.git(t, s.dir, "fsck", "--strict")
+}
+
+func TestARuleOfTheRepositoryIsNoRace(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	hook := filepath.Join(s.dir, "hooks", "pre-receive")
+	if err := os.MkdirAll(filepath.Dir(hook), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil { //nolint:gosec // a hook is executable
+		t.Fatal(err)
+	}
+	_, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"}))
+	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "pre-receive hook declined") {
+		t.Errorf("error %v of class %v", err, fault.ClassOf(err))
+	}
+}
+
+func TestCommitsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"file": "x\n", "dir/a": "x\n"})
+	for name, tc := range map[string]struct {
+		change func(*core.CommitRequest)
+		class  fault.Class
+		want   string
+	}{
+		"branch missing":       {func(c *core.CommitRequest) { c.Branch = "nope" }, fault.NotFound, `branch "nope" does not exist`},
+		"branch impossible":    {func(c *core.CommitRequest) { c.Branch = "a..b" }, fault.Invalid, "branch: "},
+		"no branch":            {func(c *core.CommitRequest) { c.Branch = "" }, fault.Invalid, "branch: missing"},
+		"no files":             {func(c *core.CommitRequest) { c.Files = nil }, fault.Invalid, "files: missing"},
+		"no message":           {func(c *core.CommitRequest) { c.Message = " \n" }, fault.Invalid, "message: missing"},
+		"path into .git":       {func(c *core.CommitRequest) { c.Files = map[string][]byte{".git/config": nil} }, fault.Invalid, "path: "},
+		"absolute path":        {func(c *core.CommitRequest) { c.Files = map[string][]byte{"/etc/x": nil} }, fault.Invalid, "path: "},
+		"below a file":         {func(c *core.CommitRequest) { c.Files = map[string][]byte{"file/x": nil} }, fault.Invalid, `found "file", which is no folder`},
+		"over a folder":        {func(c *core.CommitRequest) { c.Files = map[string][]byte{"dir": nil} }, fault.Invalid, `found "dir", which is no file`},
+		"trailer key":          {func(c *core.CommitRequest) { c.Trailers = map[string]string{"a b": "x"} }, fault.Invalid, "trailers: "},
+		"trailer of our own":   {func(c *core.CommitRequest) { c.Trailers = map[string]string{"lockstep-activity": "x"} }, fault.Invalid, "trailers: "},
+		"trailer of two lines": {func(c *core.CommitRequest) { c.Trailers = map[string]string{"A": "x\ny"} }, fault.Invalid, "trailers.A: "},
+	} {
+		c := s.request(map[string]string{"file": "new\n"})
+		tc.change(&c)
+		if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, tc.class) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v of class %v, want %v: …%s…", name, err, fault.ClassOf(err), tc.class, tc.want)
+		}
+	}
+}
+
+func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
+	t.Setenv("LOCKSTEP_TEST_PASSWORD", "p")
+	credentials := []Credential{
+		{URLPrefix: "https://git.example.com", Username: "all", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
+		{URLPrefix: "https://git.example.com/team/", Username: "team", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
+	}
+	for raw, want := range map[string]string{
+		"https://git.example.com/shop":          "all",
+		"https://GIT.example.com/shop":          "all",
+		"https://git.example.com/team/shop":     "team",
+		"https://git.example.com/teammate/shop": "all",
+		"https://git.example.com.evil.org/shop": "",
+		"http://git.example.com/shop":           "",
+		"https://git.example.com:8443/shop":     "",
+	} {
+		u, err := parseURL("repo_url", raw, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := authFor(credentials, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got == nil) != (want == "") || (got != nil && got.Username != want) {
+			t.Errorf("%s: %v, want user %q", raw, got, want)
+		}
+	}
+	if _, err := New(Deps{Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a password instead of a reference: %v", err)
+	}
+}

@@ -1,0 +1,287 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// repository is one remote repository during one operation, and what has been fetched of it.
+type repository struct {
+	url      string
+	client   transport.Transport
+	endpoint *transport.Endpoint
+	auth     transport.AuthMethod
+	session  transport.UploadPackSession
+	refs     *packp.AdvRefs
+	objects  *memory.Storage
+}
+
+// open asks the repository for its refs.
+func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
+	u, err := parseURL("repo_url", repoURL, false)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := transport.NewEndpoint(u.String())
+	if err != nil {
+		return nil, invalid("repo_url", "found %q, expected an http or https URL", repoURL)
+	}
+	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: memory.NewStorage()}
+	if err := r.authenticate(f.credentials, u); err != nil {
+		return nil, err
+	}
+	r.session, err = f.client.NewUploadPackSession(endpoint, r.auth)
+	if err != nil {
+		return nil, fmt.Errorf("session with %s: %w", repoURL, err)
+	}
+	r.refs, err = r.session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return nil, r.classify(err, "read")
+	}
+	return r, nil
+}
+
+func (r *repository) authenticate(credentials []Credential, u *url.URL) error {
+	auth, err := authFor(credentials, u)
+	if err != nil || auth == nil { // a nil *BasicAuth must not become a non-nil AuthMethod
+		return err
+	}
+	r.auth = auth
+	return nil
+}
+
+// fetch gets the commit and what it needs, with its last depth commits; 0 is all of them.
+func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Hash) error {
+	req := packp.NewUploadPackRequestFromCapabilities(r.refs.Capabilities)
+	req.Wants = wants
+	if depth > 0 && r.refs.Capabilities.Supports(capability.Shallow) {
+		if err := req.Capabilities.Set(capability.Shallow); err != nil {
+			return fmt.Errorf("fetch from %s: %w", r.url, err)
+		}
+		req.Depth = packp.DepthCommits(depth)
+	}
+	res, err := r.session.UploadPack(ctx, req)
+	if err != nil {
+		return r.classify(err, "read")
+	}
+	defer res.Close() //nolint:errcheck // everything of interest has been read
+	var pack io.Reader = res
+	switch {
+	case req.Capabilities.Supports(capability.Sideband64k):
+		pack = sideband.NewDemuxer(sideband.Sideband64k, res)
+	case req.Capabilities.Supports(capability.Sideband):
+		pack = sideband.NewDemuxer(sideband.Sideband, res)
+	}
+	if err := packfile.UpdateObjectStorage(r.objects, pack); err != nil {
+		return fault.Because(err, fault.Unavailable, "reading from %s was interrupted", r.url)
+	}
+	return nil
+}
+
+// branch is the head of a branch, with enough history to search.
+func (r *repository) branch(ctx context.Context, name string) (*object.Commit, error) {
+	hash, ok := r.refs.References[string(plumbing.NewBranchReferenceName(name))]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "branch %q does not exist in %s", name, r.url)
+	}
+	if err := r.fetch(ctx, historyDepth, hash); err != nil {
+		return nil, err
+	}
+	return r.commit(hash)
+}
+
+//nolint:gochecknoglobals // a compiled constant
+var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// resolve finds the commit that a ref names: HEAD, a full name, a branch, a tag, or a commit id.
+func (r *repository) resolve(ctx context.Context, ref string) (*object.Commit, error) {
+	hash, ok := r.lookup(ref)
+	if !ok && commitID.MatchString(ref) {
+		return r.resolveCommit(ctx, plumbing.NewHash(ref))
+	}
+	if !ok {
+		return nil, fault.New(fault.NotFound, "ref %q does not exist in %s", ref, r.url)
+	}
+	if err := r.fetch(ctx, 1, hash); err != nil {
+		return nil, err
+	}
+	return r.commit(hash)
+}
+
+func (r *repository) lookup(ref string) (plumbing.Hash, bool) {
+	if ref == "HEAD" && r.refs.Head != nil {
+		return *r.refs.Head, true
+	}
+	for _, name := range []string{ref, "refs/heads/" + ref, "refs/tags/" + ref} {
+		if hash, ok := r.refs.References[name]; ok {
+			return hash, true
+		}
+	}
+	return plumbing.ZeroHash, false
+}
+
+// resolveCommit fetches a commit by its id. Servers that only serve the heads of branches are asked for all of these.
+func (r *repository) resolveCommit(ctx context.Context, want plumbing.Hash) (*object.Commit, error) {
+	var heads []plumbing.Hash
+	for _, hash := range r.refs.References {
+		if hash == want {
+			heads = nil
+			break
+		}
+		heads = append(heads, hash)
+	}
+	caps := r.refs.Capabilities
+	if heads == nil || caps.Supports(capability.AllowReachableSHA1InWant) {
+		if err := r.fetch(ctx, 1, want); err == nil {
+			return r.commit(want)
+		} else if fault.Is(err, fault.Unavailable) {
+			return nil, err
+		}
+	}
+	if len(heads) > 0 {
+		if err := r.fetch(ctx, 0, heads...); err != nil {
+			return nil, err
+		}
+	}
+	return r.commit(want)
+}
+
+// commit reads a fetched commit, through an annotated tag if need be.
+func (r *repository) commit(hash plumbing.Hash) (*object.Commit, error) {
+	c, err := object.GetCommit(r.objects, hash)
+	if err == nil {
+		return c, nil
+	}
+	if tag, tagErr := object.GetTag(r.objects, hash); tagErr == nil {
+		if c, err = tag.Commit(); err == nil {
+			return c, nil
+		}
+	}
+	if errors.Is(err, plumbing.ErrObjectNotFound) || errors.Is(err, object.ErrUnsupportedObject) {
+		return nil, fault.New(fault.NotFound, "commit %s does not exist in %s", hash, r.url)
+	}
+	return nil, fmt.Errorf("read commit %s of %s: %w", hash, r.url, err)
+}
+
+func (r *repository) file(commit *object.Commit, path string) ([]byte, error) {
+	tree, err := commit.Tree()
+	if err != nil {
+		return nil, fmt.Errorf("read tree of %s: %w", commit.Hash, err)
+	}
+	entry, err := tree.FindEntry(path)
+	if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) {
+		return nil, fault.New(fault.NotFound, "path %q does not exist in %s at %s", path, r.url, commit.Hash)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find %s in %s: %w", path, commit.Hash, err)
+	}
+	if !entry.Mode.IsFile() {
+		return nil, invalid("path", "found %q, which is no file at %s", path, commit.Hash)
+	}
+	blob, err := object.GetBlob(r.objects, entry.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
+	}
+	reader, err := blob.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
+	}
+	defer reader.Close() //nolint:errcheck // in memory
+	return io.ReadAll(reader)
+}
+
+// push has the branch moved from base to the commit, if it still stands at base: else the error is errMoved.
+func (r *repository) push(ctx context.Context, branch string, base plumbing.Hash, made built) error {
+	session, err := r.client.NewReceivePackSession(r.endpoint, r.auth)
+	if err != nil {
+		return fmt.Errorf("session with %s: %w", r.url, err)
+	}
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return r.classify(err, "write to")
+	}
+	name := plumbing.NewBranchReferenceName(branch)
+	if refs.References[string(name)] != base {
+		return errMoved
+	}
+	var pack bytes.Buffer
+	if _, err := packfile.NewEncoder(&pack, r.objects, false).Encode(made.objects, 0); err != nil {
+		return fmt.Errorf("pack commit for %s: %w", r.url, err)
+	}
+	req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
+	req.Commands = []*packp.Command{{Name: name, Old: base, New: made.commit}}
+	req.Packfile = io.NopCloser(&pack)
+	report, err := session.ReceivePack(ctx, req)
+	if report == nil && err != nil {
+		return r.classify(err, "write to")
+	}
+	if err != nil {
+		return r.refused(ctx, branch, base, err)
+	}
+	return nil
+}
+
+// refused tells a push that came too late from one that a rule of the repository forbids: in the first case, and only
+// then, the branch stands elsewhere by now.
+func (r *repository) refused(ctx context.Context, branch string, base plumbing.Hash, cause error) error {
+	refs, err := r.session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return r.classify(err, "read")
+	}
+	if refs.References[string(plumbing.NewBranchReferenceName(branch))] != base {
+		return errMoved
+	}
+	return fault.Because(cause, fault.Refused, "%s refuses the commit to %q: %v", r.url, branch, cause)
+}
+
+// classify says what a failed exchange means to whoever asked for it.
+func (r *repository) classify(err error, op string) error {
+	var unexpected *plumbing.UnexpectedError
+	var response *githttp.Err
+	if errors.As(err, &unexpected) {
+		err = unexpected.Err // it does not unwrap by itself
+	}
+	switch {
+	case errors.Is(err, transport.ErrAuthenticationRequired):
+		if r.auth == nil {
+			return fault.Because(err, fault.Unauthenticated, "%s wants credentials, and none are configured for it", r.url)
+		}
+		return fault.Because(err, fault.Unauthenticated, "%s does not accept the configured credentials", r.url)
+	case errors.Is(err, transport.ErrAuthorizationFailed):
+		return fault.Because(err, fault.Denied, "the configured credentials may not %s %s", op, r.url)
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		return fault.Because(err, fault.NotFound, "repository %s does not exist", r.url)
+	case errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return fault.Because(err, fault.NotFound, "repository %s is empty: no ref exists in it", r.url)
+	case errors.As(err, &response) && response.StatusCode() < 500 && response.StatusCode() != 429:
+		return fault.Because(err, fault.NotFound, "repository %s cannot be used: HTTP status %d", r.url, response.StatusCode())
+	case isMalformed(err):
+		return fault.Because(err, fault.NotFound, "%s does not answer like a Git repository", r.url)
+	default:
+		return fault.Because(err, fault.Unavailable, "%s does not answer", r.url)
+	}
+}
+
+// isMalformed recognizes an answer that is no Git: a web page, most likely.
+func isMalformed(err error) bool {
+	var decode *packp.ErrUnexpectedData
+	return errors.As(err, &decode) || errors.Is(err, packp.ErrEmptyInput) || errors.Is(err, pktline.ErrInvalidPktLen)
+}
