@@ -1,15 +1,223 @@
 package core
 
-// Store keeps the domain.
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps the domain. Its errors have the classes of pkg/fault.
 type Store interface {
 	Reads
+	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
+	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
+	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next method it is
+	// the only look across organizations.
+	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
+	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
+	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does
+// not have.
+type Tx interface {
+	Reads
+	ApplicationWrites
+	EnvironmentWrites
+	RolloutWrites
+	HandoffWrites
+	// Claim takes an event for the present transaction; false when it has been applied before (D16).
+	Claim(ctx context.Context, in Inbound) (first bool, err error)
+	// Announce publishes that a gate has been resolved, with the commit.
+	Announce(ctx context.Context, r GateResolved) error
+}
+
+// ApplicationWrites changes applications, versions and pipelines. The Add methods fill in id and creation time.
+type ApplicationWrites interface {
+	AddApplication(ctx context.Context, a Application) (Application, error)
+	AddService(ctx context.Context, s Service) (Service, error)
+	AddArtifactSource(ctx context.Context, s ArtifactSource, matchKey string) (ArtifactSource, error)
+	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
+	LockApplication(ctx context.Context, id int64) (Application, error)
+	// SourcesByMatchKey is where an artifact belongs, in the order of applications.
+	SourcesByMatchKey(ctx context.Context, matchKey string) ([]SourceOwner, error)
+	// VersionNames are the names taken on a source, by digest.
+	VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error)
+	AddVersion(ctx context.Context, v Version) (Version, error)
+	// LatestVersions is the latest version of every source of an application; VersionID is 0 where there is none.
+	LatestVersions(ctx context.Context, application int64) ([]VersionSetEntry, error)
+	// VersionSetNames are how many sets an application has, and whether one has these entries.
+	VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (exists bool, err error)
+	CountVersionSets(ctx context.Context, application int64) (int, error)
+	AddVersionSet(ctx context.Context, s VersionSet, entries []VersionSetEntry) (VersionSet, error)
+	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
+	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
+	WantSetup(ctx context.Context, application, environment int64, reason string) (ApplicationEnvironment, error)
+	LockApplicationEnvironment(ctx context.Context, id int64) (ApplicationEnvironment, error)
+	// AwaitingSetup locks the application environments that wait for an environment.
+	AwaitingSetup(ctx context.Context, environment int64) ([]ApplicationEnvironment, error)
+	// SaveApplicationEnvironment writes readiness, discovered, and the two setup fields.
+	SaveApplicationEnvironment(ctx context.Context, e ApplicationEnvironment) error
+}
+
+// EnvironmentWrites changes environments.
+type EnvironmentWrites interface {
+	AddEnvironment(ctx context.Context, e Environment) (Environment, error)
+	AddDriverBinding(ctx context.Context, b DriverBinding) (DriverBinding, error)
+	// AllEnvironments is every environment with its latest binding, by name; locked against change of readiness.
+	AllEnvironments(ctx context.Context) (map[string]BoundEnvironment, error)
+	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
+	// SaveEnvironment writes readiness and the onboarding attempt.
+	SaveEnvironment(ctx context.Context, e Environment) error
+	// KeepBundle keeps a driver's bytes under their digest; again is nothing.
+	KeepBundle(ctx context.Context, digest, ref string, content []byte) error
+	Bundle(ctx context.Context, digest string) ([]byte, error)
+}
+
+// RolloutWrites changes rollouts.
+type RolloutWrites interface {
+	AddRollout(ctx context.Context, r Rollout) (Rollout, error)
+	AddRolloutEnvironment(ctx context.Context, e RolloutEnvironment) (RolloutEnvironment, error)
+	AddDeployment(ctx context.Context, d Deployment) (Deployment, error)
+	// LiveVersionSets is the version set of the last completed rollout, by environment.
+	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
+	LockRollout(ctx context.Context, id int64) (Rollout, error)
+	// RolloutOfDeployment finds the rollout to lock.
+	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
+	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
+	// From is not the cached state.
+	Record(ctx context.Context, t Transition) error
+	// AddSnapshot keeps what was deployed; again is nothing.
+	AddSnapshot(ctx context.Context, s Snapshot) error
+}
+
+// HandoffWrites changes what is still to be handed over.
+type HandoffWrites interface {
+	AddHandoff(ctx context.Context, h Handoff) error
+	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
+	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
+	// ClaimHandoff takes the next one that is due and makes it due again at until, for the case that the claimer is lost.
+	// It skips what others are claiming, and whatever has an older one of the same workflow before it.
+	ClaimHandoff(ctx context.Context, at, until time.Time) (Handoff, bool, error)
+	// SaveHandoff writes state, due time and error.
+	SaveHandoff(ctx context.Context, h Handoff) error
+	// SetWorkflowRef stores the handle on the subject.
+	SetWorkflowRef(ctx context.Context, kind HandoffSubject, id int64, ref string) error
+}
+
+// SourceOwner is an artifact source and what it belongs to.
+type SourceOwner struct {
+	SourceID, ServiceID, ApplicationID int64
+}
+
+// BoundEnvironment is an environment and its latest driver binding.
+type BoundEnvironment struct {
+	Environment
+	Binding DriverBinding
 }
 
 // Drivers are the deploy drivers of the installation.
 type Drivers interface {
 	// All is every driver, by reference.
 	All() []Driver
+	// Lookup finds one; the error is NotFound and names those there are.
+	Lookup(ref string) (Driver, error)
+	// ValidateEnvironment and ValidateApplicationEnvironment check a configuration against a driver's schema. The error
+	// is Invalid, its fields JSON pointers into the configuration.
+	ValidateEnvironment(ref string, config json.RawMessage) error
+	ValidateApplicationEnvironment(ref string, config json.RawMessage) error
+	// Export is a driver's bytes, to be kept.
+	Export(ref string) ([]byte, error)
+	// Program is a program of a driver whose bytes were kept.
+	Program(content []byte, program string) (Program, error)
+}
+
+// Program is a driver's program with the modules it may load.
+type Program struct {
+	Source  []byte
+	Modules map[string][]byte
 }
 
 // Flows reads flow definitions.
-type Flows interface{}
+type Flows interface {
+	// Read reads one that was checked before.
+	Read(definition json.RawMessage) (Flow, error)
+	// Check reads and checks one. The error is Invalid, its fields JSON pointers into the definition.
+	Check(definition json.RawMessage, known KnownToFlow) (Flow, error)
+	// CheckDrivable checks that a set of step types covers a flow.
+	CheckSteps(definition json.RawMessage, supported []string) error
+}
+
+// KnownToFlow is what a flow definition is checked against.
+type KnownToFlow struct {
+	Steps        []string
+	Environments []string
+	// ValidateConfig checks the configuration of the deploy step to an environment.
+	ValidateConfig func(environment string, config json.RawMessage) error
+}
+
+// Flow is a pipeline, as far as the domain has to understand it.
+type Flow struct {
+	// Deploys are the deploy steps, in order.
+	Deploys []DeployStep
+}
+
+// DeployStep brings the application to one environment.
+type DeployStep struct {
+	Environment string
+	Approval    *Approval
+	Gates       []FlowGate
+	// Config is the driver's; opaque.
+	Config json.RawMessage
+}
+
+// FlowGate is a weight at which every service stops. It is part of the inputs of the deploy program.
+type FlowGate struct {
+	Weight       int       `json:"weight"`
+	SoakDuration int       `json:"soak_duration"`
+	Approval     *Approval `json:"approval"`
+}
+
+// Approval asks somebody to agree. It is part of the inputs of the deploy program.
+type Approval struct {
+	Reason string `json:"reason"`
+}
+
+// Engine runs workflows.
+type Engine interface {
+	// Start submits a workflow; the same again answers the same handle (D5).
+	Start(ctx context.Context, w Workflow) (ref string, err error)
+	// Cancel asks a workflow to stop. NotFound when there is none.
+	Cancel(ctx context.Context, organization int64, workflowID, reason string) error
+}
+
+// Workflow is what Engine.Start submits.
+type Workflow struct {
+	Organization int64
+	ID           string
+	Program      Program
+	Inputs       json.RawMessage
+	Labels       map[string]string
+}
+
+// Inbound is an event that has come in, as far as the core needs to know it.
+type Inbound struct {
+	Organization int64
+	// ID and Type go to the journal, as what triggered a change.
+	ID, Type string
+	// Correlation is the workflow that emitted it, if it says so.
+	Correlation string
+	// Envelope is the event itself, which only the adapters look at.
+	Envelope any
+}
+
+// GateResolved is the fact that somebody has answered a gate.
+type GateResolved struct {
+	Actor
+	RolloutID int64
+	GateID    string
+	Approved  bool
+	Reason    string
+	At        time.Time
+}

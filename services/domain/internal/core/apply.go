@@ -1,0 +1,258 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Change is what an event from a workflow says has happened. Each applies itself in the transaction that claims the event.
+type Change interface {
+	apply(ctx context.Context, d *Domain, tx Tx, c cause, in Inbound) error
+}
+
+// Apply brings what an event says into the tables, once however often it comes (D16). States that are there already and
+// terminal ones absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
+func (d *Domain) Apply(ctx context.Context, in Inbound, ch Change) error {
+	err := d.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
+		first, err := tx.Claim(ctx, in)
+		if err != nil || !first {
+			return err
+		}
+		c := cause{
+			Actor: Actor{Organization: in.Organization, Type: PrincipalSystem}, at: d.clock.Now(),
+			triggeredBy: in.Type + " " + in.ID,
+		}
+		return ch.apply(ctx, d, tx, c, in)
+	})
+	d.wake()
+	return err
+}
+
+// Noted is an event that changes nothing here: workflows tell each other.
+type Noted struct{}
+
+func (Noted) apply(context.Context, *Domain, Tx, cause, Inbound) error { return nil }
+
+// RolloutMoved moves a rollout.
+type RolloutMoved struct {
+	RolloutID int64
+	Verb      Verb
+	Reason    string
+}
+
+func (m RolloutMoved) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	return t.moveRollout(ctx, m.Verb, m.Reason)
+}
+
+// RolloutEnvironmentMoved moves an environment of a rollout.
+type RolloutEnvironmentMoved struct {
+	RolloutID, EnvironmentID int64
+	Verb                     Verb
+	Reason                   string
+}
+
+func (m RolloutEnvironmentMoved) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	b, err := t.environment(m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	return t.moveEnvironment(ctx, b, m.Verb, m.Reason)
+}
+
+// DeploymentMoved moves a deployment.
+type DeploymentMoved struct {
+	DeploymentID int64
+	Verb         Verb
+	Reason       string
+}
+
+func (m DeploymentMoved) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	rollout, err := tx.RolloutOfDeployment(ctx, m.DeploymentID)
+	if err != nil {
+		return err
+	}
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil {
+		return err
+	}
+	b, dep, err := t.deployment(m.DeploymentID)
+	if err != nil {
+		return err
+	}
+	return t.moveDeployment(ctx, b, dep, m.Verb, m.Reason)
+}
+
+// DeploymentCommitted keeps what is being deployed (E46).
+type DeploymentCommitted struct {
+	DeploymentID              int64
+	CommitSHA, ManifestDigest string
+	Parameters                json.RawMessage
+}
+
+func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, _ Inbound) error {
+	if _, err := tx.RolloutOfDeployment(ctx, m.DeploymentID); err != nil {
+		return err
+	}
+	s := Snapshot{DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters}
+	if len(s.Parameters) == 0 {
+		s.Parameters = json.RawMessage("{}")
+	}
+	return tx.AddSnapshot(ctx, s)
+}
+
+// ApprovalRequested opens a gate (D24). A rollout that is over, and a gate that is open already, absorb it.
+type ApprovalRequested struct {
+	RolloutID int64
+	GateID    string
+	Reason    string
+}
+
+func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	gates, err := tx.OpenGates(ctx, c.Organization, []int64{m.RolloutID})
+	if err != nil {
+		return err
+	}
+	for _, g := range gates[m.RolloutID] {
+		if g.GateID == m.GateID {
+			return nil
+		}
+	}
+	if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
+		return err
+	}
+	return t.request(ctx, VerbRequestApproval, m.GateID, m.Reason)
+}
+
+// EnvironmentReadiness is what an onboarding has found.
+type EnvironmentReadiness struct {
+	EnvironmentID int64
+	Ready         bool
+	Reason        string
+}
+
+func (m EnvironmentReadiness) apply(ctx context.Context, d *Domain, tx Tx, c cause, in Inbound) error {
+	e, err := tx.LockEnvironment(ctx, m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	if n := attemptOf(in.Correlation, fmt.Sprintf("environment-%d-onboarding-", e.ID)); n > 0 && n < e.OnboardingAttempt {
+		return nil // an older attempt; the present one will speak for itself
+	}
+	return d.environmentIs(ctx, tx, c, e, m.Ready, m.Reason)
+}
+
+// environmentIs records a readiness, and submits the setups that have waited for it.
+func (d *Domain) environmentIs(ctx context.Context, tx Tx, c cause, e BoundEnvironment, ready bool, reason string) error {
+	e.Readiness, e.ReadinessReason = ReadinessNot, reason
+	if ready {
+		e.Readiness, e.ReadinessReason = ReadinessReady, ""
+	}
+	if err := tx.SaveEnvironment(ctx, e.Environment); err != nil || !ready {
+		return err
+	}
+	waiting, err := tx.AwaitingSetup(ctx, e.ID)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	ids := make([]int64, len(waiting))
+	for i, ae := range waiting {
+		ids[i] = ae.ApplicationID
+	}
+	applications, err := tx.ApplicationsByID(ctx, c.Organization, ids)
+	if err != nil {
+		return err
+	}
+	for _, ae := range waiting {
+		config, ok, err := d.latestConfig(ctx, tx, c.Organization, ae.ApplicationID, e.Name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // a later pipeline does not go there any more
+		}
+		if _, err := d.setUp(ctx, tx, c.Organization, applications[ae.ApplicationID], e, ae, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ApplicationEnvironmentReadiness is what a setup has found.
+type ApplicationEnvironmentReadiness struct {
+	ApplicationEnvironmentID int64
+	Ready                    bool
+	Reason                   string
+	Discovered               json.RawMessage
+}
+
+func (m ApplicationEnvironmentReadiness) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, in Inbound) error {
+	ae, err := tx.LockApplicationEnvironment(ctx, m.ApplicationEnvironmentID)
+	if err != nil {
+		return err
+	}
+	n := attemptOf(in.Correlation, fmt.Sprintf("application-environment-%d-setup-", ae.ID))
+	if n > 0 && n < ae.SetupAttempt || ae.SetupWanted {
+		return nil // an older attempt; another is under way, or waits for its environment
+	}
+	ae.Readiness, ae.ReadinessReason = ReadinessNot, m.Reason
+	if m.Ready {
+		ae.Readiness, ae.ReadinessReason, ae.Discovered = ReadinessReady, "", m.Discovered
+	}
+	return tx.SaveApplicationEnvironment(ctx, ae)
+}
+
+// WorkflowEnded is the engine's own word about a run (D36): whatever its program had the time to say, its subject does not
+// stay open.
+type WorkflowEnded struct {
+	WorkflowID string
+	// Verb is complete, fail or cancel.
+	Verb   Verb
+	Reason string
+}
+
+func (m WorkflowEnded) apply(ctx context.Context, d *Domain, tx Tx, c cause, _ Inbound) error {
+	return d.workflowEnded(ctx, tx, c, m.WorkflowID, m.Verb, m.Reason)
+}
+
+// workflowEnded closes what a workflow was run for, unless its program has done so.
+func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb Verb, reason string) error {
+	if verb == VerbComplete {
+		verb, reason = VerbFail, "the workflow ended without saying how it went"
+	}
+	var n int64
+	var attempt int
+	if _, err := fmt.Sscanf(workflowID, "environment-%d-onboarding-%d", &n, &attempt); err == nil {
+		e, err := tx.LockEnvironment(ctx, n)
+		if err != nil || e.Readiness != ReadinessPending || attempt != e.OnboardingAttempt {
+			return err
+		}
+		return d.environmentIs(ctx, tx, c, e, false, reason)
+	}
+	if _, err := fmt.Sscanf(workflowID, "application-environment-%d-setup-%d", &n, &attempt); err == nil {
+		ae, err := tx.LockApplicationEnvironment(ctx, n)
+		if err != nil || ae.Readiness != ReadinessPending || ae.SetupWanted || attempt != ae.SetupAttempt {
+			return err
+		}
+		ae.Readiness, ae.ReadinessReason = ReadinessNot, reason
+		return tx.SaveApplicationEnvironment(ctx, ae)
+	}
+	if _, err := fmt.Sscanf(workflowID, "rollout-%d", &n); err != nil || workflowID != rolloutWorkflow(n) {
+		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
+	}
+	return RolloutMoved{n, verb, reason}.apply(ctx, d, tx, c, Inbound{})
+}

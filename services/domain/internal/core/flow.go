@@ -1,0 +1,207 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// CreateFlowDefinition records a new version of a pipeline and submits the setups it needs (E33, E54). Setups of
+// environments that are not ready wait until they are.
+func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDefinition) (FlowDefinition, error) {
+	var made FlowDefinition
+	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		app, err := tx.LockApplication(ctx, n.ApplicationID)
+		if err != nil {
+			return err
+		}
+		environments, err := tx.AllEnvironments(ctx)
+		if err != nil {
+			return err
+		}
+		flow, err := d.checkFlow(n.Definition, environments)
+		if err != nil {
+			return err
+		}
+		latest, err := tx.LatestFlowDefinitions(ctx, a.Organization, []int64{app.ID})
+		if err != nil {
+			return err
+		}
+		made, err = tx.AddFlowDefinition(ctx, FlowDefinition{ApplicationID: app.ID, Version: latest[app.ID].Version + 1, Definition: n.Definition})
+		if err != nil {
+			return err
+		}
+		for _, step := range flow.Deploys {
+			e := environments[step.Environment]
+			ae, err := tx.WantSetup(ctx, app.ID, e.ID, waitsFor(e.Environment))
+			if err != nil {
+				return err
+			}
+			if e.Readiness != ReadinessReady {
+				continue
+			}
+			if _, err := d.setUp(ctx, tx, a.Organization, app, e, ae, step.Config); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d.wake()
+	return made, err
+}
+
+// checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
+// environments have one driver, which has to support every step.
+func (d *Domain) checkFlow(definition json.RawMessage, environments map[string]BoundEnvironment) (Flow, error) {
+	flow, err := d.flows.Read(definition)
+	if err != nil {
+		return Flow{}, inDefinition(err)
+	}
+	known := KnownToFlow{Environments: slices.Sorted(maps.Keys(environments))}
+	first := ""
+	for _, step := range flow.Deploys {
+		e, ok := environments[step.Environment]
+		if !ok {
+			continue // the check below says so
+		}
+		if first == "" {
+			driver, err := d.drivers.Lookup(e.Binding.DriverRef)
+			if err != nil {
+				return Flow{}, fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+			}
+			known.Steps, first = driver.SupportedSteps, step.Environment
+		}
+		if want := environments[first].Binding.DriverRef; e.Binding.DriverRef != want {
+			return Flow{}, fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
+				"found environment %q with driver %s beside %q with driver %s; expected one driver in a pipeline", e.Name, e.Binding.DriverRef, first, want)})
+		}
+	}
+	if first == "" { // no environment exists: the finding is about environments, so no step is refused
+		known.Steps = []string{"deploy", "pause", "approval", "analysis"}
+	}
+	known.ValidateConfig = func(environment string, config json.RawMessage) error {
+		return d.drivers.ValidateApplicationEnvironment(environments[environment].Binding.DriverRef, config)
+	}
+	flow, err = d.flows.Check(definition, known)
+	return flow, inDefinition(err)
+}
+
+// inDefinition locates findings in the input of the use case.
+func inDefinition(err error) error {
+	fields, err := within("/definition", err)
+	if err != nil || len(fields) == 0 {
+		return err
+	}
+	return fault.InvalidFields(fields...)
+}
+
+func waitsFor(e Environment) string {
+	if e.Readiness == ReadinessReady {
+		return "being set up"
+	}
+	return fmt.Sprintf("waits for environment %q to be ready", e.Name)
+}
+
+// RetrySetup submits the setup of an application environment again (E29).
+func (d *Domain) RetrySetup(ctx context.Context, a Actor, applicationEnvironment int64) (ApplicationEnvironment, error) {
+	var made ApplicationEnvironment
+	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		found, err := tx.ApplicationEnvironmentsByID(ctx, a.Organization, []int64{applicationEnvironment})
+		if err != nil {
+			return err
+		}
+		ae, ok := found[applicationEnvironment]
+		if !ok {
+			return fault.New(fault.NotFound, "application environment %d does not exist", applicationEnvironment)
+		}
+		app, err := tx.LockApplication(ctx, ae.ApplicationID)
+		if err != nil {
+			return err
+		}
+		e, err := tx.LockEnvironment(ctx, ae.EnvironmentID)
+		if err != nil {
+			return err
+		}
+		if e.Readiness != ReadinessReady {
+			return fault.New(fault.Refused, "environment %q is not ready: %s", e.Name, notReady(e.Readiness, e.ReadinessReason))
+		}
+		if ae, err = tx.LockApplicationEnvironment(ctx, ae.ID); err != nil {
+			return err
+		}
+		if ae.Readiness == ReadinessPending && !ae.SetupWanted {
+			return fault.New(fault.Refused, "%q is being set up in %q already (attempt %d)", app.Name, e.Name, ae.SetupAttempt)
+		}
+		config, ok, err := d.latestConfig(ctx, tx, a.Organization, app.ID, e.Name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fault.New(fault.Refused, "the pipeline of %q does not deploy to %q", app.Name, e.Name)
+		}
+		made, err = d.setUp(ctx, tx, a.Organization, app, e, ae, config)
+		return err
+	})
+	d.wake()
+	return made, err
+}
+
+// latestConfig is what the latest pipeline of an application says about an environment; false when it does not go there.
+func (d *Domain) latestConfig(ctx context.Context, tx Tx, organization, application int64, environment string) (json.RawMessage, bool, error) {
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{application})
+	if err != nil {
+		return nil, false, err
+	}
+	def, ok := latest[application]
+	if !ok {
+		return nil, false, nil
+	}
+	flow, err := d.flows.Read(def.Definition)
+	if err != nil {
+		return nil, false, fmt.Errorf("read flow definition %d: %w", def.ID, err)
+	}
+	for _, step := range flow.Deploys {
+		if step.Environment == environment {
+			return step.Config, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// setUp submits the next setup of an application in an environment; until it has ended nothing is deployed (E59).
+func (d *Domain) setUp(ctx context.Context, tx Tx, organization int64, app Application, e BoundEnvironment, ae ApplicationEnvironment, config json.RawMessage) (ApplicationEnvironment, error) {
+	ae.SetupAttempt++
+	ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, ReadinessPending, "being set up"
+	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil {
+		return ae, err
+	}
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{app.ID})
+	if err != nil {
+		return ae, err
+	}
+	in := setupInput{Environment: describeEnvironment(e)}
+	in.ApplicationEnvironment.ID, in.ApplicationEnvironment.Config = ae.ID, config
+	in.ApplicationEnvironment.Application = named{app.ID, app.Name}
+	for _, s := range services[app.ID] {
+		in.ApplicationEnvironment.Services = append(in.ApplicationEnvironment.Services, named{s.ID, s.Name})
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return ae, fmt.Errorf("encode inputs of application environment %d: %w", ae.ID, err)
+	}
+	return ae, d.submit(ctx, tx, e.Binding.DriverRef, Handoff{
+		WorkflowID: fmt.Sprintf("application-environment-%d-setup-%d", ae.ID, ae.SetupAttempt),
+		Subject:    HandoffApplicationEnvironment, SubjectID: ae.ID, Program: ProgramSetup, Inputs: inputs,
+	})
+}
+
+// notReady says why something is not ready.
+func notReady(r Readiness, reason string) string {
+	if reason == "" {
+		return string(r)
+	}
+	return reason
+}

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// HandoffKind says what is to be handed over.
+type HandoffKind string
+
+// The kinds.
+const (
+	HandoffStart  HandoffKind = "start"
+	HandoffCancel HandoffKind = "cancel"
+)
+
+// HandoffSubject says whose workflow it is.
+type HandoffSubject string
+
+// The subjects.
+const (
+	HandoffRollout                HandoffSubject = "rollout"
+	HandoffEnvironment            HandoffSubject = "environment"
+	HandoffApplicationEnvironment HandoffSubject = "application_environment"
+)
+
+// The programs of a driver (E32).
+const (
+	ProgramDeploy     = "deploy"
+	ProgramOnboarding = "onboarding"
+	ProgramSetup      = "application_environment_setup"
+)
+
+// HandoffState is where a hand-over stands. The numbers are stored.
+type HandoffState int16
+
+// The states.
+const (
+	HandoffPending HandoffState = iota
+	HandoffDone
+	HandoffFailed
+	HandoffWithdrawn
+)
+
+// Handoff is something still to be told to the workflow engine. It is written with the change that wants it, and
+// WorkflowID is the idempotency key (D8): a crash anywhere between commit and answer loses nothing and starts nothing twice.
+type Handoff struct {
+	ID         int64
+	Kind       HandoffKind
+	WorkflowID string
+	Subject    HandoffSubject
+	SubjectID  int64
+	// Program, DriverDigest and Inputs belong to a start, Reason to a cancellation.
+	Program      string
+	DriverDigest string
+	Inputs       json.RawMessage
+	Reason       string
+	State        HandoffState
+	Attempts     int
+	DueAt        time.Time
+	Error        string
+}
+
+const (
+	// handoffLease is how long a claimer may be lost before somebody else tries.
+	handoffLease = 30 * time.Second
+	// handoffCall bounds one call of the engine; less than the lease.
+	handoffCall     = 10 * time.Second
+	handoffPause    = 500 * time.Millisecond
+	handoffMaxPause = 30 * time.Second
+)
+
+// HandOver tells the engine the next thing that is due, if there is one. It answers whether there was, and what went
+// wrong with it, which has been recorded: the error is for the log.
+func (d *Domain) HandOver(ctx context.Context, engine Engine) (bool, error) {
+	organizations, err := d.store.OrganizationsWithDueHandoffs(ctx, d.clock.Now())
+	if err != nil {
+		return false, err
+	}
+	for _, organization := range organizations {
+		h, program, ok, err := d.claimHandoff(ctx, organization)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			continue
+		}
+		ref, callErr := d.tell(ctx, engine, organization, h, program)
+		if err := d.settle(ctx, organization, h, ref, callErr); err != nil {
+			return true, fmt.Errorf("settle %s of %s: %w", h.Kind, h.WorkflowID, err)
+		}
+		if callErr != nil {
+			callErr = fmt.Errorf("%s workflow %s, attempt %d: %w", h.Kind, h.WorkflowID, h.Attempts, callErr)
+		}
+		return true, callErr
+	}
+	return false, nil
+}
+
+func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handoff, p Program, ok bool, err error) {
+	err = d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		now := d.clock.Now()
+		if h, ok, err = tx.ClaimHandoff(ctx, now, now.Add(handoffLease)); err != nil || !ok || h.Kind != HandoffStart {
+			return err
+		}
+		content, err := tx.Bundle(ctx, h.DriverDigest)
+		if err != nil {
+			return err
+		}
+		p, err = d.drivers.Program(content, h.Program)
+		return err
+	})
+	return h, p, ok, err
+}
+
+func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h Handoff, p Program) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, handoffCall)
+	defer cancel()
+	if h.Kind == HandoffCancel {
+		err := engine.Cancel(ctx, organization, h.WorkflowID, h.Reason)
+		if fault.Is(err, fault.NotFound) {
+			return "", nil // it never started: nothing is left to cancel
+		}
+		return "", err
+	}
+	return engine.Start(ctx, Workflow{
+		Organization: organization, ID: h.WorkflowID, Program: p, Inputs: h.Inputs,
+		Labels: map[string]string{"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program},
+	})
+}
+
+// settle records what came of a call. What the engine refuses for good fails its subject with that reason; everything
+// else is tried again for ever, with growing pauses.
+func (d *Domain) settle(ctx context.Context, organization int64, h Handoff, ref string, callErr error) error {
+	return d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		if callErr == nil {
+			h.State, h.Error = HandoffDone, ""
+			if h.Kind == HandoffStart {
+				if err := tx.SetWorkflowRef(ctx, h.Subject, h.SubjectID, ref); err != nil {
+					return err
+				}
+			}
+			return tx.SaveHandoff(ctx, h)
+		}
+		h.Error = callErr.Error()
+		if !refusedForGood(callErr) {
+			h.DueAt = d.clock.Now().Add(pauseAfter(h.Attempts))
+			return tx.SaveHandoff(ctx, h)
+		}
+		h.State = HandoffFailed
+		if err := tx.SaveHandoff(ctx, h); err != nil || h.Kind != HandoffStart {
+			return err
+		}
+		c := cause{Actor: Actor{Organization: organization, Type: PrincipalSystem}, triggeredBy: "handoff " + h.WorkflowID, at: d.clock.Now()}
+		return d.workflowEnded(ctx, tx, c, h.WorkflowID, VerbFail, "the workflow could not be started: "+fault.Public(callErr))
+	})
+}
+
+// refusedForGood are the answers that a second attempt would get again.
+func refusedForGood(err error) bool {
+	switch fault.ClassOf(err) {
+	case fault.Invalid, fault.Conflict, fault.Refused, fault.NotFound, fault.Terminal:
+		return true
+	case fault.Internal, fault.Unauthenticated, fault.Denied, fault.Unavailable:
+		return false
+	default:
+		return false
+	}
+}
+
+func pauseAfter(attempts int) time.Duration {
+	return min(handoffMaxPause, handoffPause<<min(attempts, 10))
+}

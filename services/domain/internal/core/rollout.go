@@ -1,0 +1,225 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// CreateRollout pins everything a rollout needs and hands it over to be run (R45). Rolling back is this too, with an
+// earlier set (E12).
+func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Rollout, error) {
+	var made Rollout
+	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID)
+		if err != nil {
+			return err
+		}
+		made, err = d.createPlanned(ctx, tx, cause{Actor: a, at: d.clock.Now()}, p, n.Reason)
+		return err
+	})
+	d.wake()
+	return made, err
+}
+
+// plan is everything a rollout will pin.
+type plan struct {
+	application Application
+	versionSet  VersionSet
+	entries     []VersionSetEntry
+	versions    map[int64]Version
+	services    []Service
+	definition  FlowDefinition
+	stops       []stop
+	live        map[int64]int64
+}
+
+// stop is one environment of a plan.
+type stop struct {
+	step        DeployStep
+	environment BoundEnvironment
+	application ApplicationEnvironment
+	driver      Driver
+}
+
+// planRollout looks everything up, under the lock of the application, and refuses what must not start.
+func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
+	var p plan
+	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
+	if err != nil {
+		return p, err
+	}
+	var ok bool
+	if p.versionSet, ok = sets[versionSet]; !ok {
+		return p, fault.New(fault.NotFound, "version set %d does not exist", versionSet)
+	}
+	if p.application, err = tx.LockApplication(ctx, p.versionSet.ApplicationID); err != nil {
+		return p, err
+	}
+	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return p, err
+	}
+	if r, busy := active[p.application.ID]; busy {
+		return p, fault.New(fault.Refused, "application %q has an active rollout already: rollout_%d is %s; one at a time", p.application.Name, r.ID, r.State)
+	}
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return p, err
+	}
+	if p.definition, ok = latest[p.application.ID]; !ok {
+		return p, fault.New(fault.Refused, "application %q has no pipeline yet", p.application.Name)
+	}
+	if err := p.readVersions(ctx, tx, organization); err != nil {
+		return p, err
+	}
+	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
+		return p, err
+	}
+	return p, d.planStops(ctx, tx, organization, &p)
+}
+
+func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) error {
+	entries, err := tx.EntriesByVersionSet(ctx, organization, []int64{p.versionSet.ID})
+	if err != nil {
+		return err
+	}
+	p.entries = entries[p.versionSet.ID]
+	ids := make([]int64, len(p.entries))
+	for i, e := range p.entries {
+		ids[i] = e.VersionID
+	}
+	if p.versions, err = tx.VersionsByID(ctx, organization, ids); err != nil {
+		return err
+	}
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{p.application.ID})
+	p.services = services[p.application.ID]
+	return err
+}
+
+// planStops checks that the pipeline can be driven, again (R20), and that every environment is ready (E59).
+func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *plan) error {
+	environments, err := tx.AllEnvironments(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return err
+	}
+	byEnvironment := map[int64]ApplicationEnvironment{}
+	for _, ae := range known[p.application.ID] {
+		byEnvironment[ae.EnvironmentID] = ae
+	}
+	flow, err := d.checkFlow(p.definition.Definition, environments)
+	if err != nil {
+		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
+	}
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		if e.Readiness != ReadinessReady {
+			return fault.New(fault.Refused, "environment %q is not ready: %s", e.Name, notReady(e.Readiness, e.ReadinessReason))
+		}
+		ae, ok := byEnvironment[e.ID]
+		if !ok || ae.Readiness != ReadinessReady {
+			return fault.New(fault.Refused, "application %q is not ready in environment %q: %s", p.application.Name, e.Name, notReady(ae.Readiness, ae.ReadinessReason))
+		}
+		driver, err := d.drivers.Lookup(e.Binding.DriverRef)
+		if err != nil {
+			return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+		}
+		p.stops = append(p.stops, stop{step, e, ae, driver})
+	}
+	return nil
+}
+
+// createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
+func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (Rollout, error) {
+	r, err := tx.AddRollout(ctx, Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID})
+	if fault.Is(err, fault.Conflict) { // the database's own guard, should the lock ever be forgotten
+		return r, fault.Because(err, fault.Refused, "application %q has an active rollout already; one at a time", p.application.Name)
+	}
+	if err != nil {
+		return r, err
+	}
+	t := &tree{tx: tx, cause: c, rollout: r}
+	if err := t.created(ctx, Subject{SubjectRollout, r.ID}, reason); err != nil {
+		return r, err
+	}
+	in := deployInput{
+		Rollout:    rolloutInput{ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name}},
+		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
+		Pipeline:   p.definition.Definition,
+	}
+	for i, s := range p.stops {
+		content, err := d.drivers.Export(s.driver.Ref)
+		if err != nil {
+			return r, err
+		}
+		if err := tx.KeepBundle(ctx, s.driver.Digest, s.driver.Ref, content); err != nil {
+			return r, err
+		}
+		e, err := d.createStop(ctx, t, p, s, i+1)
+		if err != nil {
+			return r, err
+		}
+		in.Rollout.Environments = append(in.Rollout.Environments, e)
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
+	}
+	return r, d.submit(ctx, tx, p.stops[0].driver.Ref, Handoff{
+		WorkflowID: rolloutWorkflow(r.ID), Subject: HandoffRollout, SubjectID: r.ID, Program: ProgramDeploy, Inputs: inputs,
+	})
+}
+
+func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
+	in := rolloutEnvironmentInput{
+		environmentInput: describeEnvironment(s.environment), Position: position, Approval: s.step.Approval, Gates: s.step.Gates,
+		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
+	}
+	if in.Gates == nil {
+		in.Gates = []FlowGate{}
+	}
+	e, err := t.tx.AddRolloutEnvironment(ctx, RolloutEnvironment{
+		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
+		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
+	})
+	if err != nil {
+		return in, err
+	}
+	if err := t.created(ctx, Subject{SubjectRolloutEnvironment, e.ID}, ""); err != nil {
+		return in, err
+	}
+	for _, svc := range p.services {
+		versions := p.versionsOf(svc.ID)
+		if len(versions) == 0 {
+			continue // a service that came after the set was made
+		}
+		dep, err := t.tx.AddDeployment(ctx, Deployment{RolloutEnvironmentID: e.ID, ServiceID: svc.ID})
+		if err != nil {
+			return in, err
+		}
+		if err := t.created(ctx, Subject{SubjectDeployment, dep.ID}, ""); err != nil {
+			return in, err
+		}
+		in.Deployments = append(in.Deployments, deploymentInput{dep.ID, named{svc.ID, svc.Name}, versions})
+	}
+	return in, nil
+}
+
+// versionsOf are the versions of a service in the set; of all services for 0.
+func (p plan) versionsOf(service int64) []versionInput {
+	var out []versionInput
+	for _, e := range p.entries {
+		if service == 0 || e.ServiceID == service {
+			out = append(out, describeVersion(p.versions[e.VersionID]))
+		}
+	}
+	return out
+}
+
+func rolloutWorkflow(rollout int64) string { return fmt.Sprintf("rollout-%d", rollout) }

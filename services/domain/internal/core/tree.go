@@ -1,0 +1,181 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// cause is who changes something, and why; every journal row of one change has the same.
+type cause struct {
+	Actor
+	triggeredBy string
+	at          time.Time
+}
+
+// tree is a rollout with everything under it, locked. Its methods move states and write the journal; the fields always
+// show what has been written.
+type tree struct {
+	tx           Tx
+	cause        cause
+	rollout      Rollout
+	environments []*branch
+}
+
+// branch is an environment of a tree with its deployments.
+type branch struct {
+	RolloutEnvironment
+	deployments []*Deployment
+}
+
+// lockTree locks a rollout and reads what is under it.
+func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error) {
+	r, err := tx.LockRollout(ctx, rollout)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{tx: tx, cause: c, rollout: r}
+	environments, err := tx.RolloutEnvironmentsByRollout(ctx, c.Organization, []int64{rollout})
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for _, e := range environments[rollout] {
+		t.environments = append(t.environments, &branch{RolloutEnvironment: e})
+		ids = append(ids, e.ID)
+	}
+	deployments, err := tx.DeploymentsByRolloutEnvironment(ctx, c.Organization, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range t.environments {
+		for _, d := range deployments[b.ID] {
+			b.deployments = append(b.deployments, &d)
+		}
+	}
+	return t, nil
+}
+
+// environment finds a branch by the environment's id.
+func (t *tree) environment(id int64) (*branch, error) {
+	for _, b := range t.environments {
+		if b.EnvironmentID == id {
+			return b, nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, "environment %d is not part of rollout %d", id, t.rollout.ID)
+}
+
+// deployment finds a deployment and its branch.
+func (t *tree) deployment(id int64) (*branch, *Deployment, error) {
+	for _, b := range t.environments {
+		for _, d := range b.deployments {
+			if d.ID == id {
+				return b, d, nil
+			}
+		}
+	}
+	return nil, nil, fault.New(fault.NotFound, "deployment %d is not part of rollout %d", id, t.rollout.ID)
+}
+
+// write applies a verb to a subject in a state and answers the state after it.
+func (t *tree) write(ctx context.Context, s Subject, state int16, verb Verb, reason string) (int16, error) {
+	for _, m := range machineOf(s.Kind).path(state, verb) {
+		row := t.row(s, m.verb)
+		row.From, row.To = &m.from, m.to
+		if m.verb == verb {
+			row.Reason = reason
+		}
+		if err := t.tx.Record(ctx, row); err != nil {
+			return state, fmt.Errorf("%s %s %d: %w", m.verb, s.Kind, s.ID, err)
+		}
+		state = m.to
+	}
+	return state, nil
+}
+
+func (t *tree) row(s Subject, verb Verb) Transition {
+	return Transition{
+		Subject: s, Verb: verb, PrincipalType: t.cause.Type, PrincipalID: t.cause.ID,
+		TriggeredBy: t.cause.triggeredBy, CreatedAt: t.cause.at,
+	}
+}
+
+// request writes a row that changes no state (D17).
+func (t *tree) request(ctx context.Context, verb Verb, gate, reason string) error {
+	row := t.row(Subject{SubjectRollout, t.rollout.ID}, verb)
+	state := int16(t.rollout.State)
+	row.From, row.To, row.GateID, row.Reason = &state, state, gate, reason
+	return t.tx.Record(ctx, row)
+}
+
+// created writes the first row of a subject's journal.
+func (t *tree) created(ctx context.Context, s Subject, reason string) error {
+	row := t.row(s, VerbCreate)
+	row.Reason = reason
+	return t.tx.Record(ctx, row)
+}
+
+// moveRollout applies a verb to the rollout. A failure or cancellation ends everything under it.
+func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error {
+	state, err := t.write(ctx, Subject{SubjectRollout, t.rollout.ID}, int16(t.rollout.State), verb, reason)
+	t.rollout.State = RolloutState(state)
+	if err != nil || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
+		return err
+	}
+	for _, b := range t.environments {
+		if err := t.moveEnvironment(ctx, b, VerbCancel, because(t.rollout.State, reason)); err != nil {
+			return err
+		}
+		if err := t.cancelDeployments(ctx, b, because(t.rollout.State, reason)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveEnvironment applies a verb to an environment. Its start is also the start of a rollout that nobody has said to have
+// started; its failure or cancellation ends its deployments.
+func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason string) error {
+	if verb != VerbCancel && verb != VerbFail {
+		if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
+			return err
+		}
+	}
+	state, err := t.write(ctx, Subject{SubjectRolloutEnvironment, b.ID}, int16(b.State), verb, reason)
+	b.State = RolloutState(state)
+	if err != nil || b.State != RolloutFailed && b.State != RolloutCancelled {
+		return err
+	}
+	return t.cancelDeployments(ctx, b, because(b.State, reason))
+}
+
+// moveDeployment applies a verb to a deployment. Whatever happens to one, its environment has started.
+func (t *tree) moveDeployment(ctx context.Context, b *branch, d *Deployment, verb Verb, reason string) error {
+	if verb != VerbCancel && !d.State.Terminal() {
+		if err := t.moveEnvironment(ctx, b, VerbStart, ""); err != nil {
+			return err
+		}
+	}
+	state, err := t.write(ctx, Subject{SubjectDeployment, d.ID}, int16(d.State), verb, reason)
+	d.State = DeploymentState(state)
+	return err
+}
+
+func (t *tree) cancelDeployments(ctx context.Context, b *branch, reason string) error {
+	for _, d := range b.deployments {
+		if err := t.moveDeployment(ctx, b, d, VerbCancel, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func because(parent RolloutState, reason string) string {
+	if reason == "" {
+		return "the rollout was " + parent.String()
+	}
+	return parent.String() + ": " + reason
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+func application(r sqlc.Application) core.Application {
+	return core.Application{ID: r.ID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt}
+}
+
+func service(r sqlc.Service) core.Service {
+	return core.Service{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt}
+}
+
+func artifactSource(r sqlc.ArtifactSource) core.ArtifactSource {
+	return core.ArtifactSource{ID: r.ID, ServiceID: r.ServiceID, Ref: r.SourceRef, Config: r.SourceConfig, CreatedAt: r.CreatedAt}
+}
+
+func version(r sqlc.Version) core.Version {
+	return core.Version{
+		ID: r.ID, ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest, Reference: r.Reference,
+		PublishedAt: r.PublishedAt, CreatedAt: r.CreatedAt,
+	}
+}
+
+func versionSet(r sqlc.VersionSet) core.VersionSet {
+	return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, EntriesDigest: r.EntriesDigest, CreatedAt: r.CreatedAt}
+}
+
+func environment(r sqlc.Environment) core.Environment {
+	return core.Environment{
+		ID: r.ID, Name: r.Name, Description: r.Description, Tier: core.Tier(r.Tier), Readiness: core.Readiness(r.Readiness),
+		ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt), CreatedAt: r.CreatedAt,
+	}
+}
+
+func driverBinding(r sqlc.DriverBinding) core.DriverBinding {
+	return core.DriverBinding{
+		ID: r.ID, EnvironmentID: r.EnvironmentID, Version: int(r.Version), DriverRef: r.DriverRef, DriverConfig: r.DriverConfig, CreatedAt: r.CreatedAt,
+	}
+}
+
+func flowDefinition(r sqlc.FlowDefinition) core.FlowDefinition {
+	return core.FlowDefinition{
+		ID: r.ID, ApplicationID: r.ApplicationID, Version: int(r.Version), Definition: json.RawMessage(r.Definition), CreatedAt: r.CreatedAt,
+	}
+}
+
+func applicationEnvironment(r sqlc.ApplicationEnvironment) core.ApplicationEnvironment {
+	return core.ApplicationEnvironment{
+		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, Readiness: core.Readiness(r.Readiness),
+		ReadinessReason: r.ReadinessReason, Discovered: r.Discovered, SetupAttempt: int(r.SetupAttempt), SetupWanted: r.SetupWanted,
+		CreatedAt: r.CreatedAt,
+	}
+}
+
+func rollout(r sqlc.Rollout) core.Rollout {
+	return core.Rollout{
+		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
+		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State),
+		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+}
+
+func rolloutEnvironment(r sqlc.RolloutEnvironment) core.RolloutEnvironment {
+	return core.RolloutEnvironment{
+		ID: r.ID, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Position: int(r.Position), DriverBindingID: r.DriverBindingID,
+		DriverDigest: r.DriverDigest, PreviousVersionSetID: orZero(r.PreviousVersionSetID), State: core.RolloutState(r.State),
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+}
+
+func deployment(r sqlc.Deployment) core.Deployment {
+	return core.Deployment{
+		ID: r.ID, RolloutEnvironmentID: r.RolloutEnvironmentID, ServiceID: r.ServiceID, State: core.DeploymentState(r.State),
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+}
+
+func snapshot(r sqlc.Snapshot) core.Snapshot {
+	return core.Snapshot{
+		DeploymentID: r.DeploymentID, CommitSHA: r.CommitSha, ManifestDigest: r.ManifestDigest, Parameters: r.Parameters, CreatedAt: r.CreatedAt,
+	}
+}
+
+func transition(r sqlc.JournalRow) core.Transition {
+	return core.Transition{
+		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
+		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
+		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), CreatedAt: r.CreatedAt,
+	}
+}
+
+func handoff(r sqlc.Handoff) core.Handoff {
+	return core.Handoff{
+		ID: r.ID, Kind: core.HandoffKind(r.Kind), WorkflowID: r.WorkflowID, Subject: core.HandoffSubject(r.SubjectKind), SubjectID: r.SubjectID,
+		Program: orZero(r.Program), DriverDigest: orZero(r.DriverDigest), Inputs: r.Inputs, Reason: r.Reason,
+		State: core.HandoffState(r.State), Attempts: int(r.Attempts), DueAt: r.DueAt, Error: r.Error,
+	}
+}
+
+func orZero[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// orNull is the absence of a zero value, as the tables say it.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

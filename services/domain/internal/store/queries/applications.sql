@@ -1,0 +1,34 @@
+-- name: InsertApplication :one
+INSERT INTO cd_applications (organization_id, name, description) VALUES (@organization_id, @name, @description) RETURNING *;
+
+-- name: InsertService :one
+INSERT INTO cd_services (organization_id, application_id, name, description)
+VALUES (@organization_id, @application_id, @name, @description) RETURNING *;
+
+-- name: InsertArtifactSource :one
+INSERT INTO cd_artifact_sources (organization_id, service_id, source_ref, source_config, match_key)
+VALUES (@organization_id, @service_id, @source_ref, @source_config, @match_key) RETURNING *;
+
+-- name: LockApplication :one
+SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: ListApplications :many
+SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
+
+-- name: ApplicationByName :one
+SELECT * FROM cd_applications WHERE organization_id = @organization_id AND name = @name;
+
+-- name: ApplicationsByID :many
+SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: ServicesByID :many
+SELECT * FROM cd_services WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: ServicesByApplication :many
+SELECT * FROM cd_services WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, id;
+
+-- name: ArtifactSourcesByID :many
+SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: ArtifactSourcesByService :many
+SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND service_id = ANY(@ids::bigint[]) ORDER BY service_id, id;

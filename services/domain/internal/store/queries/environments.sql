@@ -1,0 +1,51 @@
+-- name: InsertEnvironment :one
+INSERT INTO cd_environments (organization_id, name, description, tier) VALUES (@organization_id, @name, @description, @tier) RETURNING *;
+
+-- name: InsertDriverBinding :one
+INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config)
+VALUES (@organization_id, @environment_id, @version, @driver_ref, @driver_config) RETURNING *;
+
+-- name: BoundEnvironments :many
+SELECT sqlc.embed(e), sqlc.embed(b)
+FROM cd_environments e
+JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
+WHERE e.organization_id = @organization_id
+  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
+ORDER BY e.id FOR SHARE OF e;
+
+-- name: LockEnvironment :one
+SELECT sqlc.embed(e), sqlc.embed(b)
+FROM cd_environments e
+JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
+WHERE e.organization_id = @organization_id AND e.id = @id
+  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
+FOR NO KEY UPDATE OF e;
+
+-- name: SaveEnvironment :execrows
+UPDATE cd_environments SET readiness = @readiness, readiness_reason = @readiness_reason, onboarding_attempt = @onboarding_attempt
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SetEnvironmentWorkflowRef :exec
+UPDATE cd_environments SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
+
+-- name: KeepBundle :exec
+INSERT INTO cd_driver_bundles (organization_id, digest, driver_ref, content) VALUES (@organization_id, @digest, @driver_ref, @content)
+ON CONFLICT (organization_id, digest) DO NOTHING;
+
+-- name: BundleContent :one
+SELECT content FROM cd_driver_bundles WHERE organization_id = @organization_id AND digest = @digest;
+
+-- name: ListEnvironments :many
+SELECT * FROM cd_environments WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
+
+-- name: EnvironmentByName :one
+SELECT * FROM cd_environments WHERE organization_id = @organization_id AND name = @name;
+
+-- name: EnvironmentsByID :many
+SELECT * FROM cd_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: DriverBindingsByID :many
+SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: DriverBindingsByEnvironment :many
+SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) ORDER BY environment_id, version DESC;

@@ -1,0 +1,38 @@
+-- name: InsertFlowDefinition :one
+INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition)
+VALUES (@organization_id, @application_id, @version, @definition) RETURNING *;
+
+-- name: FlowDefinitionsByID :many
+SELECT * FROM cd_application_flow_definitions WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: LatestFlowDefinitions :many
+SELECT DISTINCT ON (application_id) * FROM cd_application_flow_definitions
+WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, version DESC;
+
+-- name: WantSetup :one
+INSERT INTO cd_application_environments (organization_id, application_id, environment_id, readiness_reason, setup_wanted)
+VALUES (@organization_id, @application_id, @environment_id, @readiness_reason, true)
+ON CONFLICT (organization_id, application_id, environment_id)
+DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true
+RETURNING *;
+
+-- name: LockApplicationEnvironment :one
+SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: AwaitingSetup :many
+SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND environment_id = @environment_id AND setup_wanted
+ORDER BY id FOR NO KEY UPDATE;
+
+-- name: SaveApplicationEnvironment :execrows
+UPDATE cd_application_environments
+SET readiness = @readiness, readiness_reason = @readiness_reason, discovered = @discovered, setup_attempt = @setup_attempt, setup_wanted = @setup_wanted
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SetApplicationEnvironmentWorkflowRef :exec
+UPDATE cd_application_environments SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
+
+-- name: ApplicationEnvironmentsByID :many
+SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: ApplicationEnvironmentsByApplication :many
+SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, id;

@@ -1,0 +1,45 @@
+-- name: InsertRolloutTransition :exec
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
+VALUES (@organization_id, @rollout_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+
+-- name: InsertRolloutEnvironmentTransition :exec
+INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
+VALUES (@organization_id, @rollout_environment_id, @from_state, @to_state, @event, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+
+-- name: InsertDeploymentTransition :exec
+INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
+VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+
+-- name: OpenGates :many
+-- The latest word on each gate of a rollout that is not over is the request (R38).
+SELECT g.rollout_id, g.gate_id, g.reason, g.created_at
+FROM (
+    SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.event, t.reason, t.created_at
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.gate_id IS NOT NULL
+    ORDER BY t.rollout_id, t.gate_id, t.id DESC
+) g
+JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = g.rollout_id
+WHERE g.event = 'request_approval' AND r.state IN (0, 1, 2)
+ORDER BY g.rollout_id, g.id;
+
+-- name: Journal :many
+-- Three journals as one story: a single sequence numbers them.
+SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
+       t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+FROM cd_rollout_transitions t
+WHERE t.organization_id = @organization_id AND t.rollout_id = @rollout_id AND t.id > @after
+UNION ALL
+SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
+       u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+FROM cd_rollout_environment_transitions u
+JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
+WHERE u.organization_id = @organization_id AND e.rollout_id = @rollout_id AND u.id > @after
+UNION ALL
+SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, NULL::text,
+       v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+FROM cd_deployment_transitions v
+JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
+JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
+WHERE v.organization_id = @organization_id AND f.rollout_id = @rollout_id AND v.id > @after
+ORDER BY id LIMIT @at_most;

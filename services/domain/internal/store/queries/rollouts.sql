@@ -1,0 +1,105 @@
+-- name: InsertRollout :one
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id) RETURNING *;
+
+-- name: InsertRolloutEnvironment :one
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id)
+VALUES (@organization_id, @rollout_id, @environment_id, @position, @driver_binding_id, @driver_digest, @previous_version_set_id) RETURNING *;
+
+-- name: InsertDeployment :one
+INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
+VALUES (@organization_id, @rollout_environment_id, @service_id) RETURNING *;
+
+-- name: InsertSnapshot :exec
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters)
+VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters)
+ON CONFLICT (organization_id, deployment_id) DO NOTHING;
+
+-- name: LiveVersionSets :many
+SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
+FROM cd_rollout_environments e
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+WHERE e.organization_id = @organization_id AND r.application_id = @application_id AND e.state = 3
+ORDER BY e.environment_id, e.rollout_id DESC;
+
+-- name: LockRollout :one
+SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: RolloutOfDeployment :one
+SELECT e.rollout_id FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE d.organization_id = @organization_id AND d.id = @id;
+
+-- name: SetRolloutWorkflowRef :exec
+UPDATE cd_rollouts SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SetRolloutState :execrows
+UPDATE cd_rollouts SET state = @to_state,
+    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::smallint >= 3 THEN @at::timestamptz ELSE finished_at END
+WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
+
+-- name: SetRolloutEnvironmentState :execrows
+UPDATE cd_rollout_environments SET state = @to_state,
+    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::smallint >= 3 THEN @at::timestamptz ELSE finished_at END
+WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
+
+-- name: SetDeploymentState :execrows
+UPDATE cd_deployments SET state = @to_state,
+    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::smallint >= 2 THEN @at::timestamptz ELSE finished_at END
+WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
+
+-- name: ListRollouts :many
+SELECT * FROM cd_rollouts
+WHERE organization_id = @organization_id AND id < @before
+  AND (@application_id::bigint = 0 OR application_id = @application_id)
+  AND (cardinality(@states::smallint[]) = 0 OR state = ANY(@states::smallint[]))
+ORDER BY id DESC LIMIT @at_most;
+
+-- name: RolloutsByID :many
+SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: RolloutsByApplication :many
+SELECT sqlc.embed(v)
+FROM unnest(@ids::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
+    WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id < @before ORDER BY n.id DESC LIMIT @at_most) page
+JOIN cd_rollouts v ON v.organization_id = @organization_id AND v.id = page.id
+ORDER BY v.application_id, v.id DESC;
+
+-- name: ActiveRollouts :many
+SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN (0, 1, 2);
+
+-- name: Rollbacks :many
+-- Those whose target was live before in their first environment, with something else in between (R18).
+SELECT r.id
+FROM cd_rollouts r
+JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
+WHERE r.organization_id = @organization_id AND r.id = ANY(@ids::bigint[])
+  AND EXISTS (
+    SELECT FROM cd_rollout_environments live
+    JOIN cd_rollouts before ON before.organization_id = live.organization_id AND before.id = live.rollout_id
+    JOIN cd_rollout_environments between_ ON between_.organization_id = live.organization_id AND between_.environment_id = live.environment_id
+        AND between_.rollout_id > live.rollout_id AND between_.rollout_id < r.id AND between_.started_at IS NOT NULL
+    JOIN cd_rollouts other ON other.organization_id = between_.organization_id AND other.id = between_.rollout_id
+    WHERE live.organization_id = r.organization_id AND live.environment_id = f.environment_id AND live.state = 3
+      AND before.application_id = r.application_id AND before.version_set_id = r.version_set_id
+      AND other.application_id = r.application_id AND other.version_set_id <> r.version_set_id
+  );
+
+-- name: RolloutEnvironmentsByID :many
+SELECT * FROM cd_rollout_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: RolloutEnvironmentsByRollout :many
+SELECT * FROM cd_rollout_environments WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) ORDER BY rollout_id, position;
+
+-- name: DeploymentsByID :many
+SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: DeploymentsByRolloutEnvironment :many
+SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND rollout_environment_id = ANY(@ids::bigint[]) ORDER BY rollout_environment_id, id;
+
+-- name: SnapshotsByDeployment :many
+SELECT * FROM cd_deployment_snapshots WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]);

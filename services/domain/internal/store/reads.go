@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// The methods of this file and of reads_rollout.go implement core.Reads, whose comments say what they answer.
+
+func (r reader) Organization(ctx context.Context, organization int64) (o core.Organization, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.GetOrganization(ctx, organization)
+		o = core.Organization{ID: row.ID, Name: row.Name}
+		return missing(err, "organization", organization)
+	})
+	return o, err
+}
+
+func (r reader) Applications(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Application], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListApplications(ctx, organization, w.after, w.limit())
+		s = slice(w, convertAll(rows, application), func(a core.Application) int64 { return a.ID })
+		return pg.Classify(err, "list applications")
+	})
+	return s, err
+}
+
+func (r reader) ApplicationByName(ctx context.Context, organization int64, name string) (a core.Application, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.ApplicationByName(ctx, organization, name)
+		a = application(row)
+		return missing(err, "application", name)
+	})
+	return a, err
+}
+
+func (r reader) ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error) {
+	return byKey(ctx, r, organization, ids, "applications", (*sqlc.Queries).ApplicationsByID,
+		keyed(application, func(a core.Application) int64 { return a.ID }))
+}
+
+func (r reader) ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error) {
+	return byKey(ctx, r, organization, ids, "services", (*sqlc.Queries).ServicesByID,
+		keyed(service, func(s core.Service) int64 { return s.ID }))
+}
+
+func (r reader) ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error) {
+	return under(ctx, r, organization, applications, "services", (*sqlc.Queries).ServicesByApplication,
+		keyed(service, func(s core.Service) int64 { return s.ApplicationID }))
+}
+
+func (r reader) ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ArtifactSource, error) {
+	return byKey(ctx, r, organization, ids, "artifact sources", (*sqlc.Queries).ArtifactSourcesByID,
+		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ID }))
+}
+
+func (r reader) ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error) {
+	return under(ctx, r, organization, services, "artifact sources", (*sqlc.Queries).ArtifactSourcesByService,
+		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ServiceID }))
+}
+
+func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error) {
+	return byKey(ctx, r, organization, ids, "versions", (*sqlc.Queries).VersionsByID,
+		keyed(version, func(v core.Version) int64 { return v.ID }))
+}
+
+func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
+	w, err := open(p, newest)
+	if err != nil {
+		return nil, err
+	}
+	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.VersionsBySourceRow, error) {
+		return q.VersionsBySource(ctx, sqlc.VersionsBySourceParams{OrganizationID: organization, Ids: ids, Before: w.after, AtMost: w.limit()})
+	}
+	all, err := under(ctx, r, organization, sources, "versions", query, func(row sqlc.VersionsBySourceRow) (int64, core.Version) {
+		return row.Version.ArtifactSourceID, version(row.Version)
+	})
+	return slices(w, all, func(v core.Version) int64 { return v.ID }), err
+}
+
+func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error) {
+	return byKey(ctx, r, organization, ids, "version sets", (*sqlc.Queries).VersionSetsByID,
+		keyed(versionSet, func(s core.VersionSet) int64 { return s.ID }))
+}
+
+func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
+	w, err := open(p, newest)
+	if err != nil {
+		return nil, err
+	}
+	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.VersionSetsByApplicationRow, error) {
+		return q.VersionSetsByApplication(ctx, sqlc.VersionSetsByApplicationParams{OrganizationID: organization, Ids: ids, Before: w.after, AtMost: w.limit()})
+	}
+	all, err := under(ctx, r, organization, applications, "version sets", query, func(row sqlc.VersionSetsByApplicationRow) (int64, core.VersionSet) {
+		return row.VersionSet.ApplicationID, versionSet(row.VersionSet)
+	})
+	return slices(w, all, func(s core.VersionSet) int64 { return s.ID }), err
+}
+
+func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error) {
+	return under(ctx, r, organization, versionSets, "version set entries", (*sqlc.Queries).EntriesByVersionSet,
+		func(e sqlc.EntriesByVersionSetRow) (int64, core.VersionSetEntry) {
+			return e.VersionSetID, core.VersionSetEntry{VersionSetID: e.VersionSetID, ServiceID: e.ServiceID, ArtifactSourceID: e.ArtifactSourceID, VersionID: e.VersionID}
+		})
+}
+
+func (r reader) Environments(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Environment], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListEnvironments(ctx, organization, w.after, w.limit())
+		s = slice(w, convertAll(rows, environment), func(e core.Environment) int64 { return e.ID })
+		return pg.Classify(err, "list environments")
+	})
+	return s, err
+}
+
+func (r reader) EnvironmentByName(ctx context.Context, organization int64, name string) (e core.Environment, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.EnvironmentByName(ctx, organization, name)
+		e = environment(row)
+		return missing(err, "environment", name)
+	})
+	return e, err
+}
+
+func (r reader) EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error) {
+	return byKey(ctx, r, organization, ids, "environments", (*sqlc.Queries).EnvironmentsByID,
+		keyed(environment, func(e core.Environment) int64 { return e.ID }))
+}
+
+func (r reader) DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.DriverBinding, error) {
+	return byKey(ctx, r, organization, ids, "driver bindings", (*sqlc.Queries).DriverBindingsByID,
+		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.ID }))
+}
+
+func (r reader) DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error) {
+	return under(ctx, r, organization, environments, "driver bindings", (*sqlc.Queries).DriverBindingsByEnvironment,
+		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.EnvironmentID }))
+}
+
+func (r reader) FlowDefinitionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.FlowDefinition, error) {
+	return byKey(ctx, r, organization, ids, "flow definitions", (*sqlc.Queries).FlowDefinitionsByID,
+		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ID }))
+}
+
+func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error) {
+	return byKey(ctx, r, organization, applications, "flow definitions", (*sqlc.Queries).LatestFlowDefinitions,
+		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ApplicationID }))
+}
+
+func (r reader) ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error) {
+	return byKey(ctx, r, organization, ids, "application environments", (*sqlc.Queries).ApplicationEnvironmentsByID,
+		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ID }))
+}
+
+func (r reader) ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.ApplicationEnvironment, error) {
+	return under(ctx, r, organization, applications, "application environments", (*sqlc.Queries).ApplicationEnvironmentsByApplication,
+		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ApplicationID }))
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (s core.Slice[core.Rollout], err error) {
+	w, err := open(p, newest)
+	if err != nil {
+		return s, err
+	}
+	states := make([]int16, len(f.States))
+	for i, state := range f.States {
+		states[i] = int16(state)
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListRollouts(ctx, sqlc.ListRolloutsParams{
+			OrganizationID: organization, Before: w.after, ApplicationID: f.ApplicationID, States: states, AtMost: w.limit(),
+		})
+		if err != nil {
+			return pg.Classify(err, "list rollouts")
+		}
+		all := convertAll(rows, rollout)
+		s = slice(w, all, func(r core.Rollout) int64 { return r.ID })
+		return derive(ctx, q, organization, s.Nodes)
+	})
+	return s, err
+}
+
+// derive fills in what no column holds: whether each is a rollback, and whether a gate is open (R18, R38).
+func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core.Rollout) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(all))
+	for i, r := range all {
+		ids[i] = r.ID
+	}
+	rollbacks, err := q.Rollbacks(ctx, organization, ids)
+	if err != nil {
+		return pg.Classify(err, "derive rollbacks")
+	}
+	gates, err := q.OpenGates(ctx, organization, ids)
+	if err != nil {
+		return pg.Classify(err, "derive open gates")
+	}
+	rollback, awaiting := map[int64]bool{}, map[int64]bool{}
+	for _, id := range rollbacks {
+		rollback[id] = true
+	}
+	for _, g := range gates {
+		awaiting[g.RolloutID] = true
+	}
+	for i := range all {
+		all[i].IsRollback, all[i].AwaitingApproval = rollback[all[i].ID], awaiting[all[i].ID]
+	}
+	return nil
+}
+
+// derived reads rollouts with what is derived of them.
+func (r reader) derived(ctx context.Context, organization int64, what string, fn func(*sqlc.Queries) ([]sqlc.Rollout, error)) (all []core.Rollout, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := fn(q)
+		if err != nil {
+			return pg.Classify(err, "read %s", what)
+		}
+		all = convertAll(rows, rollout)
+		return derive(ctx, q, organization, all)
+	})
+	return all, err
+}
+
+func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error) {
+	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
+	found := make(map[int64]core.Rollout, len(all))
+	for _, one := range all {
+		found[one.ID] = one
+	}
+	return found, err
+}
+
+func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
+	w, err := open(p, newest)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
+		rows, err := q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{OrganizationID: organization, Ids: applications, Before: w.after, AtMost: w.limit()})
+		return convertAll(rows, func(r sqlc.RolloutsByApplicationRow) sqlc.Rollout { return r.Rollout }), err //nolint:wrapcheck // derived says what was read
+	})
+	found := map[int64][]core.Rollout{}
+	for _, one := range all {
+		found[one.ApplicationID] = append(found[one.ApplicationID], one)
+	}
+	return slices(w, found, func(r core.Rollout) int64 { return r.ID }), err
+}
+
+func (r reader) ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error) {
+	all, err := r.derived(ctx, organization, "active rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
+		return q.ActiveRollouts(ctx, organization, applications)
+	})
+	found := make(map[int64]core.Rollout, len(all))
+	for _, one := range all {
+		found[one.ApplicationID] = one
+	}
+	return found, err
+}
+
+func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error) {
+	return under(ctx, r, organization, rollouts, "open gates", (*sqlc.Queries).OpenGates, func(g sqlc.OpenGatesRow) (int64, core.Gate) {
+		return g.RolloutID, core.Gate{RolloutID: g.RolloutID, GateID: orZero(g.GateID), Reason: orZero(g.Reason), RequestedAt: g.CreatedAt}
+	})
+}
+
+func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.RolloutEnvironment, error) {
+	return byKey(ctx, r, organization, ids, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByID,
+		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.ID }))
+}
+
+func (r reader) RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error) {
+	return under(ctx, r, organization, rollouts, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByRollout,
+		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.RolloutID }))
+}
+
+func (r reader) DeploymentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Deployment, error) {
+	return byKey(ctx, r, organization, ids, "deployments", (*sqlc.Queries).DeploymentsByID,
+		keyed(deployment, func(d core.Deployment) int64 { return d.ID }))
+}
+
+func (r reader) DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error) {
+	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*sqlc.Queries).DeploymentsByRolloutEnvironment,
+		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
+}
+
+func (r reader) VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error) {
+	return under(ctx, r, organization, deployments, "versions of deployments", (*sqlc.Queries).VersionsByDeployment,
+		func(row sqlc.VersionsByDeploymentRow) (int64, core.Version) {
+			return row.DeploymentID, version(row.Version)
+		})
+}
+
+func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error) {
+	return byKey(ctx, r, organization, deployments, "snapshots", (*sqlc.Queries).SnapshotsByDeployment,
+		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
+}
+
+func (r reader) Journal(ctx context.Context, organization, rollout int64, p core.Page) (s core.Slice[core.Transition], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.Journal(ctx, sqlc.JournalParams{OrganizationID: organization, RolloutID: rollout, After: w.after, AtMost: w.limit()})
+		s = slice(w, convertAll(rows, transition), func(t core.Transition) int64 { return t.ID })
+		return pg.Classify(err, "read journal of rollout %d", rollout)
+	})
+	return s, err
+}

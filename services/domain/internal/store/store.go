@@ -1,0 +1,133 @@
+// Package store keeps the domain in PostgreSQL: the tables with the rules that protect them (migrations), the queries
+// (queries, generated into sqlc), and the ports of core over them.
+//
+// It decides nothing: what a change means is core's. What it adds is that every statement of an organization runs in a
+// transaction that has entered that organization, and that errors have a class.
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are the domain's own; the outbox has its own set.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
+// Deps is what a Store needs.
+type Deps struct {
+	Pool *pgxpool.Pool
+	// Claim takes an event for a transaction; false when it was applied before.
+	Claim func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
+	// Publish adds events to the outbox of a transaction.
+	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Event) error
+}
+
+// Store is core.Store over PostgreSQL.
+type Store struct {
+	reader
+	deps Deps
+}
+
+var (
+	_ core.Store = (*Store)(nil)
+	_ core.Tx    = (*tx)(nil)
+)
+
+// New is a store over a pool whose search path is the domain's schema.
+func New(d Deps) *Store {
+	s := &Store{deps: d}
+	s.reader.run = s.view
+	return s
+}
+
+// In runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
+func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
+	return s.inOrganization(ctx, organization, func(t pgx.Tx, q *sqlc.Queries) error {
+		inside := &tx{pgx: t, q: q, organization: organization, deps: s.deps}
+		inside.reader.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
+			if asked != organization {
+				return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
+			}
+			return fn(q)
+		}
+		return fn(ctx, inside)
+	})
+}
+
+// view is how reads outside of a use case run.
+func (s *Store) view(ctx context.Context, organization int64, fn func(*sqlc.Queries) error) error {
+	return s.inOrganization(ctx, organization, func(_ pgx.Tx, q *sqlc.Queries) error { return fn(q) })
+}
+
+func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
+	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error {
+		q := sqlc.New(t)
+		if err := q.EnterOrganization(ctx, organization); err != nil {
+			return pg.Classify(err, "enter organization %d", organization)
+		}
+		return fn(t, q)
+	})
+}
+
+// EnsureOrganization makes an organization of a given id, or gives it its present name.
+func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) error {
+	return s.inOrganization(ctx, id, func(_ pgx.Tx, q *sqlc.Queries) error {
+		if err := q.EnsureOrganization(ctx, id, name); err != nil {
+			return pg.Classify(err, "ensure organization %d", id)
+		}
+		return pg.Classify(q.AdvanceOrganizationIDs(ctx), "advance organization ids")
+	})
+}
+
+// OrganizationsWithSource implements core.Store.
+func (s *Store) OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithSource(ctx, matchKey)
+	return ids, pg.Classify(err, "find organizations with source %s", matchKey)
+}
+
+// OrganizationsWithDueHandoffs implements core.Store.
+func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due hand-overs")
+}
+
+// tx is core.Tx.
+type tx struct {
+	reader
+	pgx          pgx.Tx
+	q            *sqlc.Queries
+	organization int64
+	deps         Deps
+}
+
+// Claim implements core.Tx.
+func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
+	e, ok := in.Envelope.(event.Event)
+	if !ok {
+		return false, errors.New("claim: the envelope is no event")
+	}
+	return t.deps.Claim(ctx, t.pgx, e)
+}
+
+// missing makes the absence of a row a NotFound that names it, and classes everything else.
+func missing(err error, what string, id any) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.Because(err, fault.NotFound, "%s %v does not exist", what, id)
+	}
+	return pg.Classify(err, "read %s %v", what, id)
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// The methods of this file and of writes_rollout.go implement core.Tx, whose comments say what they do.
+
+func (t *tx) AddApplication(ctx context.Context, a core.Application) (core.Application, error) {
+	row, err := t.q.InsertApplication(ctx, t.organization, a.Name, a.Description)
+	return application(row), pg.Classify(err, "add application %q", a.Name)
+}
+
+func (t *tx) AddService(ctx context.Context, s core.Service) (core.Service, error) {
+	row, err := t.q.InsertService(ctx, sqlc.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
+	return service(row), pg.Classify(err, "add service %q", s.Name)
+}
+
+func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error) {
+	row, err := t.q.InsertArtifactSource(ctx, sqlc.InsertArtifactSourceParams{
+		OrganizationID: t.organization, ServiceID: s.ServiceID, SourceRef: s.Ref, SourceConfig: s.Config, MatchKey: matchKey,
+	})
+	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
+}
+
+func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, error) {
+	row, err := t.q.LockApplication(ctx, t.organization, id)
+	return application(row), missing(err, "application", id)
+}
+
+func (t *tx) SourcesByMatchKey(ctx context.Context, matchKey string) ([]core.SourceOwner, error) {
+	rows, err := t.q.SourcesByMatchKey(ctx, t.organization, matchKey)
+	return convertAll(rows, func(r sqlc.SourcesByMatchKeyRow) core.SourceOwner {
+		return core.SourceOwner{SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID}
+	}), pg.Classify(err, "find sources of %s", matchKey)
+}
+
+func (t *tx) VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error) {
+	rows, err := t.q.VersionNames(ctx, sqlc.VersionNamesParams{OrganizationID: t.organization, ArtifactSourceID: source, Names: names, Digest: digest})
+	taken := make(map[string]string, len(rows))
+	for _, r := range rows {
+		taken[r.Digest] = r.Name
+	}
+	return taken, pg.Classify(err, "read version names of source %d", source)
+}
+
+func (t *tx) AddVersion(ctx context.Context, v core.Version) (core.Version, error) {
+	row, err := t.q.InsertVersion(ctx, sqlc.InsertVersionParams{
+		OrganizationID: t.organization, ArtifactSourceID: v.ArtifactSourceID, Name: v.Name, Digest: v.Digest, Reference: v.Reference, PublishedAt: v.PublishedAt,
+	})
+	return version(row), pg.Classify(err, "add version %q to source %d", v.Name, v.ArtifactSourceID)
+}
+
+func (t *tx) LatestVersions(ctx context.Context, application int64) ([]core.VersionSetEntry, error) {
+	rows, err := t.q.LatestVersions(ctx, t.organization, application)
+	return convertAll(rows, func(r sqlc.LatestVersionsRow) core.VersionSetEntry {
+		return core.VersionSetEntry{ServiceID: r.ServiceID, ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID}
+	}), pg.Classify(err, "read latest versions of application %d", application)
+}
+
+func (t *tx) VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (bool, error) {
+	exists, err := t.q.VersionSetExists(ctx, t.organization, application, entriesDigest)
+	return exists, pg.Classify(err, "look for version set %s", entriesDigest)
+}
+
+func (t *tx) CountVersionSets(ctx context.Context, application int64) (int, error) {
+	n, err := t.q.CountVersionSets(ctx, t.organization, application)
+	return int(n), pg.Classify(err, "count version sets of application %d", application)
+}
+
+func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []core.VersionSetEntry) (core.VersionSet, error) {
+	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
+		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)), //nolint:gosec // a few
+	})
+	if err != nil {
+		return core.VersionSet{}, pg.Classify(err, "add version set %q", s.Name)
+	}
+	for _, e := range entries {
+		err := t.q.InsertVersionSetEntry(ctx, sqlc.InsertVersionSetEntryParams{
+			OrganizationID: t.organization, VersionSetID: row.ID, VersionID: e.VersionID, ArtifactSourceID: e.ArtifactSourceID, ServiceID: e.ServiceID,
+		})
+		if err != nil {
+			return core.VersionSet{}, pg.Classify(err, "add version %d to version set %q", e.VersionID, s.Name)
+		}
+	}
+	return versionSet(row), nil
+}
+
+func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error) {
+	row, err := t.q.InsertFlowDefinition(ctx, sqlc.InsertFlowDefinitionParams{
+		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition), //nolint:gosec // counts
+	})
+	return flowDefinition(row), pg.Classify(err, "add flow definition %d of application %d", f.Version, f.ApplicationID)
+}
+
+func (t *tx) WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error) {
+	row, err := t.q.WantSetup(ctx, sqlc.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
+	return applicationEnvironment(row), pg.Classify(err, "want application %d set up in environment %d", application, environment)
+}
+
+func (t *tx) LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error) {
+	row, err := t.q.LockApplicationEnvironment(ctx, t.organization, id)
+	return applicationEnvironment(row), missing(err, "application environment", id)
+}
+
+func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error) {
+	rows, err := t.q.AwaitingSetup(ctx, t.organization, environment)
+	return convertAll(rows, applicationEnvironment), pg.Classify(err, "find what waits for environment %d", environment)
+}
+
+func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error {
+	n, err := t.q.SaveApplicationEnvironment(ctx, sqlc.SaveApplicationEnvironmentParams{
+		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
+		Discovered: e.Discovered, SetupAttempt: int32(e.SetupAttempt), SetupWanted: e.SetupWanted, //nolint:gosec // counts
+	})
+	return one(n, err, "application environment", e.ID)
+}
+
+func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error) {
+	row, err := t.q.InsertEnvironment(ctx, sqlc.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
+	return environment(row), pg.Classify(err, "add environment %q", e.Name)
+}
+
+func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
+	row, err := t.q.InsertDriverBinding(ctx, sqlc.InsertDriverBindingParams{
+		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig, //nolint:gosec // counts
+	})
+	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
+}
+
+func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
+	rows, err := t.q.BoundEnvironments(ctx, t.organization)
+	all := make(map[string]core.BoundEnvironment, len(rows))
+	for _, r := range rows {
+		all[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
+	}
+	return all, pg.Classify(err, "read environments")
+}
+
+func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
+	r, err := t.q.LockEnvironment(ctx, t.organization, id)
+	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}, missing(err, "environment", id)
+}
+
+func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
+	n, err := t.q.SaveEnvironment(ctx, sqlc.SaveEnvironmentParams{
+		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt), //nolint:gosec // counts
+	})
+	return one(n, err, "environment", e.ID)
+}
+
+func (t *tx) KeepBundle(ctx context.Context, digest, ref string, content []byte) error {
+	return pg.Classify(t.q.KeepBundle(ctx, sqlc.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
+}
+
+func (t *tx) Bundle(ctx context.Context, digest string) ([]byte, error) {
+	content, err := t.q.BundleContent(ctx, t.organization, digest)
+	return content, missing(err, "driver bundle", digest)
+}
+
+// one makes of an update that met no row a NotFound.
+func one(n int64, err error, what string, id int64) error {
+	if err == nil && n != 1 {
+		return fault.New(fault.NotFound, "%s %d does not exist", what, id)
+	}
+	return pg.Classify(err, "save %s %d", what, id)
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error) {
+	row, err := t.q.InsertRollout(ctx, sqlc.InsertRolloutParams{
+		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
+	})
+	return rollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
+}
+
+func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironment) (core.RolloutEnvironment, error) {
+	row, err := t.q.InsertRolloutEnvironment(ctx, sqlc.InsertRolloutEnvironmentParams{
+		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position), //nolint:gosec // at most 100 steps
+		DriverBindingID: e.DriverBindingID, DriverDigest: e.DriverDigest, PreviousVersionSetID: orNull(e.PreviousVersionSetID),
+	})
+	return rolloutEnvironment(row), pg.Classify(err, "add environment %d to rollout %d", e.EnvironmentID, e.RolloutID)
+}
+
+func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deployment, error) {
+	row, err := t.q.InsertDeployment(ctx, t.organization, d.RolloutEnvironmentID, d.ServiceID)
+	return deployment(row), pg.Classify(err, "add deployment of service %d", d.ServiceID)
+}
+
+func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
+	rows, err := t.q.LiveVersionSets(ctx, t.organization, application)
+	live := make(map[int64]int64, len(rows))
+	for _, r := range rows {
+		live[r.EnvironmentID] = r.VersionSetID
+	}
+	return live, pg.Classify(err, "read what is live of application %d", application)
+}
+
+func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
+	row, err := t.q.LockRollout(ctx, t.organization, id)
+	return rollout(row), missing(err, "rollout", id)
+}
+
+func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error) {
+	id, err := t.q.RolloutOfDeployment(ctx, t.organization, deployment)
+	return id, missing(err, "deployment", deployment)
+}
+
+func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
+	err := t.q.InsertSnapshot(ctx, sqlc.InsertSnapshotParams{
+		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
+	})
+	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
+}
+
+// Record implements core.Tx: the row, and the state that it changes, in one go.
+func (t *tx) Record(ctx context.Context, r core.Transition) error {
+	if err := t.insertTransition(ctx, r); err != nil {
+		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
+	}
+	if r.From == nil || *r.From == r.To {
+		return nil
+	}
+	n, err := t.setState(ctx, r, *r.From)
+	if err == nil && n != 1 {
+		return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
+	}
+	return pg.Classify(err, "set state of %s %d", r.Subject.Kind, r.Subject.ID)
+}
+
+func (t *tx) insertTransition(ctx context.Context, r core.Transition) error {
+	var (
+		principal, reason, triggeredBy = orNull(r.PrincipalID), orNull(r.Reason), orNull(r.TriggeredBy)
+		verb, by                       = string(r.Verb), string(r.PrincipalType)
+	)
+	switch r.Subject.Kind {
+	case core.SubjectRollout:
+		return t.q.InsertRolloutTransition(ctx, sqlc.InsertRolloutTransitionParams{
+			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
+			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
+		})
+	case core.SubjectRolloutEnvironment:
+		return t.q.InsertRolloutEnvironmentTransition(ctx, sqlc.InsertRolloutEnvironmentTransitionParams{
+			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
+			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
+		})
+	case core.SubjectDeployment:
+		return t.q.InsertDeploymentTransition(ctx, sqlc.InsertDeploymentTransitionParams{
+			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
+			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
+		})
+	default:
+		return fault.New(fault.Internal, "no journal for %q", r.Subject.Kind)
+	}
+}
+
+func (t *tx) setState(ctx context.Context, r core.Transition, from int16) (int64, error) {
+	switch r.Subject.Kind {
+	case core.SubjectRollout:
+		return t.q.SetRolloutState(ctx, sqlc.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+	case core.SubjectRolloutEnvironment:
+		return t.q.SetRolloutEnvironmentState(ctx, sqlc.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+	case core.SubjectDeployment:
+		return t.q.SetDeploymentState(ctx, sqlc.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+	default:
+		return 0, fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
+	}
+}
+
+func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
+	err := t.q.InsertHandoff(ctx, sqlc.InsertHandoffParams{
+		OrganizationID: t.organization, Kind: string(h.Kind), WorkflowID: h.WorkflowID, SubjectKind: string(h.Subject), SubjectID: h.SubjectID,
+		Program: orNull(h.Program), DriverDigest: orNull(h.DriverDigest), Inputs: h.Inputs, Reason: h.Reason, DueAt: h.DueAt,
+	})
+	return pg.Classify(err, "add %s of workflow %s", h.Kind, h.WorkflowID)
+}
+
+func (t *tx) WithdrawStart(ctx context.Context, workflowID string) (bool, error) {
+	n, err := t.q.WithdrawStart(ctx, t.organization, workflowID)
+	return n > 0, pg.Classify(err, "withdraw start of workflow %s", workflowID)
+}
+
+func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handoff, bool, error) {
+	row, err := t.q.ClaimHandoff(ctx, until, t.organization, at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Handoff{}, false, nil
+	}
+	return handoff(row), err == nil, pg.Classify(err, "claim hand-over")
+}
+
+func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
+	_, err := t.q.SaveHandoff(ctx, sqlc.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
+	return pg.Classify(err, "save hand-over %d", h.ID)
+}
+
+func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id int64, ref string) error {
+	var err error
+	switch kind {
+	case core.HandoffRollout:
+		err = t.q.SetRolloutWorkflowRef(ctx, &ref, t.organization, id)
+	case core.HandoffEnvironment:
+		err = t.q.SetEnvironmentWorkflowRef(ctx, &ref, t.organization, id)
+	case core.HandoffApplicationEnvironment:
+		err = t.q.SetApplicationEnvironmentWorkflowRef(ctx, &ref, t.organization, id)
+	}
+	return pg.Classify(err, "store workflow of %s %d", kind, id)
+}
