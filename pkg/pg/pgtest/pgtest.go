@@ -109,7 +109,7 @@ func schemaName(test string) string {
 	}, test)
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails since Go 1.24
-	return fmt.Sprintf("test_%.40s_%s", word, hex.EncodeToString(b[:]))
+	return fmt.Sprintf("test_%.30s_%s", word, hex.EncodeToString(b[:]))
 }
 
 // server is the server of this test process, started when the first test asks for it.

@@ -1,0 +1,74 @@
+package outbox
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+)
+
+//go:generate sqlc generate -f sqlc.yaml
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are the tables of outbox and inbox. Every service applies them in its own schema:
+// pg.Migrate(ctx, config, "outbox", outbox.Migrations()).
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the embedded folder's name is a constant
+	}
+	return sub
+}
+
+// maxEvent bounds the JSON of an event: NATS takes messages of 1 MiB by default, and the sender adds to it.
+const maxEvent = 1<<20 - 16<<10
+
+// Add stores events in the caller's transaction, to be published once it has committed and a Sender finds them (see
+// Sender.Wake). An event that is in the outbox already, by source and id, is not stored again, so a step that is repeated
+// may add its event again. An event that could never be published is refused: the error is Invalid and names the field.
+func Add(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var p query.AddParams
+	for _, e := range events {
+		d, b, err := encode(e)
+		if err != nil {
+			return fmt.Errorf("add event %q to the outbox: %w", e.ID(), err)
+		}
+		p.Sources = append(p.Sources, e.Source())
+		p.EventIds = append(p.EventIds, e.ID())
+		p.Events = append(p.Events, string(b))
+		p.Receipted = append(p.Receipted, d.Path != event.PathCluster)
+	}
+	return pg.Classify(query.New(tx).Add(ctx, p), "add %d events to the outbox", len(events))
+}
+
+// encode checks that e can be published, and gives its JSON.
+func encode(e event.Event) (event.Definition, []byte, error) {
+	if err := event.Validate(e); err != nil {
+		return event.Definition{}, nil, err
+	}
+	if _, err := event.Subject(e); err != nil {
+		return event.Definition{}, nil, err
+	}
+	d, _ := event.Lookup(e.Type()) // Validate knows the type
+	b, err := json.Marshal(e)
+	if err != nil {
+		return d, nil, fault.Because(err, fault.Invalid, "the event is not JSON")
+	}
+	if len(b) > maxEvent {
+		return d, nil, fault.InvalidFields(fault.Field{Name: "data", Problem: fmt.Sprintf("the event has %d bytes; expected at most %d", len(b), maxEvent)})
+	}
+	return d, b, nil
+}

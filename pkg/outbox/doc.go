@@ -1,0 +1,72 @@
+// Package outbox carries events from one service's database to another's without losing one, and lets the receiver apply
+// each of them once. The sender's half is the outbox, the receiver's half is the inbox; both live in the schema of their
+// service, and an event stream that may lose, repeat and reorder everything lies in between (D44).
+//
+// It is not a queue and not a bus: it knows neither subjects nor streams, and whoever waits for an event within the same
+// service matches it in the transaction that made it.
+//
+// # The way of an event
+//
+//	 service A                                                     service B
+//	┌─ transaction ─────────┐                                     ┌─ transaction ───────────┐
+//	│ change state          │                                     │ Inbox.Claim → first?    │
+//	│ outbox.Add(event)     │      Publish      ┌────────┐ consume│   yes: change state     │
+//	└───────────────────────┘   ┌──────────────▶│ stream │───────▶│   no:  nothing          │
+//	            │ commit        │ position, base└────────┘        └─────────────────────────┘
+//	            ▼               │                                              │ commit
+//	 outbox: unnumbered ──▶ numbered ──▶ sent ◀─┐                              ▼
+//	                                      │     │ no receipt in time:      inbox: claimed or rejected
+//	                                      │     └ sent again               inbox_mark: no gap up to here
+//	                                      ▼            hint cd.receipt.A       │
+//	                                   deleted ◀───────────────────────────────┘
+//	                             (every receiver's mark covers it)
+//
+// # The sender
+//
+// Add stores the event in the caller's transaction. One Sender per service and schema is active at a time: it holds a
+// session-level advisory lock; the other replicas try to get it every second. The active one gives the events gapless
+// positions, in a transaction of its own that locks the cursor row, so that a position is given only to what has been
+// committed, once, even if two senders ever believe to be active. It publishes in the order of positions and notes when
+// each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
+//
+// A published event carries, beside everything the caller put on it, four extension attributes:
+//
+//	outboxsender    whose outbox it comes from
+//	outboxepoch     which sequence of positions
+//	outboxposition  its place in the sequence, counted from 1; it stays the same whenever the event is sent again
+//	outboxbase      the lowest position that the outbox still held when it was sent
+//
+// The first publication has the event's id as its message id, so that the stream drops what a crash repeats. A repetition
+// has an id of its own, <event id>/<attempt>: the stream's duplicate window cannot know that the first was consumed and
+// then lost. Whatever arrives twice is sorted out by the inbox.
+//
+// Events on the cluster path are calls to a relay, which answers them but keeps no inbox: they get no position and are
+// done with once the stream has them. Whoever waits for the answer calls again.
+//
+// # The receiver
+//
+// Claim records the event in the transaction that applies it; Reject records one that can never be applied, with the
+// reason. Either closes it. Inbox.Run moves the mark of each sequence over positions that are closed without a gap, and
+// sends the mark to the sender as a hint: a JSON object {sender, receiver, epoch, mark} on cd.receipt.<sender>. A receiver must
+// consume, and claim, every event of the sender's outbox, also those that mean nothing to it, or its mark stops.
+//
+// # What goes wrong, and what then happens
+//
+//	crash between commit and publish     the row is there: the next active sender publishes it
+//	crash between publish and note       published again under the same message id; the stream or the inbox drops it
+//	two senders at once                  positions are given under the cursor's lock; the rest is repetition
+//	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
+//	the stream is away                   the round ends; it begins again after a pause that grows to ten seconds
+//	the stream is wiped                  no receipt comes: sent again, same positions, new message ids
+//	an event is refused by the bus       postponed with the reason in last_error and logged; the others go on
+//	delivery repeated or out of order    Claim says so; the mark waits for the gap to close
+//	crash between claim and receipt      sent again: Claim finds it, and the receipt goes out again
+//	a receipt is lost                    the same
+//	a receiver is away for days          rows stay; only the oldest ResendWindow positions are sent again
+//	a receiver is new, or was wiped      base tells it where the sequence begins that it can still get
+//	the sender's database was set back   a receipt beyond the last position gives it away: a new epoch begins, everything that
+//	                                     is still held is numbered and sent anew, and the inbox knows the ids
+//	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
+//
+// Order is kept per sender as long as nothing has to be sent again, and not promised beyond that.
+package outbox

@@ -1,0 +1,119 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+)
+
+// Hinter is what an Inbox needs of the bus.
+type Hinter interface {
+	// Hint sends a message that may get lost.
+	Hint(subject string, payload []byte)
+}
+
+// InboxDeps is what an Inbox needs.
+type InboxDeps struct {
+	// Pool is in the service's schema.
+	Pool  *pgxpool.Pool
+	Bus   Hinter
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Name is the service, as its senders list it among their receivers: "domain".
+	Name string
+	// Retention is how long an event is remembered after it was applied. It must be longer than any stream keeps its
+	// messages. 0: thirty days.
+	Retention time.Duration
+}
+
+// Inbox applies each event once and confirms it to its sender. doc.go describes how.
+type Inbox struct {
+	InboxDeps
+	poke chan struct{}
+
+	mu   sync.Mutex
+	seen map[sequence]*progress
+}
+
+// progress is what this process knows of a sequence that is on its way.
+type progress struct {
+	highest int64 // the highest position claimed here
+	sent    int64 // the last mark that was sent
+	answer  bool  // something has come since: the sender wants to hear the mark, even if it is the old one
+}
+
+// NewInbox is an inbox whose claims can be used at once; Run sends the receipts.
+func NewInbox(d InboxDeps) *Inbox {
+	if d.Retention <= 0 {
+		d.Retention = 30 * 24 * time.Hour
+	}
+	return &Inbox{InboxDeps: d, poke: make(chan struct{}, 1), seen: map[sequence]*progress{}}
+}
+
+// Claim says whether e comes for the first time, and records it, in the transaction that applies it (D16). On false
+// the caller does nothing and commits, so that its receipt is sent again. A concurrent claim of the same event waits until
+// tx has ended. An event that came from no outbox can be claimed as well. The error is Invalid if e's place is malformed.
+func (i *Inbox) Claim(ctx context.Context, tx pgx.Tx, e event.Event) (first bool, err error) {
+	p, err := placeOf(e)
+	if err != nil {
+		return false, err
+	}
+	return i.record(ctx, query.New(tx), e, p, nil)
+}
+
+// Reject records, in a transaction of its own, that e can never be applied, and why, so that the sender does not send it
+// for ever and the mark can pass it. It is for errors that trying again cannot mend; an event that was claimed before stays
+// as it is.
+func (i *Inbox) Reject(ctx context.Context, e event.Event, reason string) error {
+	p, err := placeOf(e)
+	if err != nil {
+		p = place{} // nothing can confirm it
+	}
+	_, err = i.record(ctx, query.New(i.Pool), e, p, &reason)
+	return err
+}
+
+func (i *Inbox) record(ctx context.Context, q *query.Queries, e event.Event, p place, rejected *string) (bool, error) {
+	if p.sender == i.Name {
+		p = place{} // our own event, come back to us: nobody waits for a receipt
+	}
+	params := query.ClaimParams{Source: e.Source(), EventID: e.ID(), ClaimedAt: i.Clock.Now(), RejectedReason: rejected}
+	if p.position > 0 {
+		params.Sender, params.Epoch, params.Position, params.Base = &p.sender, &p.epoch, &p.position, &p.base
+	}
+	claims, err := q.Claim(ctx, params)
+	if err != nil {
+		return false, pg.Classify(err, "claim event %q of %s", e.ID(), e.Source())
+	}
+	if p.position > 0 {
+		i.remember(p)
+	}
+	return claims == 1, nil
+}
+
+// remember has Run look at the sequence soon. The transaction of the claim may still be under way then, or come to
+// nothing: Run looks again as long as the mark has not reached the position.
+func (i *Inbox) remember(p place) {
+	i.mu.Lock()
+	s := i.seen[p.sequence]
+	if s == nil {
+		s = &progress{}
+		i.seen[p.sequence] = s
+	}
+	s.highest = max(s.highest, p.position)
+	s.answer = true
+	i.mu.Unlock()
+	select {
+	case i.poke <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,208 @@
+package outbox_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+)
+
+// TestNothingIsLostOrAppliedTwice drives both halves through random histories of commits, crashes, losses, repetitions and
+// reorderings, and then lets everything through: every committed event must have been applied exactly once, positions
+// must never have changed, and the outbox must be empty.
+func TestNothingIsLostOrAppliedTwice(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	rapid.Check(t, func(r *rapid.T) { newHistory(s, r).run() })
+}
+
+// history is one random run.
+type history struct {
+	*stage
+	r         *rapid.T
+	committed []string
+	positions map[string]int
+	in        []message // what the receiver's consumer may still be handed
+	crash     bool
+}
+
+func newHistory(s *stage, r *rapid.T) *history {
+	h := &history{stage: s, r: r, positions: map[string]int{}}
+	s.applied = nil
+	s.stream.take()
+	s.stream.loseHints = false
+	clear(s.stream.ids)
+	for _, wipe := range []struct{ sql string }{
+		{`TRUNCATE outbox, outbox_receiver; UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0`},
+	} {
+		_, err := s.from.Exec(s.t.Context(), wipe.sql)
+		s.must(err)
+	}
+	_, err := s.to.Exec(s.t.Context(), `TRUNCATE inbox, inbox_mark`)
+	s.must(err)
+	s.restart()
+	s.stream.before = func(event.Event) error {
+		if h.crash && rapid.Bool().Draw(h.r, "bus away") {
+			return fault.New(fault.Unavailable, "away")
+		}
+		return nil
+	}
+	return h
+}
+
+// restart is the crash and new start of both services.
+func (s *stage) restart() {
+	s.sender = s.newSender(s.clock)
+	s.inbox = s.newInbox("domain")
+	s.hear()
+}
+
+func (h *history) run() {
+	defer func() { h.stream.before = nil }()
+	h.r.Repeat(map[string]func(*rapid.T){
+		"commit":    h.commit,
+		"round":     func(*rapid.T) { h.send() },
+		"bad round": func(*rapid.T) { h.crash = true; h.send(); h.crash = false },
+		"wait": func(r *rapid.T) {
+			h.clock.Advance(time.Duration(rapid.IntRange(1, 70).Draw(r, "seconds")) * time.Second)
+		},
+		"wipe":     func(*rapid.T) { h.stream.take(); h.in = nil },
+		"deliver":  h.deliverOne,
+		"undone":   h.deliverUndone,
+		"receipts": func(*rapid.T) { h.must(h.inbox.Flush(h.t.Context())) },
+		"lose hints": func(*rapid.T) {
+			h.stream.loseHints = true
+			h.must(h.inbox.Flush(h.t.Context()))
+			h.stream.loseHints = false
+		},
+		"new start": func(*rapid.T) { h.restart() },
+		"lost note": func(*rapid.T) {
+			h.exec(`UPDATE outbox SET attempts = greatest(attempts - 1, 0), next_attempt_at = '-infinity'`)
+		},
+		"": h.check,
+	})
+	h.finish()
+}
+
+func (h *history) exec(sql string) {
+	_, err := h.from.Exec(h.t.Context(), sql)
+	h.must(err)
+}
+
+func (h *history) commit(r *rapid.T) {
+	var batch []event.Event
+	for range rapid.IntRange(1, 4).Draw(r, "events") {
+		id := fmt.Sprintf("e%d", len(h.committed)+len(batch))
+		batch = append(batch, started(id))
+	}
+	undone := errors.New("undone")
+	keep := rapid.Float64().Draw(r, "luck") < 0.8
+	err := pg.InTx(h.t.Context(), h.from, func(tx pgx.Tx) error {
+		if err := outbox.Add(h.t.Context(), tx, batch...); err != nil || keep {
+			return err
+		}
+		return undone
+	})
+	if err != nil && !errors.Is(err, undone) {
+		r.Fatal(err)
+	}
+	if keep {
+		for _, e := range batch {
+			h.committed = append(h.committed, e.ID())
+		}
+	}
+}
+
+func (h *history) send() {
+	if err := h.sender.Round(h.t.Context()); err != nil && !fault.Is(err, fault.Unavailable) {
+		h.r.Fatal(err)
+	}
+	for _, m := range h.stream.take() {
+		p := position(h.t, m)
+		if known, ok := h.positions[m.event.ID()]; ok && known != p {
+			h.r.Fatalf("event %s was at position %d and is at %d now", m.event.ID(), known, p)
+		}
+		h.positions[m.event.ID()] = p
+		h.in = append(h.in, m)
+	}
+}
+
+// deliverOne hands any of the messages to the receiver, and sometimes keeps it to be delivered again.
+func (h *history) deliverOne(r *rapid.T) {
+	if len(h.in) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(h.in)-1).Draw(r, "which")
+	m := h.in[i]
+	if rapid.Bool().Draw(r, "acknowledged") {
+		h.in = slices.Delete(h.in, i, i+1)
+	}
+	h.deliver(m)
+}
+
+func (h *history) deliverUndone(r *rapid.T) {
+	if len(h.in) == 0 {
+		return
+	}
+	m := h.in[rapid.IntRange(0, len(h.in)-1).Draw(r, "which")]
+	undone := errors.New("undone")
+	err := pg.InTx(h.t.Context(), h.to, func(tx pgx.Tx) error {
+		if _, err := h.inbox.Claim(h.t.Context(), tx, m.event); err != nil {
+			return err
+		}
+		return undone
+	})
+	if !errors.Is(err, undone) {
+		r.Fatal(err)
+	}
+}
+
+// check is what holds at every moment.
+func (h *history) check(r *rapid.T) {
+	counts := map[string]int{}
+	for _, id := range h.applied {
+		if counts[id]++; counts[id] > 1 {
+			r.Fatalf("event %s was applied twice", id)
+		}
+	}
+	held := h.held()
+	for _, id := range h.committed {
+		if counts[id] == 0 && !slices.Contains(held, id) {
+			r.Fatalf("event %s is neither applied nor held", id)
+		}
+	}
+	seen := map[int]string{}
+	for id, p := range h.positions {
+		if seen[p] != "" {
+			r.Fatalf("events %s and %s are both at position %d", id, seen[p], p)
+		}
+		seen[p] = id
+	}
+}
+
+// finish lets everything through.
+func (h *history) finish() {
+	for range 10 {
+		h.clock.Advance(time.Minute)
+		h.send()
+		h.deliver(h.in...)
+		h.in = nil
+		h.confirm()
+	}
+	h.check(h.r)
+	if held := h.held(); len(held) > 0 {
+		h.r.Fatalf("still held: %v", held)
+	}
+	if len(h.applied) != len(h.committed) {
+		h.r.Fatalf("%d events were committed and %d applied", len(h.committed), len(h.applied))
+	}
+}

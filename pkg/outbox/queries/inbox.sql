@@ -1,0 +1,37 @@
+-- name: Claim :one
+-- Claim records that an event is applied, or refused, in this transaction, and returns how often it has come: 1 is the
+-- first time. A concurrent claim of the same event waits for this transaction to end. An event that came before under
+-- another position (its sender began a new sequence) takes that one, so that the new sequence has no gap.
+INSERT INTO inbox (source, event_id, sender, epoch, position, base, claimed_at, rejected_reason)
+VALUES (sqlc.arg(source), sqlc.arg(event_id), sqlc.narg(sender), sqlc.narg(epoch), sqlc.narg(position), sqlc.narg(base), sqlc.arg(claimed_at), sqlc.narg(rejected_reason))
+ON CONFLICT ON CONSTRAINT inbox_event_once DO UPDATE SET
+    claims = inbox.claims + 1, sender = excluded.sender, epoch = excluded.epoch, position = excluded.position, base = excluded.base
+RETURNING claims;
+
+-- name: BeginMark :exec
+INSERT INTO inbox_mark (sender, epoch, changed_at) VALUES (sqlc.arg(sender), sqlc.arg(epoch), sqlc.arg(changed_at)) ON CONFLICT DO NOTHING;
+
+-- name: AdvanceMark :one
+-- AdvanceMark moves the mark of a sequence over the positions that have come, as far as there is no gap. Positions
+-- below the sender's base will not come any more and are no gap.
+WITH start AS (
+    SELECT m.sender, m.epoch, greatest(m.mark, (
+        SELECT max(i.base) - 1 FROM inbox i WHERE i.sender = m.sender AND i.epoch = m.epoch AND i.position > m.mark
+    ))::bigint AS mark
+    FROM inbox_mark m WHERE m.sender = sqlc.arg(sender) AND m.epoch = sqlc.arg(epoch) FOR UPDATE
+), above AS (
+    SELECT DISTINCT i.position FROM inbox i JOIN start USING (sender, epoch) WHERE i.position > start.mark ORDER BY i.position LIMIT 5000
+), ranked AS (
+    SELECT position, position - row_number() OVER (ORDER BY position) AS before FROM above
+)
+UPDATE inbox_mark m SET mark = greatest(start.mark, (SELECT max(ranked.position) FROM ranked WHERE ranked.before = start.mark)), changed_at = sqlc.arg(changed_at)
+FROM start WHERE m.sender = start.sender AND m.epoch = start.epoch
+RETURNING m.mark;
+
+-- name: Prune :execrows
+-- Prune forgets events that came so long ago that no stream can deliver them again.
+DELETE FROM inbox WHERE (source, event_id) IN (
+    SELECT i.source, i.event_id FROM inbox i LEFT JOIN inbox_mark m USING (sender, epoch)
+    WHERE i.claimed_at < sqlc.arg(before) AND (i.position IS NULL OR i.position <= m.mark)
+    ORDER BY i.claimed_at LIMIT sqlc.arg(at_most)::integer
+);

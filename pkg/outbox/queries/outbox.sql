@@ -1,0 +1,93 @@
+-- name: Add :exec
+-- Add stores events in the order of the arrays; an event that is there already stays as it is.
+INSERT INTO outbox (source, event_id, event, receipted)
+SELECT unnest(sqlc.arg(sources)::text[]), unnest(sqlc.arg(event_ids)::text[]), unnest(sqlc.arg(events)::text[])::json, unnest(sqlc.arg(receipted)::boolean[])
+ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
+
+-- name: TryLock :one
+-- TryLock makes this session the schema's only active sender of that name, if no other session is.
+SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/' || sqlc.arg(sender)::text, 0))::boolean;
+
+-- name: Listen :exec
+LISTEN lockstep_outbox;
+
+-- name: Notify :exec
+-- Notify wakes the active sender of this schema, wherever it runs.
+SELECT pg_notify('lockstep_outbox', current_schema()::text);
+
+-- name: Schema :one
+SELECT current_schema()::text;
+
+-- name: LockCursor :one
+-- LockCursor keeps other senders from giving out positions until the transaction ends. The numbering is a statement of
+-- its own so that it sees what the transaction before it has committed.
+SELECT epoch, position FROM outbox_cursor FOR UPDATE;
+
+-- name: HasUnnumbered :one
+SELECT EXISTS (SELECT FROM outbox WHERE receipted AND position IS NULL);
+
+-- name: Number :one
+-- Number gives the next positions to the oldest events that have none, and says how many there were.
+WITH fresh AS (
+    SELECT id, row_number() OVER (ORDER BY id) AS n
+    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT sqlc.arg(at_most)::integer) AS oldest
+), numbered AS (
+    UPDATE outbox SET position = sqlc.arg(after)::bigint + fresh.n FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.id
+), moved AS (
+    UPDATE outbox_cursor SET position = sqlc.arg(after)::bigint + (SELECT count(*) FROM numbered)
+)
+SELECT count(*)::bigint FROM numbered;
+
+-- name: State :one
+-- State is the sequence's name, the last position given out, and the lowest that is still held.
+SELECT epoch, position, coalesce((SELECT min(o.position) FROM outbox o), position + 1)::bigint AS base FROM outbox_cursor;
+
+-- name: Due :many
+-- Due are the events to publish now, in the order of their positions. Those sent before are limited to a window, so that
+-- a receiver that is away for days is not sent everything again and again.
+SELECT id, event, coalesce(position, 0)::bigint AS position, attempts, receipted FROM outbox
+WHERE next_attempt_at <= sqlc.arg(at)::timestamptz
+  AND (position IS NOT NULL OR NOT receipted)
+  AND (attempts = 0 OR position IS NULL OR position < sqlc.arg(base)::bigint + sqlc.arg(resend_window)::bigint)
+ORDER BY position NULLS FIRST, id
+LIMIT sqlc.arg(at_most)::integer;
+
+-- name: Sent :exec
+-- Sent notes that events were published, and when each is to be sent again.
+UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sent.next_attempt_at, last_error = NULL
+FROM (SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(next_attempts)::timestamptz[]) AS next_attempt_at) AS sent
+WHERE outbox.id = sent.id;
+
+-- name: Postpone :exec
+-- Postpone notes why an event could not be published.
+UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sqlc.arg(next_attempt_at), last_error = sqlc.arg(reason)::text WHERE id = sqlc.arg(id);
+
+-- name: Forget :exec
+-- Forget drops events that nobody confirms, once they are published.
+DELETE FROM outbox WHERE id = ANY (sqlc.arg(ids)::bigint[]);
+
+-- name: Confirm :exec
+-- Confirm raises the mark of a receiver.
+INSERT INTO outbox_receiver (receiver, mark, confirmed_at) VALUES (sqlc.arg(receiver), sqlc.arg(mark), sqlc.arg(at))
+ON CONFLICT (receiver) DO UPDATE SET mark = greatest(outbox_receiver.mark, excluded.mark), confirmed_at = excluded.confirmed_at;
+
+-- name: DeleteConfirmed :execrows
+-- DeleteConfirmed drops what every receiver given has confirmed. One that has never answered has confirmed nothing.
+DELETE FROM outbox WHERE position <= (
+    SELECT min(coalesce(r.mark, 0)) FROM unnest(sqlc.arg(receivers)::text[]) AS wanted (receiver) LEFT JOIN outbox_receiver r USING (receiver)
+);
+
+-- name: NewEpoch :exec
+-- NewEpoch begins a new sequence.
+UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0;
+
+-- name: Unnumber :exec
+-- Unnumber puts every event back to before it had a position.
+UPDATE outbox SET position = NULL, next_attempt_at = '-infinity' WHERE position IS NOT NULL;
+
+-- name: ForgetMarks :exec
+UPDATE outbox_receiver SET mark = 0;
+
+-- name: Backlog :one
+-- Backlog is what has not been confirmed yet, and since when.
+SELECT count(*)::bigint AS events, count(*) FILTER (WHERE attempts = 0)::bigint AS unsent, count(last_error)::bigint AS failing, coalesce(min(added_at), now())::timestamptz AS oldest FROM outbox;

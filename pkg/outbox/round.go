@@ -1,0 +1,210 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+const (
+	// batch is how many events one round publishes between two looks at the receipts.
+	batch = 100
+	// ResendWindow is how many positions, counted from the lowest unconfirmed one, are sent again.
+	ResendWindow = 1000
+)
+
+// round takes the receipts that have come, numbers what is new and publishes what is due. more says that there is more to
+// do at once. An errBusAway error leaves the rest for later.
+func (s *Sender) round(ctx context.Context) (more bool, err error) {
+	if err := s.settle(ctx); err != nil {
+		return false, err
+	}
+	if err := s.number(ctx); err != nil {
+		return false, err
+	}
+	q := query.New(s.Pool)
+	state, err := q.State(ctx)
+	if err != nil {
+		return false, pg.Classify(err, "read the outbox's cursor")
+	}
+	due, err := q.Due(ctx, query.DueParams{At: s.Clock.Now(), Base: state.Base, ResendWindow: ResendWindow, AtMost: batch})
+	if err != nil {
+		return false, pg.Classify(err, "read due events")
+	}
+	var done published
+	for _, row := range due {
+		if err = s.publish(ctx, row, state, &done); err != nil {
+			break
+		}
+	}
+	if noteErr := s.note(ctx, done); noteErr != nil {
+		return false, noteErr
+	}
+	return err == nil && len(due) == batch, err
+}
+
+// number gives positions to the events that have none.
+func (s *Sender) number(ctx context.Context) error {
+	for {
+		any, err := query.New(s.Pool).HasUnnumbered(ctx)
+		if err != nil || !any {
+			return pg.Classify(err, "look for new events")
+		}
+		err = pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+			q := query.New(tx)
+			cursor, err := q.LockCursor(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = q.Number(ctx, query.NumberParams{After: cursor.Position, AtMost: 10 * batch})
+			return err
+		})
+		if err != nil {
+			return pg.Classify(err, "number new events")
+		}
+	}
+}
+
+// published collects what a round has published, to note it in one statement.
+type published struct {
+	again query.SentParams
+	final []int64
+}
+
+// publish publishes one event. An event that the bus refuses is postponed and no error; errBusAway is.
+func (s *Sender) publish(ctx context.Context, row query.DueRow, state query.StateRow, done *published) error {
+	e := event.Event{}
+	if err := json.Unmarshal(row.Event, &e); err != nil {
+		return s.postpone(ctx, row, fmt.Errorf("stored event is not a CloudEvent: %w", err))
+	}
+	if row.Receipted {
+		place{sequence{s.Name, state.Epoch}, row.Position, state.Base}.put(e)
+	}
+	if err := s.hand(ctx, e, row.Attempts); hopeless(err) {
+		return s.postpone(ctx, row, err)
+	} else if err != nil {
+		return fmt.Errorf("%w: publish event %q: %w", errBusAway, e.ID(), err)
+	}
+	if !row.Receipted || len(s.Receivers) == 0 {
+		done.final = append(done.final, row.ID)
+		return nil
+	}
+	done.again.Ids = append(done.again.Ids, row.ID)
+	done.again.NextAttempts = append(done.again.NextAttempts, s.next(row.Attempts))
+	return nil
+}
+
+// hand gives e to the bus: under its own id the first time, under another one each further time, because the stream would
+// drop it although nobody has it any more.
+func (s *Sender) hand(ctx context.Context, e event.Event, attempts int32) error {
+	if attempts == 0 {
+		return s.Bus.Publish(ctx, e)
+	}
+	return s.Bus.PublishAttempt(ctx, e, e.ID()+"/"+strconv.Itoa(int(attempts)+1))
+}
+
+// next is when an event that has been sent attempts times before is sent again.
+func (s *Sender) next(attempts int32) time.Time {
+	wait := s.ResendAtMost
+	if attempts < 16 {
+		wait = min(s.ResendAfter<<attempts, s.ResendAtMost)
+	}
+	return s.Clock.Now().Add(wait)
+}
+
+func (s *Sender) postpone(ctx context.Context, row query.DueRow, reason error) error {
+	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyService, s.Name, telemetry.KeyPosition, row.Position,
+		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
+	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: s.next(row.Attempts), Reason: reason.Error()})
+	return pg.Classify(err, "postpone event at position %d", row.Position)
+}
+
+// note stores what was published. A crash before it repeats the publications under the same message ids.
+func (s *Sender) note(ctx context.Context, done published) error {
+	q := query.New(s.Pool)
+	if len(done.again.Ids) > 0 {
+		if err := q.Sent(ctx, done.again); err != nil {
+			return pg.Classify(err, "note %d published events", len(done.again.Ids))
+		}
+	}
+	if len(done.final) > 0 {
+		if err := q.Forget(ctx, done.final); err != nil {
+			return pg.Classify(err, "forget %d published events", len(done.final))
+		}
+	}
+	return nil
+}
+
+// take keeps the latest receipt of each receiver for the next round.
+func (s *Sender) take(payload []byte) {
+	var r receipt
+	if err := json.Unmarshal(payload, &r); err != nil || r.Mark <= 0 || !slices.Contains(s.Receivers, r.Receiver) {
+		return // not a receipt that anybody waits for
+	}
+	s.mu.Lock()
+	if old, ok := s.receipts[r.Receiver]; !ok || old.Epoch != r.Epoch || old.Mark < r.Mark {
+		s.receipts[r.Receiver] = r
+	}
+	s.mu.Unlock()
+	s.Wake()
+}
+
+// settle raises the marks that receipts have brought and deletes what all receivers have.
+func (s *Sender) settle(ctx context.Context) error {
+	s.mu.Lock()
+	receipts := s.receipts
+	s.receipts = map[string]receipt{}
+	s.mu.Unlock()
+	if len(receipts) == 0 {
+		return nil
+	}
+	q := query.New(s.Pool)
+	state, err := q.State(ctx)
+	if err != nil {
+		return pg.Classify(err, "read the outbox's cursor")
+	}
+	for _, r := range receipts {
+		switch {
+		case r.Epoch != state.Epoch: // of an earlier sequence
+		case r.Mark > state.Position:
+			s.Log.WarnContext(ctx, "a receiver has confirmed more than was ever sent: this database was set back; a new sequence begins",
+				telemetry.KeyService, s.Name, "receiver", r.Receiver, "mark", r.Mark, telemetry.KeyPosition, state.Position)
+			return s.restart(ctx, state.Epoch)
+		default:
+			if err := q.Confirm(ctx, query.ConfirmParams{Receiver: r.Receiver, Mark: r.Mark, At: s.Clock.Now()}); err != nil {
+				return pg.Classify(err, "confirm up to %d for %s", r.Mark, r.Receiver)
+			}
+		}
+	}
+	_, err = q.DeleteConfirmed(ctx, s.Receivers)
+	return pg.Classify(err, "delete confirmed events")
+}
+
+// restart begins a new sequence with everything that is still held, unless another sender has done so already.
+func (s *Sender) restart(ctx context.Context, epoch string) error {
+	err := pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		q := query.New(tx)
+		cursor, err := q.LockCursor(ctx)
+		if err != nil || cursor.Epoch != epoch {
+			return err
+		}
+		if err := q.NewEpoch(ctx); err != nil {
+			return err
+		}
+		if err := q.Unnumber(ctx); err != nil {
+			return err
+		}
+		return q.ForgetMarks(ctx)
+	})
+	return pg.Classify(err, "begin a new sequence")
+}
