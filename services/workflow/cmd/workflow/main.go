@@ -1,0 +1,28 @@
+// Command workflow runs the workflow service, or brings its tables up to date with the subcommand migrate.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+func main() {
+	os.Exit(run.Main("workflow", start))
+}
+
+func start(ctx context.Context) error {
+	args, do := os.Args[1:], workflow.Run
+	if len(args) > 0 && args[0] == "migrate" {
+		args, do = args[1:], workflow.Migrate
+	}
+	c, err := config.Load[workflow.Config]("workflow", args)
+	if err != nil {
+		return fmt.Errorf("workflow: %w", err)
+	}
+	return do(ctx, c)
+}

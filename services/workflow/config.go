@@ -1,0 +1,126 @@
+package workflow
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is what an operator may set. The zero value works, but for a database and a token: without a token nobody is
+// let in.
+type Config struct {
+	// DatabaseURL is the PostgreSQL server.
+	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	Schema string `koanf:"schema" default:"workflow"`
+	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
+	NATSUser     string `koanf:"nats_user"     default:"workflow"`
+	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// GRPCAddress is where AutoFlow is served.
+	GRPCAddress string `koanf:"grpc_address" default:":8083"`
+	// Token is the domain service's bearer token; empty: nobody is let in.
+	Token string `koanf:"token" secret:"true"`
+	// Agents are the numbers of the relays that programs may call. Each gets a queue of its own.
+	Agents []int64 `koanf:"agents"`
+	// Instance names this process. Give it a stable name, different for each replica: a process that comes back under its
+	// name continues its workflows at once, while those of a name that is gone wait for LeaseDuration. Default: host name
+	// and process id.
+	Instance string `koanf:"instance"`
+	// LeaseDuration is how long the workflows of a dead process wait for another one to take them.
+	LeaseDuration time.Duration `koanf:"lease_duration" default:"5s"`
+	// CallTimeout bounds a Function for which the program gives no timeout; its end is the error "timeout".
+	CallTimeout time.Duration `koanf:"call_timeout" default:"15m"`
+	// WaitTimeout bounds a wait_for_event for which the program gives no timeout; its end fails the workflow.
+	WaitTimeout time.Duration `koanf:"wait_timeout" default:"720h"`
+	// EventRetention is how long events are kept for waits that come later. Give it more than the longest rollout.
+	EventRetention time.Duration `koanf:"event_retention" default:"720h"`
+	// MaxLive is how many workflows may be in memory at a time; parked ones are not.
+	MaxLive int `koanf:"max_live" default:"256"`
+	// MaxActivities is how many Functions may run in this process at a time.
+	MaxActivities int `koanf:"max_activities" default:"32"`
+	// MaxHistory is how many entries a workflow may record before it is stopped.
+	MaxHistory int `koanf:"max_history" default:"100000"`
+	// GitCredentials log in to Git servers, by the longest matching URL prefix.
+	GitCredentials []GitCredential `koanf:"git_credentials"`
+	// GitAuthorName and GitAuthorEmail sign the commits that workflows make.
+	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
+	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`
+	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	HealthAddress string `koanf:"health_address"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// GitCredential is a user name and a reference to a password.
+type GitCredential struct {
+	// URLPrefix is scheme, host and the beginning of a path.
+	URLPrefix string `koanf:"url_prefix" yaml:"url_prefix" json:"url_prefix"`
+	// Username is what the server wants there; for tokens often anything.
+	Username string `koanf:"username" yaml:"username" json:"username"`
+	// PasswordRef is env:NAME or file:/path, read whenever it is needed; never the password itself.
+	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
+}
+
+// Validate finds mistakes that only this service knows to be some.
+func (c Config) Validate() error {
+	var problems []fault.Field
+	for i, agent := range c.Agents {
+		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("agents[%d]", i), Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent)})
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"lease_duration", c.LeaseDuration}, {"call_timeout", c.CallTimeout},
+		{"wait_timeout", c.WaitTimeout}, {"event_retention", c.EventRetention},
+	} {
+		if d.value < 0 {
+			problems = append(problems, fault.Field{Name: d.name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d.value)})
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}} {
+		if n.value < 0 {
+			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
+		}
+	}
+	if len(problems) > 0 {
+		return fault.InvalidFields(problems...)
+	}
+	return nil
+}
+
+// withDefaults is for callers that make a Config without package config; the numbers are those of the tags above.
+func (c Config) withDefaults() Config {
+	c.Schema = cmp.Or(c.Schema, name)
+	c.NATSURL = cmp.Or(c.NATSURL, "nats://127.0.0.1:4222")
+	c.NATSUser = cmp.Or(c.NATSUser, name)
+	c.GRPCAddress = cmp.Or(c.GRPCAddress, ":8083")
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 5*time.Second)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 15*time.Minute)
+	c.WaitTimeout = cmp.Or(c.WaitTimeout, 30*24*time.Hour)
+	c.EventRetention = cmp.Or(c.EventRetention, 30*24*time.Hour)
+	c.MaxLive = cmp.Or(c.MaxLive, 256)
+	c.MaxActivities = cmp.Or(c.MaxActivities, 32)
+	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
+	c.GitAuthorName = cmp.Or(c.GitAuthorName, "Lockstep")
+	c.GitAuthorEmail = cmp.Or(c.GitAuthorEmail, "lockstep@localhost")
+	if c.Instance == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = name
+		}
+		c.Instance = host + "-" + strconv.Itoa(os.Getpid())
+	}
+	return c
+}

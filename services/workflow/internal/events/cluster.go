@@ -1,0 +1,122 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Publisher publishes under a message id of the caller's choice.
+type Publisher interface {
+	PublishAttempt(ctx context.Context, e event.Event, msgID string) error
+}
+
+// Calls sends calls to relays. It implements core.CallSender.
+type Calls struct {
+	Bus   Publisher
+	Clock clock.Clock
+}
+
+var _ core.CallSender = Calls{}
+
+// Send publishes one attempt. Each attempt has a message id of its own, so that the stream does not take the second for
+// a duplicate of the first; what makes them one call is the call's id.
+func (c Calls) Send(ctx context.Context, call core.OutgoingCall) error {
+	attempt := fmt.Sprintf("%s/%d", call.ID, call.Attempt)
+	e, err := event.New(event.Header{ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now()}, event.FunctionCalled{
+		AgentID: call.Agent, CallID: call.ID, Function: call.Function, Arguments: call.Args,
+		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano),
+	})
+	if err != nil {
+		return err
+	}
+	return c.Bus.PublishAttempt(ctx, e, attempt)
+}
+
+// Answerer takes answers to calls.
+type Answerer interface {
+	Answer(ctx context.Context, a core.Answer) error
+}
+
+// Cluster consumes what relays send.
+type Cluster struct {
+	Answerer Answerer
+	Health   *Health
+	Log      *slog.Logger
+}
+
+// Handle takes one answer, observation or heartbeat. The agent named in the payload must be the one whose subject it
+// came on: that is what the bus's permissions vouch for.
+func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
+	expected, err := event.Subject(d.Event)
+	if err != nil {
+		return err
+	}
+	if expected != d.Subject {
+		return fault.InvalidFields(fault.Field{Name: "data.agent_id", Problem: fmt.Sprintf("the event belongs on %s but came on %s", expected, d.Subject)})
+	}
+	switch d.Event.Type() {
+	case event.TypeFunctionCompleted:
+		return c.completed(ctx, d)
+	case event.TypeAgentHeartbeat:
+		beat, err := event.Decode[event.AgentHeartbeat](d.Event)
+		if err == nil {
+			c.Health.note(beat)
+		}
+		return err
+	default:
+		return nil // observations have no reader yet; programs poll
+	}
+}
+
+func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
+	data, err := event.Decode[event.FunctionCompleted](d.Event)
+	if err != nil {
+		return err
+	}
+	answer := core.Answer{Call: data.CallID, Agent: data.AgentID, Value: data.Value}
+	outcome := "ok"
+	if data.Error != nil {
+		answer.Value = nil
+		answer.Error = &core.FunctionError{Code: data.Error.Code, Message: data.Error.Message, Retryable: data.Error.Retryable}
+		outcome = data.Error.Code
+	}
+	if answer.Value == nil && answer.Error == nil {
+		return fault.InvalidFields(fault.Field{Name: "data", Problem: "neither value nor error, expected one of them"})
+	}
+	c.Log.InfoContext(ctx, "call answered", telemetry.KeyCall, data.CallID, telemetry.KeyAgent, data.AgentID,
+		telemetry.KeyAttempt, data.Attempt, telemetry.KeyOutcome, outcome)
+	return c.Answerer.Answer(ctx, answer)
+}
+
+// Health remembers the last heartbeat of each agent, for the metrics and for whoever asks. It is empty after a start.
+type Health struct {
+	mu    sync.Mutex
+	beats map[int64]event.AgentHeartbeat
+}
+
+// NewHealth knows of no agent yet.
+func NewHealth() *Health { return &Health{beats: map[int64]event.AgentHeartbeat{}} }
+
+func (h *Health) note(beat event.AgentHeartbeat) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beats[beat.AgentID] = beat
+}
+
+// Last is the last heartbeat of an agent.
+func (h *Health) Last(agent int64) (event.AgentHeartbeat, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	beat, ok := h.beats[agent]
+	return beat, ok
+}

@@ -1,0 +1,87 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Receiver stores events from other services' outboxes and hands them to waits.
+type Receiver interface {
+	// ReceiveFrom claims wire and stores e, in one transaction, and then matches it.
+	ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error)
+}
+
+// Rejecter records that an event can never be applied.
+type Rejecter interface {
+	Reject(ctx context.Context, e event.Event, reason string) error
+}
+
+// Domain consumes the domain path.
+type Domain struct {
+	Receiver Receiver
+	Inbox    Rejecter
+	// Matched is called when a wait was satisfied.
+	Matched func()
+	Log     *slog.Logger
+}
+
+// Handle takes one event. What this service emitted itself was matched in the transaction that emitted it.
+func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
+	if delivery.Event.Source() == Source {
+		return nil
+	}
+	e, err := FromWire(delivery.Event)
+	if err != nil {
+		return err
+	}
+	matched, duplicate, err := d.Receiver.ReceiveFrom(ctx, delivery.Event, e)
+	if err != nil {
+		return err
+	}
+	if matched > 0 {
+		d.Matched()
+	}
+	d.Log.DebugContext(ctx, "domain event received", telemetry.KeyEvent, e.ID, telemetry.KeyEventType, e.Type,
+		telemetry.KeyAttempt, delivery.Attempt, telemetry.KeyCount, matched, "duplicate", duplicate)
+	return nil
+}
+
+// Rejected records an event that will not come again, so that its sender does not send it for ever.
+func (d Domain) Rejected(ctx context.Context, delivery bus.Delivery, cause error) {
+	if delivery.Event.Source() == Source {
+		return
+	}
+	if err := d.Inbox.Reject(ctx, delivery.Event, fault.Public(cause)); err != nil {
+		d.Log.ErrorContext(ctx, "record rejected event", telemetry.KeyEvent, delivery.Event.ID(), telemetry.KeyError, err)
+	}
+}
+
+// FromWire is a CloudEvent as waits see it. The error is Invalid: an event without an organization belongs to nobody,
+// and data that is not JSON cannot be matched.
+func FromWire(wire event.Event) (core.Event, error) {
+	organization, err := event.Organization(wire)
+	if err != nil {
+		return core.Event{}, err
+	}
+	var fields []fault.Field
+	if organization == 0 {
+		fields = append(fields, fault.Field{Name: event.ExtensionOrganization, Problem: "missing, expected the organization whose workflows may see the event"})
+	}
+	data := wire.Data()
+	if len(data) > 0 && !json.Valid(data) {
+		fields = append(fields, fault.Field{Name: "data", Problem: "not JSON"})
+	}
+	if len(fields) > 0 {
+		return core.Event{}, fault.InvalidFields(fields...)
+	}
+	return core.Event{
+		Organization: organization, Source: wire.Source(), ID: wire.ID(), Type: wire.Type(), Data: data, Time: wire.Time(),
+	}, nil
+}

@@ -1,0 +1,53 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Encode makes the wire form of an emitted event. The error is Invalid where the catalogue or the type's schema refuse
+// it.
+func Encode(e core.Emit) (event.Event, error) {
+	data := e.Data
+	if len(data) == 0 {
+		data = json.RawMessage("{}")
+	}
+	if d, known := event.Lookup(e.Type); !known || d.Path != event.PathDomain {
+		return event.Event{}, fault.InvalidFields(fault.Field{Name: "type", Problem: fmt.Sprintf("found %q, expected a type of the domain path", e.Type)})
+	}
+	return event.New(event.Header{
+		ID: e.ID, Source: Source, Organization: e.Organization, Correlation: e.Workflow, Time: e.Time,
+	}, payload{e.Type, data})
+}
+
+// payload is data whose type is known at run time only.
+type payload struct {
+	eventType string
+	data      json.RawMessage
+}
+
+func (p payload) EventType() string { return p.eventType }
+
+func (p payload) MarshalJSON() ([]byte, error) { return p.data, nil }
+
+// CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may not.
+func CheckEmit(e core.Emit) *core.FunctionError {
+	switch e.Type {
+	case core.TypeCompleted, core.TypeFailed, core.TypeCancelled:
+		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + e.Type + " is emitted by the engine alone"}
+	}
+	_, err := Encode(e)
+	if err == nil {
+		return nil
+	}
+	var classed *fault.Error
+	if errors.As(err, &classed) {
+		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit " + e.Type + ": " + classed.Error()}
+	}
+	return core.AsFunctionError(err)
+}

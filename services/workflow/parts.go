@@ -1,0 +1,82 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
+// here alone.
+func functions(_ Config, _ clock.Clock, _ *slog.Logger) (*core.Functions, error) {
+	registry, err := core.NewFunctions(
+		core.OnCluster("k8s.get"),
+		core.OnCluster("argo.sync"),
+		core.OnCluster("argo.promote"),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("register functions: %w", err)
+	}
+	return registry, nil
+}
+
+func settings(c Config) core.Settings {
+	agents := make(map[int64]bool, len(c.Agents))
+	for _, agent := range c.Agents {
+		agents[agent] = true
+	}
+	return core.Settings{
+		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
+		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
+		Live: c.MaxLive, Activities: c.MaxActivities, History: c.MaxHistory, Agents: agents,
+	}
+}
+
+// loop is a part that is ready as soon as it runs.
+func loop(part string, fn func(context.Context) error) run.Part {
+	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
+		ready()
+		return fn(ctx)
+	}}
+}
+
+// grpcPart serves AutoFlow, and is ready when its address is taken.
+func grpcPart(c Config, log *slog.Logger, autoflow autoflowv1.AutoFlowServer) run.Part {
+	return listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
+		tokens := map[string]rpc.Caller{}
+		if c.Token != "" {
+			tokens[c.Token] = rpc.Caller{Name: receiver}
+		}
+		server := rpc.NewServer(rpc.ServerConfig{Log: log, Tokens: tokens})
+		autoflowv1.RegisterAutoFlowServer(server, autoflow)
+		return rpc.Serve(ctx, server, listener)
+	})
+}
+
+// healthPart serves health and metrics.
+func healthPart(c Config, log *slog.Logger, checks map[string]func(context.Context) error) run.Part {
+	return listening("health", c.HealthAddress, log, func(ctx context.Context, listener net.Listener) error {
+		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks))
+	})
+}
+
+func listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
+	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", address, err)
+		}
+		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
+		ready()
+		return serve(ctx, listener)
+	}}
+}

@@ -1,0 +1,131 @@
+// Package workflow is the workflow service: it runs durable Starlark programs (AutoFlow). It stores what programs have
+// done, so that a program that was interrupted anywhere continues as if nothing had happened (E16 to E24).
+//
+// It knows no rollout and no environment: those are words of the programs it runs and of the domain that submits them.
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+)
+
+const (
+	name       = "workflow"
+	receiver   = "domain"
+	stopWithin = 15 * time.Second
+	// poll is how often every loop looks for work that nobody told it of.
+	poll = time.Second
+)
+
+// Run is the service until ctx ends.
+func Run(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
+	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	if c.Token == "" {
+		log.WarnContext(ctx, "no token is configured: every call will be refused")
+	}
+	if err := migrate(ctx, c, log); err != nil {
+		return err
+	}
+	pool, err := pg.Open(ctx, database(c, log))
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer pool.Close()
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name}, log)
+	if err != nil {
+		return fmt.Errorf("connect to the bus: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.Apply(ctx, events.Topology(c.Agents)); err != nil {
+		return fmt.Errorf("make streams and consumers: %w", err)
+	}
+	return serve(ctx, c, pool, conn, log)
+}
+
+// serve puts the parts together and runs them.
+func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, log *slog.Logger) error {
+	wall := clock.System()
+	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name, Receivers: []string{receiver}})
+	inbox := outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name})
+	executions := store.New(store.Deps{
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake, Clock: wall, Log: log,
+	})
+	scripts := script.New(script.Limits{})
+	registry, err := functions(c, wall, log)
+	if err != nil {
+		return err
+	}
+	engine := core.NewEngine(core.EngineDeps{
+		Store: executions, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
+		Settings: settings(c),
+	})
+	service := core.NewService(executions, scripts, wall, engine.Wake)
+	dispatcher := core.Dispatcher{
+		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
+	}
+	health := events.NewHealth()
+	cluster := events.Cluster{Answerer: service, Health: health, Log: log}
+	domain := events.Domain{Receiver: executions, Inbox: inbox, Matched: engine.Wake, Log: log}
+
+	parts := []run.Part{
+		loop("outbox", sender.Run),
+		loop("inbox", inbox.Run),
+		{Name: "engine", Run: engine.Run},
+		loop("calls", dispatcher.Run),
+		loop("cluster", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
+		}),
+		loop("domain", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
+		}),
+		grpcPart(c, log, api.New(service, events.FromWire)),
+	}
+	if c.HealthAddress != "" {
+		parts = append(parts, healthPart(c, log, map[string]func(context.Context) error{
+			"database": pool.Ping,
+			"bus":      func(context.Context) error { return conn.Ready() },
+		}))
+	}
+	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
+// only needed where the service's own account may not change tables.
+func Migrate(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+func migrate(ctx context.Context, c Config, log *slog.Logger) error {
+	if err := pg.Migrate(ctx, database(c, log), "outbox", outbox.Migrations()); err != nil {
+		return fmt.Errorf("migrate outbox in schema %s: %w", c.Schema, err)
+	}
+	if err := pg.Migrate(ctx, database(c, log), name, store.Migrations()); err != nil {
+		return fmt.Errorf("migrate schema %s: %w", c.Schema, err)
+	}
+	return nil
+}
+
+func database(c Config, log *slog.Logger) pg.Config {
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+}
