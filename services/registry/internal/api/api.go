@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
-	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
 // MaxBody is how many bytes a delivery may have.
@@ -28,13 +27,25 @@ const MaxBody = 1 << 20
 
 // Intake takes what a delivery says.
 type Intake interface {
-	Accept(ctx context.Context, delivery []core.Notification) (core.Receipt, error)
+	Accept(ctx context.Context, delivery []core.Notification) (events []string, err error)
+}
+
+// Format is one way in which notifications arrive.
+type Format struct {
+	// Name is the format in messages.
+	Name string
+	// Path is where its deliveries are posted.
+	Path string
+	// MediaTypes are the content types that it takes, without parameters.
+	MediaTypes []string
+	// Parse reads one delivery, of one of the media types. Its error is Invalid and names the field.
+	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
 }
 
 // Deps is what the handler needs.
 type Deps struct {
 	Intake  Intake
-	Formats []source.Format
+	Formats []Format
 	// Tokens are the bearer tokens of senders, any of which is good: a new one is added before the old one goes. With
 	// none, nobody may post.
 	Tokens []string
@@ -60,72 +71,65 @@ func NewHandler(d Deps) http.Handler {
 
 // endpoint takes the deliveries of one format.
 type endpoint struct {
-	format source.Format
+	format Format
 	intake Intake
 }
 
-// answer is the body of a delivery that was taken.
+// answer is the body for a delivery that was taken.
 type answer struct {
-	// Accepted is how many artifacts the delivery told of; repetitions of one count once.
-	Accepted int `json:"accepted"`
-	// Duplicates is how many of them are known from an earlier delivery that is still on its way.
-	Duplicates int `json:"duplicates"`
-	// Events are the ids of the registry's own events.
+	// Events are the ids of the registry's own events, one for each artifact. The same artifact told again has the same.
 	Events []string `json:"events"`
 }
 
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	delivery, err := e.read(w, r)
+	media, body, err := e.read(w, r)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	notifications, err := e.format.Parse(delivery)
+	notifications, err := e.format.Parse(r.Header, media, body)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	receipt, err := e.intake.Accept(r.Context(), notifications)
+	events, err := e.intake.Accept(r.Context(), notifications)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
 	status := http.StatusAccepted
-	if receipt.Stored == 0 {
+	if len(events) == 0 { // pulls, deletions, blobs: nothing will follow
 		status = http.StatusOK
 	}
-	note(r, slog.Int(telemetry.KeyCount, receipt.Stored))
+	note(r, slog.Int(telemetry.KeyCount, len(events)))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer{ // the sender hung up; what it sent is stored
-		Accepted: len(receipt.Events), Duplicates: len(receipt.Events) - receipt.Stored, Events: receipt.Events,
-	})
+	_ = json.NewEncoder(w).Encode(answer{Events: events}) // the sender hung up; what it sent is stored
 }
 
 // read checks what HTTP says about a delivery, and takes its body.
-func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (source.Delivery, error) {
+func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (media string, body []byte, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return source.Delivery{}, refusal{status: http.StatusMethodNotAllowed, field: "method", found: r.Method, expected: http.MethodPost}
+		return "", nil, refusal{status: http.StatusMethodNotAllowed, field: "method", found: r.Method, expected: http.MethodPost}
 	}
-	media, err := e.mediaType(r)
-	if err != nil {
-		return source.Delivery{}, err
+	if media, err = e.mediaType(r); err != nil {
+		return "", nil, err
 	}
 	if r.ContentLength > MaxBody {
-		return source.Delivery{}, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
+		return "", nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return source.Delivery{}, tooLarge("more")
+		return "", nil, tooLarge("more")
 	}
 	if err != nil {
-		return source.Delivery{}, refusal{
+		return "", nil, refusal{
 			status: http.StatusBadRequest, field: "body", cause: err,
 			found: fmt.Sprintf("an end after %d bytes", len(body)), expected: "as many as the header announces",
 		}
 	}
-	return source.Delivery{Header: r.Header, MediaType: media, Body: body}, nil
+	return media, body, nil
 }
 
 // mediaType is the content type without parameters, if it is one that the format takes.

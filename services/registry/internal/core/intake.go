@@ -11,8 +11,8 @@ import (
 
 // Outbox is where accepted artifacts wait for the domain to have received them.
 type Outbox interface {
-	// Put stores all artifacts or none, and skips those that wait there already. It answers how many it stored.
-	Put(ctx context.Context, artifacts []Artifact) (int, error)
+	// Put stores all artifacts or none, and leaves those alone that wait there already.
+	Put(ctx context.Context, artifacts []Artifact) error
 }
 
 // Intake takes deliveries in.
@@ -24,36 +24,29 @@ type Intake struct {
 // NewIntake is an intake over an outbox.
 func NewIntake(outbox Outbox, c clock.Clock) *Intake { return &Intake{outbox: outbox, clock: c} }
 
-// Receipt says what became of a delivery.
-type Receipt struct {
-	// Events are the ids of the events that the notifications became, in their order, each once.
-	Events []string
-	// Stored is how many of them were new; the others were waiting already.
-	Stored int
-}
-
 // Accept stores every notification of a delivery or, if a single one breaks a rule, none of them. The error is then
-// Invalid and names every field at fault.
-func (i *Intake) Accept(ctx context.Context, delivery []Notification) (Receipt, error) {
+// Invalid and names every field at fault. The answer is the ids of the events that the notifications become, in their
+// order, each once.
+func (i *Intake) Accept(ctx context.Context, delivery []Notification) ([]string, error) {
 	artifacts, err := checkAll(delivery)
 	if err != nil {
-		return Receipt{}, err
+		return nil, err
 	}
-	receipt := Receipt{Events: make([]string, len(artifacts))}
+	events := make([]string, len(artifacts))
 	group := id.New(i.clock.Now())
 	for n := range artifacts {
-		receipt.Events[n] = artifacts[n].ID
+		events[n] = artifacts[n].ID
 		if artifacts[n].Correlation == "" {
 			artifacts[n].Correlation = group
 		}
 	}
 	if len(artifacts) == 0 {
-		return receipt, nil
+		return events, nil
 	}
-	if receipt.Stored, err = i.outbox.Put(ctx, artifacts); err != nil {
-		return Receipt{}, fmt.Errorf("store %d artifacts: %w", len(artifacts), err)
+	if err := i.outbox.Put(ctx, artifacts); err != nil {
+		return nil, fmt.Errorf("store %d artifacts: %w", len(artifacts), err)
 	}
-	return receipt, nil
+	return events, nil
 }
 
 // checkAll checks every notification and drops repetitions. The same identity with other contents is refused: one of

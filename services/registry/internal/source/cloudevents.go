@@ -30,29 +30,29 @@ const (
 
 // parseCloudEvents reads CloudEvents 1.0 in binary, structured and batch mode. The only type taken is the one that says
 // that an artifact exists (R48).
-func parseCloudEvents(d Delivery) ([]core.Notification, error) {
-	if err := checkDocument(d.Body); err != nil {
+func parseCloudEvents(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
+	if err := checkDocument(body); err != nil {
 		return nil, err
 	}
-	switch d.MediaType {
+	switch mediaType {
 	case mediaBatch:
-		return parseBatch(d)
+		return parseBatch(body)
 	case mediaStructured:
-		n, err := parseStructured(d.Body, "")
+		n, err := parseStructured(body, "")
 		return []core.Notification{n}, err
 	default:
-		n, err := parseBinary(d)
+		n, err := parseBinary(header, body)
 		return []core.Notification{n}, err
 	}
 }
 
 // parseBatch reads every event of a batch, and says what is wrong with all of them at once.
-func parseBatch(d Delivery) ([]core.Notification, error) {
+func parseBatch(body []byte) ([]core.Notification, error) {
 	var raw []json.RawMessage
-	if kind(d.Body) != "an array" {
-		return nil, invalid("body", found(d.Body)+"; expected an array of CloudEvents")
+	if kind(body) != "an array" {
+		return nil, invalid("body", found(body)+"; expected an array of CloudEvents")
 	}
-	if err := json.Unmarshal(d.Body, &raw); err != nil {
+	if err := json.Unmarshal(body, &raw); err != nil {
 		return nil, notJSON(err, 0)
 	}
 	var problems []fault.Field
@@ -133,16 +133,16 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 }
 
 // parseBinary reads one event whose attributes are headers and whose data is the body.
-func parseBinary(d Delivery) (core.Notification, error) {
-	for name, values := range d.Header {
+func parseBinary(header http.Header, body []byte) (core.Notification, error) {
+	for name, values := range header {
 		if strings.HasPrefix(name, "Ce-") && len(values) > 1 {
 			return core.Notification{}, invalid(strings.ToLower(name), fmt.Sprintf("found %d times; expected once", len(values)))
 		}
 	}
-	if err := checkVersion(d.Header.Get("Ce-Specversion"), "ce-specversion"); err != nil {
+	if err := checkVersion(header.Get("Ce-Specversion"), "ce-specversion"); err != nil {
 		return core.Notification{}, err
 	}
-	e, err := binding.ToEvent(context.Background(), cehttp.NewMessage(d.Header, io.NopCloser(bytes.NewReader(d.Body))))
+	e, err := binding.ToEvent(context.Background(), cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body))))
 	if err != nil {
 		return core.Notification{}, notCloudEvent(err, "ce-")
 	}

@@ -3,6 +3,7 @@ package source
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -24,11 +25,11 @@ type envelope struct {
 
 // parseDistribution reads an envelope. Pulls, deletions and blobs are passed over without a look: a registry that is
 // answered with an error sends the same envelope again for ever, and everything behind it waits.
-func parseDistribution(d Delivery) ([]core.Notification, error) {
-	if err := checkDocument(d.Body); err != nil {
+func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+	if err := checkDocument(body); err != nil {
 		return nil, err
 	}
-	top, err := object("body", d.Body)
+	top, err := object("body", body)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func parseDistribution(d Delivery) ([]core.Notification, error) {
 		return nil, invalid("events", found(top["events"])+"; expected an array of events")
 	}
 	var e envelope
-	if err := json.Unmarshal(d.Body, &e); err != nil {
+	if err := json.Unmarshal(body, &e); err != nil {
 		return nil, notJSON(err, 0)
 	}
 	var (

@@ -1,20 +1,18 @@
 package source_test
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
-	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
 // survives checks what must hold for any input: an answer or a refusal that names a field, the same one each time.
-func survives(t *testing.T, parse func(source.Delivery) ([]core.Notification, error), d source.Delivery) {
+func survives(t *testing.T, parse func() ([]core.Notification, error)) {
 	t.Helper()
-	notifications, err := parse(d)
+	notifications, err := parse()
 	if err != nil {
 		if !fault.Is(err, fault.Invalid) || len(fault.FieldsOf(err)) == 0 {
 			t.Fatalf("refused without a field: %v", err)
@@ -30,7 +28,7 @@ func survives(t *testing.T, parse func(source.Delivery) ([]core.Notification, er
 			}
 		}
 	}
-	again, err := parse(d)
+	again, err := parse()
 	if err != nil || len(again) != len(notifications) {
 		t.Fatalf("the second reading differs: %d and then %d, %v", len(notifications), len(again), err)
 	}
@@ -47,7 +45,7 @@ func FuzzCloudEvents(f *testing.F) {
 		header := binaryHeaders()
 		header.Set("ce-id", id)
 		header.Set("ce-source", origin)
-		survives(t, parse, source.Delivery{Header: header, MediaType: media, Body: body})
+		survives(t, func() ([]core.Notification, error) { return parse(header, media, body) })
 	})
 }
 
@@ -61,6 +59,6 @@ func FuzzDistribution(f *testing.F) {
 	f.Add([]byte(`{"events":[]}`))
 	f.Add([]byte(`{"events":[{"id":"1","action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","url":"%"}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		survives(t, parse, source.Delivery{Header: http.Header{}, Body: body})
+		survives(t, func() ([]core.Notification, error) { return parse(nil, "", body) })
 	})
 }

@@ -18,18 +18,9 @@ type Format struct {
 	Path string
 	// MediaTypes are the content types that it takes, without parameters.
 	MediaTypes []string
-	// Parse reads one delivery: none, one or many notifications. Its error is Invalid and names the field.
-	Parse func(Delivery) ([]core.Notification, error)
-}
-
-// Delivery is one request of a sender.
-type Delivery struct {
-	// Header is the request's header.
-	Header http.Header
-	// MediaType is the content type without parameters, one of the format's.
-	MediaType string
-	// Body is the whole body.
-	Body []byte
+	// Parse reads one delivery, of one of the media types: none, one or many notifications. Its error is Invalid and names
+	// the field.
+	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
 }
 
 // Formats are all formats.

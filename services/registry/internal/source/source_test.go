@@ -82,7 +82,7 @@ func TestCloudEvents(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := format(t, "cloudevents").Parse(source.Delivery{Header: tt.header, MediaType: tt.media, Body: []byte(tt.body)})
+			got, err := format(t, "cloudevents").Parse(tt.header, tt.media, []byte(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestCloudEventsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := format(t, "cloudevents").Parse(source.Delivery{Header: tt.header, MediaType: tt.media, Body: []byte(tt.body)})
+			_, err := format(t, "cloudevents").Parse(tt.header, tt.media, []byte(tt.body))
 			refused(t, err, tt.want)
 		})
 	}
@@ -173,7 +173,7 @@ func TestDistribution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := format(t, "distribution").Parse(source.Delivery{MediaType: "application/vnd.docker.distribution.events.v2+json", Body: body})
+	got, err := format(t, "distribution").Parse(nil, "application/vnd.docker.distribution.events.v2+json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestDistributionRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := format(t, "distribution").Parse(source.Delivery{Body: []byte(tt.body)})
+			_, err := format(t, "distribution").Parse(nil, "", []byte(tt.body))
 			refused(t, err, tt.want)
 		})
 	}

@@ -1,0 +1,28 @@
+// Command registry runs the registry service, or brings its tables up to date with the subcommand migrate.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/services/registry"
+)
+
+func main() {
+	os.Exit(run.Main("registry", start))
+}
+
+func start(ctx context.Context) error {
+	args, do := os.Args[1:], registry.Run
+	if len(args) > 0 && args[0] == "migrate" {
+		args, do = args[1:], registry.Migrate
+	}
+	c, err := config.Load[registry.Config]("registry", args)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	return do(ctx, c)
+}

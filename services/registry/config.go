@@ -1,0 +1,59 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is what an operator may set. The zero value works: it listens on all interfaces and refuses every delivery,
+// because nobody has a token.
+type Config struct {
+	// DatabaseURL is the PostgreSQL server.
+	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	Schema string `koanf:"schema" default:"registry"`
+	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
+	NATSUser     string `koanf:"nats_user"     default:"registry"`
+	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// HTTPAddress is where deliveries are taken.
+	HTTPAddress string `koanf:"http_address" default:":8082"`
+	// Tokens are the bearer tokens of those who may deliver. Several are good at once, so that a new one can be handed out
+	// before the old one goes. None: nobody may.
+	Tokens []string `koanf:"tokens" secret:"true"`
+	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	HealthAddress string `koanf:"health_address"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// Validate finds mistakes that only this service knows to be some.
+func (c Config) Validate() error {
+	var problems []fault.Field
+	for i, token := range c.Tokens {
+		if token == "" || strings.TrimSpace(token) != token || strings.ContainsAny(token, " \t\r\n") {
+			problems = append(problems, fault.Field{
+				Name: fmt.Sprintf("tokens[%d]", i), Problem: fmt.Sprintf("found %d characters, some of them spaces, or none at all; expected a token without spaces", len(token)),
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return fault.InvalidFields(problems...)
+	}
+	return nil
+}
+
+// withDefaults is for callers that make a Config without package config.
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{{&c.Schema, "registry"}, {&c.NATSURL, "nats://127.0.0.1:4222"}, {&c.NATSUser, "registry"}, {&c.HTTPAddress, ":8082"}} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	return c
+}

@@ -1,0 +1,57 @@
+// Package store keeps the registry service's only table: the outbox, in which accepted events wait until the domain
+// confirms them. A delivery is answered after its events are committed here, so losing every stream loses none.
+//
+// It does not publish; the outbox's sender does.
+package store
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// Migrations are the tables, and MigrationName is what their version is kept under.
+func Migrations() fs.FS { return outbox.Migrations() }
+
+// MigrationName names the set of migrations.
+const MigrationName = "outbox"
+
+// Outbox stores artifacts as events.
+type Outbox struct {
+	pool   *pgxpool.Pool
+	encode func(core.Artifact) (event.Event, error)
+	wake   func()
+}
+
+var _ core.Outbox = (*Outbox)(nil)
+
+// NewOutbox is an outbox of the events that encode makes. It calls wake after each commit.
+func NewOutbox(pool *pgxpool.Pool, encode func(core.Artifact) (event.Event, error), wake func()) *Outbox {
+	return &Outbox{pool: pool, encode: encode, wake: wake}
+}
+
+// Put stores all artifacts in one transaction.
+func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
+	events := make([]event.Event, len(artifacts))
+	for i, a := range artifacts {
+		e, err := o.encode(a)
+		if err != nil {
+			return err
+		}
+		events[i] = e
+	}
+	err := pg.InTx(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, events...) })
+	if err != nil {
+		return fmt.Errorf("put %d events into the outbox: %w", len(events), err)
+	}
+	o.wake()
+	return nil
+}

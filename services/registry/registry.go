@@ -1,0 +1,71 @@
+// Package registry is the registry service: it takes what registries, forges and CI jobs tell about artifacts, and puts
+// it on the REGISTRY stream as events that the domain trusts in form and identity (E62, R48).
+//
+// It knows no application and no version: which of them an artifact belongs to is for the domain to find out.
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
+)
+
+const (
+	name       = "registry"
+	receiver   = "domain"
+	stopWithin = 15 * time.Second
+)
+
+// Run is the service until ctx ends. Deliveries are taken as soon as the database is there; the bus may come later.
+func Run(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
+	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	if len(c.Tokens) == 0 {
+		log.WarnContext(ctx, "no tokens are configured: every delivery will be refused")
+	}
+	if err := migrate(ctx, c, log); err != nil {
+		return err
+	}
+	pool, err := pg.Open(ctx, database(c, log))
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer pool.Close()
+
+	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
+	parts := []run.Part{
+		{Name: "publisher", Run: sender.run},
+		httpPart("http", c.HTTPAddress, log, deliveries(c, pool, log, sender.nudge)),
+	}
+	if c.HealthAddress != "" {
+		checks := map[string]func(context.Context) error{"database": pool.Ping}
+		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks)))
+	}
+	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
+// only needed where the service's own account may not change tables.
+func Migrate(ctx context.Context, c Config) error {
+	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+func migrate(ctx context.Context, c Config, log *slog.Logger) error {
+	if err := pg.Migrate(ctx, database(c, log), store.MigrationName, store.Migrations()); err != nil {
+		return fmt.Errorf("migrate schema %s: %w", c.Schema, err)
+	}
+	return nil
+}
+
+func database(c Config, log *slog.Logger) pg.Config {
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+}
