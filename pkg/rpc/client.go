@@ -4,95 +4,131 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
+	"errors"
+	"io"
 	"os"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// callTimeout is the deadline of a call whose caller has none: no call waits for ever.
-const callTimeout = 30 * time.Second
-
-// retries repeats a call that was answered UNAVAILABLE: every method of ours is idempotent.
-const retries = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":4,"initialBackoff":"0.1s","maxBackoff":"1s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
-
-// ClientConfig says whom to call.
+// ClientConfig says which server, and who we are to it.
 type ClientConfig struct {
-	// Address is host:port.
+	// Address is host:port, or a name as gRPC resolves it.
 	Address string
-	// Token is sent as a bearer token.
+	// Token is the bearer token to show; "" shows none.
 	Token string
-	// CAFile holds the certificates that the server's is checked against; empty means the system's.
+	// CAFile is the certificate authority of the server; "" trusts the system's.
 	CAFile string
-	// Insecure turns TLS off: for loopback and for networks that encrypt by themselves.
+	// Insecure talks plain text. The token then travels in plain text as well.
 	Insecure bool
 }
 
-// Dial makes a client connection; it connects at the first call and again whenever it has to. Errors of calls have a
-// class (pkg/fault) and the fields the server named.
+// answerWithin is the deadline of a call whose caller has set none.
+const answerWithin = 10 * time.Second
+
+// retry has calls tried again that the server has not answered. Methods of ours are idempotent.
+const retry = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+	"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]
+}}]}`
+
+// Dial is a connection to a server, which need not be there yet. Errors of calls have the class that the server gave
+// them, and Unavailable where it gave no answer.
 func Dial(c ClientConfig) (*grpc.ClientConn, error) {
 	if c.Address == "" {
 		return nil, fault.InvalidFields(fault.Field{Name: "address", Problem: "missing; expected host:port"})
 	}
-	transport, err := transportCredentials(c)
+	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
 	conn, err := grpc.NewClient(c.Address,
-		grpc.WithTransportCredentials(transport),
-		grpc.WithPerRPCCredentials(bearer{c.Token, !c.Insecure}),
-		grpc.WithDefaultServiceConfig(retries),
+		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(retry),
+		grpc.WithUnaryInterceptor(c.unary), grpc.WithStreamInterceptor(c.stream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithUnaryInterceptor(clientCall),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", c.Address, err)
+		return nil, fault.New(fault.Invalid, "grpc address %q: %w", c.Address, err)
 	}
 	return conn, nil
 }
 
-func clientCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-	}
-	return fromStatus(next(ctx, method, req, reply, cc, opts...))
-}
-
-func transportCredentials(c ClientConfig) (credentials.TransportCredentials, error) {
+func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	if c.Insecure {
 		return insecure.NewCredentials(), nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read certificates: %w", err)
+			return nil, fault.New(fault.Invalid, "certificate authority: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.InvalidFields(fault.Field{Name: "ca_file", Problem: c.CAFile + " holds no PEM certificate"})
+			return nil, fault.New(fault.Invalid, "certificate authority %s: found no certificate, expected PEM", c.CAFile)
 		}
 	}
 	return credentials.NewTLS(config), nil
 }
 
-// bearer sends a token with every call.
-type bearer struct {
-	token  string
-	secure bool
+func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, answerWithin)
+		defer cancel()
+	}
+	return fromStatus(ctx, method, invoke(c.outgoing(ctx), method, req, reply, cc, opts...))
 }
 
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
+func (c ClientConfig) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := streamer(c.outgoing(ctx), desc, cc, method, opts...)
+	if err != nil {
+		return nil, fromStatus(ctx, method, err)
+	}
+	return &clientStream{ClientStream: s, method: method}, nil
 }
 
-func (b bearer) RequireTransportSecurity() bool { return b.secure }
+// outgoing adds who we are and which trace this is.
+func (c ClientConfig) outgoing(ctx context.Context) context.Context {
+	if c.Token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.Token)
+	}
+	if tp := telemetry.TraceParent(ctx); tp != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, traceHeader, tp)
+	}
+	return ctx
+}
+
+// clientStream gives the errors of a stream their class. The end of a stream stays io.EOF.
+type clientStream struct {
+	grpc.ClientStream
+	method string
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	return s.class(s.ClientStream.RecvMsg(m))
+}
+
+func (s *clientStream) SendMsg(m any) error {
+	return s.class(s.ClientStream.SendMsg(m))
+}
+
+func (s *clientStream) class(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return fromStatus(s.Context(), s.method, err)
+}

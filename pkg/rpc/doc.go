@@ -1,7 +1,7 @@
-// Package rpc is how services answer synchronous callers: one way to build a gRPC server, a gRPC client and an HTTP
-// server, so that all of them class errors, authenticate, log and stop alike.
+// Package rpc is how services call each other and are called: gRPC servers and clients, and HTTP servers, with the same
+// manners everywhere. A server recovers from panics, writes one line per call, knows its caller by a bearer token, and
+// turns the class of an error (package fault) into a status with details; a client turns the status back into the class,
+// retries what is unavailable, and never waits without a deadline.
 //
-// An error crosses as its class (pkg/fault): the status code says what to do, ErrorInfo carries the reason and
-// BadRequest each field at fault. What is lost on the way is the chain of causes, which stays in the log of the process
-// that failed. It is not a framework: it knows no service and no method.
+// It knows no service's methods, and no user of the public API: its callers are machines of the installation.
 package rpc

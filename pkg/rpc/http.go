@@ -4,47 +4,163 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 const (
-	readHeaderTimeout = 10 * time.Second
-	readTimeout       = 60 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
-	stopTimeout       = 10 * time.Second
+	headerWithin = 10 * time.Second
+	bodyWithin   = 30 * time.Second
+	idleWithin   = 2 * time.Minute
+	maxHeader    = 64 << 10
 )
 
-// ServeHTTP answers requests on listener until ctx ends, then lets those in flight finish, for ten seconds at most. There
-// is no write timeout: answers may stream.
-func ServeHTTP(ctx context.Context, log *slog.Logger, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		// Requests in flight outlive ctx until they are done: it is Shutdown that ends them.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+// ServeHTTP serves handler on lis until ctx ends. Then requests in progress may end within five seconds, and what still
+// streams is cut. Headers and bodies must come in time, answers may take as long as they like. It writes one line per
+// request, and a panic is answered 500.
+func ServeHTTP(ctx context.Context, log *slog.Logger, lis net.Listener, handler http.Handler) error {
+	s := &http.Server{
+		Handler:           &observed{handler: handler, log: log, clock: clock.System()},
+		ReadHeaderTimeout: headerWithin, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, // requests end gracefully
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
+	stopped := make(chan error, 1)
+	unhook := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		err := s.Shutdown(grace)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.Close()
+		}
+		stopped <- err
+	})
+	err := s.Serve(lis)
+	if !unhook() { // the stop has begun: it ends before we do
+		err = <-stopped
 	}
-	// ctx has ended; what is left of the work gets its own time.
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	err := server.Shutdown(stopping)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close()
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http on %s: %w", lis.Addr(), err)
 	}
-	<-served
-	return err
+	return nil
 }
+
+// observed is a handler with what every request has in common.
+type observed struct {
+	handler http.Handler
+	log     *slog.Logger
+	clock   clock.Clock
+}
+
+func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := o.clock.Now()
+	ctx := telemetry.EnsureTrace(telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)))
+	answer := &answerWriter{ResponseWriter: w}
+	r = r.WithContext(ctx)
+	o.limitBody(w, r)
+	broken := o.guarded(ctx, answer, r)
+	if answer.status == 0 {
+		answer.status = http.StatusOK
+	}
+	level := slog.LevelInfo
+	if broken {
+		level = slog.LevelError
+	} else if isProbe(r.URL.Path) {
+		level = slog.LevelDebug
+	}
+	o.log.LogAttrs(ctx, level, "request handled",
+		slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, r.URL.Path), slog.Int(telemetry.KeyStatus, answer.status),
+		telemetry.Milliseconds(telemetry.KeyDuration, o.clock.Now().Sub(started)))
+	if broken {
+		panic(http.ErrAbortHandler) // cuts the connection, so that half an answer is not taken for a whole one
+	}
+}
+
+// guarded calls the handler. A panic is answered 500; if the answer has begun already, it is broken.
+func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request) (broken bool) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p != http.ErrAbortHandler { //nolint:errorlint // panics with this very value
+			o.log.ErrorContext(ctx, "request panicked", telemetry.KeyPath, r.URL.Path, telemetry.KeyError, fmt.Sprint(p), telemetry.KeyStack, string(debug.Stack()))
+			if w.status == 0 {
+				http.Error(w, "internal error", http.StatusInternalServerError)
+				return
+			}
+		}
+		broken = true
+	}()
+	o.handler.ServeHTTP(w, r)
+	return false
+}
+
+func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == "/metrics" }
+
+// limitBody has the body come in time. The server's own ReadTimeout would go on after the body and cut answers that
+// stream.
+func (o *observed) limitBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(o.clock.Now().Add(bodyWithin)); err != nil {
+		return // a connection without deadlines, as in tests of handlers
+	}
+	r.Body = &timedBody{ReadCloser: r.Body, done: func() { _ = control.SetReadDeadline(time.Time{}) }}
+}
+
+// timedBody lifts the deadline once the body is read.
+type timedBody struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.done()
+	}
+	return n, err //nolint:wrapcheck // io.Reader: io.EOF must stay as it is
+}
+
+func (b *timedBody) Close() error {
+	b.done()
+	return b.ReadCloser.Close() //nolint:wrapcheck // stands in for the body
+}
+
+// answerWriter remembers the status. It flushes, for handlers that look for http.Flusher, and unwraps for the rest.
+type answerWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	if w.status == 0 || w.status < http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // stands in for the writer
+}
+
+// Flush sends what was written.
+func (w *answerWriter) Flush() {
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // the interface has no error
+}
+
+// Unwrap gives http.ResponseController the writer underneath.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

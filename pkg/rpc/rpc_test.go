@@ -1,181 +1,407 @@
 package rpc_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
-	"log/slog"
+	"fmt"
 	"net"
-	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
-	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// engine answers every call with what a test put in.
-type engine struct {
-	autoflowv1.UnimplementedAutoFlowServer
-	answer func(context.Context) error
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	token      = "correct-horse"
+	echoMethod = "/lockstep.test.Echo/Say"
+	echoStream = "/lockstep.test.Echo/Repeat"
+)
+
+// say is the handler of the test service.
+type say func(ctx context.Context, text string) (string, error)
+
+// echo describes a service with one call and one stream, without generated code.
+func echo(handle say) *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: "lockstep.test.Echo", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			in := &wrapperspb.StringValue{}
+			if err := decode(in); err != nil {
+				return nil, err
+			}
+			run := func(ctx context.Context, req any) (any, error) {
+				text, err := handle(ctx, req.(*wrapperspb.StringValue).GetValue())
+				return wrapperspb.String(text), err
+			}
+			return interceptor(ctx, in, &grpc.UnaryServerInfo{FullMethod: echoMethod}, run)
+		}}},
+		Streams: []grpc.StreamDesc{{StreamName: "Repeat", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			in := &wrapperspb.StringValue{}
+			if err := s.RecvMsg(in); err != nil {
+				return err
+			}
+			for range 2 {
+				text, err := handle(s.Context(), in.GetValue())
+				if err != nil {
+					return err
+				}
+				if err := s.SendMsg(wrapperspb.String(text)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
+	}
 }
 
-func (e engine) GetWorkflow(ctx context.Context, _ *autoflowv1.GetWorkflowRequest) (*autoflowv1.GetWorkflowResponse, error) {
-	return &autoflowv1.GetWorkflowResponse{}, e.answer(ctx)
+// fixture is a server that runs until its test ends.
+type fixture struct {
+	address string
+	log     *syncBuffer
+	stop    func() error
 }
 
-func listen(t *testing.T) net.Listener {
+func serve(t *testing.T, handle say) *fixture {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return serveOn(t, lis, handle)
 }
 
-// setup serves answer and dials it with the token given.
-func setup(t *testing.T, token string, answer func(context.Context) error) autoflowv1.AutoFlowClient {
+func serveOn(t *testing.T, lis net.Listener, handle say) *fixture {
 	t.Helper()
-	s := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{"t0ken": {Organization: 7, Name: "domain"}}})
-	autoflowv1.RegisterAutoFlowServer(s, engine{answer: answer})
-	l := listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
+	s := rpc.NewServer(rpc.ServerConfig{Log: telemetry.Logger(f.log, "debug"), Tokens: map[string]rpc.Caller{token: {Organization: 7, Name: "domain"}, "": {Name: "nobody"}}})
+	s.RegisterService(echo(handle), nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- rpc.Serve(ctx, s, l) }()
-	conn, err := rpc.Dial(rpc.ClientConfig{Address: l.Addr().String(), Token: token, Insecure: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	go func() { done <- rpc.Serve(ctx, s, lis) }()
+	f.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() {
-		_ = conn.Close()
-		cancel()
-		if err := <-done; err != nil {
+		if err := f.stop(); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
-		t.Fatalf("health needs no token, but answered %v", err)
-	}
-	return autoflowv1.NewAutoFlowClient(conn)
+	return f
 }
 
-func TestEveryClassCrossesTheWire(t *testing.T) {
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func dial(t *testing.T, address, token string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: address, Token: token, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func callEcho(ctx context.Context, conn *grpc.ClientConn, text string) (string, error) {
+	out := &wrapperspb.StringValue{}
+	err := conn.Invoke(ctx, echoMethod, wrapperspb.String(text), out)
+	return out.GetValue(), err
+}
+
+func TestErrorsKeepTheirClass(t *testing.T) {
 	t.Parallel()
-	for _, class := range fault.Classes() {
-		t.Run(class.String(), func(t *testing.T) {
-			t.Parallel()
-			client := setup(t, "t0ken", func(context.Context) error { return fault.New(class, "the text for callers") })
-			_, err := client.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{})
-			want, text := class, "the text for callers"
-			switch class {
-			case fault.Terminal:
-				want = fault.Internal
-			case fault.Internal:
-				text = "internal error"
+	var answer atomic.Pointer[error]
+	f := serve(t, func(context.Context, string) (string, error) { return "", *answer.Load() })
+	conn := dial(t, f.address, token)
+	fields := []fault.Field{{Name: "inputs.digest", Problem: "missing"}, {Name: "starlark", Problem: "found 3, expected text"}}
+	tests := []struct {
+		name    string
+		err     error
+		class   fault.Class
+		message string
+		fields  []fault.Field
+		code    codes.Code
+	}{
+		{name: "fields", err: fmt.Errorf("start: %w", fault.InvalidFields(fields...)), class: fault.Invalid, message: "start: inputs.digest: missing; starlark: found 3, expected text", fields: fields, code: codes.InvalidArgument},
+		{name: "internal", err: errors.New("password hunter2"), class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal},
+		{name: "cause", err: fault.Because(errors.New("hunter2"), fault.NotFound, "no run 7"), class: fault.NotFound, message: "no run 7", code: codes.NotFound},
+		{name: "terminal", err: fault.New(fault.Terminal, "over"), class: fault.Terminal, message: "over", code: codes.Internal},
+		{name: "unavailable", err: fault.New(fault.Unavailable, "the database is away"), class: fault.Unavailable, message: "the database is away", code: codes.Unavailable},
+		{name: "panic", err: nil, class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal},
+		{name: "status", err: status.Error(codes.Unimplemented, "later"), class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Unimplemented desc = later", code: codes.Unimplemented},
+		{name: "deadline", err: context.DeadlineExceeded, class: fault.Unavailable, message: "lockstep.test.Echo is not available", code: codes.DeadlineExceeded},
+	}
+	for _, c := range []fault.Class{fault.Conflict, fault.Refused, fault.Unauthenticated, fault.Denied} {
+		tests = append(tests, struct {
+			name    string
+			err     error
+			class   fault.Class
+			message string
+			fields  []fault.Field
+			code    codes.Code
+		}{name: c.String(), err: fault.New(c, "why"), class: c, message: "why", code: codes.Code(fault.Describe(c).GRPC)})
+	}
+	for _, tt := range tests { //nolint:paralleltest // one server, whose answer each case sets
+		t.Run(tt.name, func(t *testing.T) {
+			answer.Store(&tt.err)
+			if tt.err == nil {
+				answer.Store(nil) // the handler dereferences nil
 			}
-			if got := fault.ClassOf(err); got != want {
-				t.Errorf("class %v came back as %v", class, got)
+			_, err := callEcho(t.Context(), conn, "x")
+			if fault.ClassOf(err) != tt.class || err.Error() != tt.message || status.Code(err) != tt.code {
+				t.Errorf("error %q of class %v and code %v; want %q, %v, %v", err, fault.ClassOf(err), status.Code(err), tt.message, tt.class, tt.code)
 			}
-			if s, _ := status.FromError(errors.Unwrap(err)); !strings.HasSuffix(s.Message(), text) {
-				t.Errorf("message = %q, want %q", s.Message(), text)
+			if diff := cmp.Diff(tt.fields, fault.FieldsOf(err)); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error leaks: %v", err)
+			}
+			out, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, echoStream)
+			if err == nil {
+				err = errors.Join(out.SendMsg(wrapperspb.String("x")), out.CloseSend(), out.RecvMsg(&wrapperspb.StringValue{}))
+			}
+			if fault.ClassOf(err) != tt.class {
+				t.Errorf("as a stream: class %v of %v, want %v", fault.ClassOf(err), err, tt.class)
 			}
 		})
 	}
 }
 
-func TestFieldsCrossTheWire(t *testing.T) {
+func TestAuthentication(t *testing.T) {
 	t.Parallel()
-	want := []fault.Field{{Name: "starlark", Problem: "3:1: found newline, expected an expression"}}
-	client := setup(t, "t0ken", func(context.Context) error { return fault.InvalidFields(want...) })
-	_, err := client.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{})
-	if diff := cmp.Diff(want, fault.FieldsOf(err)); diff != "" {
-		t.Errorf("fields (-want +got):\n%s", diff)
-	}
-}
-
-func TestUnclassedErrorsAndPanicsTellNothing(t *testing.T) {
-	t.Parallel()
-	for name, answer := range map[string]func(context.Context) error{
-		"error": func(context.Context) error { return errors.New("dial postgres://cd:hunter2@db") },
-		"panic": func(context.Context) error { panic("hunter2") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := setup(t, "t0ken", answer)
-			_, err := client.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{})
-			s, _ := status.FromError(errors.Unwrap(err))
-			if s.Code() != codes.Internal || s.Message() != "internal error" {
-				t.Errorf("answered %v %q, want INTERNAL and nothing else", s.Code(), s.Message())
-			}
-		})
-	}
-}
-
-func TestTheCallerIsWhomTheTokenNames(t *testing.T) {
-	t.Parallel()
-	client := setup(t, "t0ken", func(ctx context.Context) error {
-		if c, ok := rpc.CallerFrom(ctx); !ok || c.Organization != 7 || c.Name != "domain" {
-			return fault.New(fault.Terminal, "caller = %+v, %t", c, ok)
+	callers := make(chan rpc.Caller, 10)
+	f := serve(t, func(ctx context.Context, text string) (string, error) {
+		c, ok := rpc.CallerFrom(ctx)
+		if !ok {
+			return "", errors.New("no caller")
 		}
-		return nil
+		callers <- c
+		return text, nil
 	})
-	if _, err := client.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{}); err != nil {
-		t.Error(err)
+	if got, err := callEcho(t.Context(), dial(t, f.address, token), "hello"); got != "hello" || err != nil {
+		t.Errorf("answer %q, error %v", got, err)
+	}
+	if diff := cmp.Diff(rpc.Caller{Organization: 7, Name: "domain"}, <-callers); diff != "" {
+		t.Errorf("caller (-want +got):\n%s", diff)
+	}
+	for _, wrong := range []string{"", "wrong", token + "x", token[1:], " "} {
+		if _, err := callEcho(t.Context(), dial(t, f.address, wrong), "hello"); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("token %q: %v, want unauthenticated", wrong, err)
+		}
+	}
+	if len(callers) > 0 {
+		t.Error("a handler ran for a stranger")
+	}
+	if strings.Contains(f.log.String(), token) {
+		t.Error("the token is in the log")
 	}
 }
 
-func TestWithoutAKnownTokenNothingIsAnswered(t *testing.T) {
+func TestHealthAndReflectionNeedNoToken(t *testing.T) {
 	t.Parallel()
-	for _, token := range []string{"", "t0kem", "t0ken2"} {
-		t.Run(token, func(t *testing.T) {
-			t.Parallel()
-			client := setup(t, token, func(context.Context) error { return nil })
-			if _, err := client.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{}); !fault.Is(err, fault.Unauthenticated) {
-				t.Errorf("token %q answered %v, want unauthenticated", token, err)
-			}
-		})
+	f := serve(t, nil)
+	conn := dial(t, f.address, "")
+	for _, service := range []string{"", "lockstep.test.Echo"} {
+		r, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+		if err != nil || r.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, error %v", service, r, err)
+		}
 	}
-}
-
-func TestServeHTTPLetsRequestsInFlightFinish(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	entered, release := make(chan struct{}), make(chan struct{})
-	l, done := listen(t), make(chan error, 1)
-	go func() {
-		done <- rpc.ServeHTTP(ctx, slog.New(slog.DiscardHandler), l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			close(entered)
-			<-release
-			if r.Context().Err() != nil {
-				http.Error(w, "cancelled", http.StatusInternalServerError)
+	defer cancel()
+	s, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Recv()
+	if err != nil || !strings.Contains(r.String(), "lockstep.test.Echo") {
+		t.Errorf("reflection: %v, error %v", r, err)
+	}
+}
+
+func TestOneLinePerCall(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(_ context.Context, text string) (string, error) {
+		if text == "bad" {
+			return "", fault.New(fault.Refused, "not now")
+		}
+		return text, nil
+	})
+	conn := dial(t, f.address, token)
+	trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	_, _ = callEcho(telemetry.WithTraceParent(t.Context(), trace), conn, "good")
+	_, _ = callEcho(t.Context(), conn, "bad")
+	lines := strings.Split(strings.TrimSpace(f.log.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want 2:\n%s", len(lines), f.log)
+	}
+	want := []map[string]any{
+		{"level": "INFO", "msg": "call handled", "method": echoMethod, "caller": "domain", "status": "OK", "trace_id": trace[3:35]},
+		{"level": "INFO", "msg": "call handled", "method": echoMethod, "caller": "domain", "status": "FailedPrecondition", "class": "refused", "error": "not now"},
+	}
+	for i, line := range lines {
+		var got map[string]any
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range want[i] {
+			if got[k] != v {
+				t.Errorf("line %d: %s is %v, want %v", i, k, got[k], v)
 			}
-		}))
-	}()
-	answered := make(chan string, 1)
-	go func() {
-		req, _ := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+l.Addr().String(), http.NoBody)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			answered <- err.Error()
+		}
+	}
+}
+
+func TestUnavailableIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	f := serve(t, func(_ context.Context, text string) (string, error) {
+		if calls.Add(1) < 3 {
+			return "", fault.New(fault.Unavailable, "starting")
+		}
+		return text, nil
+	})
+	if got, err := callEcho(t.Context(), dial(t, f.address, token), "hello"); got != "hello" || err != nil {
+		t.Errorf("answer %q, error %v", got, err)
+	}
+}
+
+func TestAServerThatIsAwayIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(_ context.Context, text string) (string, error) { return text, nil })
+	conn := dial(t, f.address, token)
+	if _, err := callEcho(t.Context(), conn, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := callEcho(t.Context(), conn, "x")
+	if !fault.Is(err, fault.Unavailable) || err.Error() != "lockstep.test.Echo is not available" {
+		t.Errorf("error %v of class %v", err, fault.ClassOf(err))
+	}
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", f.address)
+	if err != nil {
+		t.Skipf("the port is taken: %v", err)
+	}
+	serveOn(t, lis, func(_ context.Context, text string) (string, error) { return text, nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		if _, err := callEcho(ctx, conn, "x"); err == nil {
 			return
 		}
-		defer func() { _ = resp.Body.Close() }()
-		_, _ = io.Copy(io.Discard, resp.Body)
-		answered <- resp.Status
-	}()
-	<-entered
-	cancel()
-	close(release)
-	if got := <-answered; got != "200 OK" {
-		t.Errorf("request in flight answered %s", got)
+		if ctx.Err() != nil {
+			t.Fatal("the connection does not come back")
+		}
 	}
-	if err := <-done; err != nil {
-		t.Errorf("serve: %v", err)
+}
+
+func TestCallsHaveDeadlines(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(ctx context.Context, _ string) (string, error) {
+		d, ok := ctx.Deadline()
+		return fmt.Sprint(ok && time.Until(d) <= 10*time.Second), nil //nolint:forbidigo // a real deadline
+	})
+	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" || err != nil { //nolint:usetesting // must have no deadline
+		t.Errorf("bounded: %s, error %v", got, err)
+	}
+}
+
+func TestACallerWhoGivesUpSeesThat(t *testing.T) {
+	t.Parallel()
+	started := make(chan struct{})
+	f := serve(t, func(ctx context.Context, _ string) (string, error) {
+		close(started)
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-started; cancel() }()
+	if _, err := callEcho(ctx, dial(t, f.address, token), "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want canceled", err)
+	}
+}
+
+func TestLargeMessages(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(_ context.Context, text string) (string, error) { return fmt.Sprint(len(text)), nil })
+	conn := dial(t, f.address, token)
+	if got, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage-100)); err != nil || got != fmt.Sprint(rpc.MaxMessage-100) {
+		t.Errorf("answer %q, error %v", got, err)
+	}
+	if _, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage+1)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("error = %v, want resource exhausted", err)
+	}
+}
+
+func TestStopLetsCallsEnd(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	f := serve(t, func(_ context.Context, text string) (string, error) {
+		close(started)
+		<-release
+		return text, nil
+	})
+	conn := dial(t, f.address, token)
+	answer := make(chan error, 1)
+	go func() { _, err := callEcho(t.Context(), conn, "x"); answer <- err }()
+	<-started
+	stopped := make(chan error, 1)
+	go func() { stopped <- f.stop() }()
+	select {
+	case err := <-stopped:
+		t.Errorf("stopped (%v) while a call ran", err)
+	case <-time.After(100 * time.Millisecond): //nolint:forbidigo // a real server
+	}
+	close(release)
+	if err := <-answer; err != nil {
+		t.Errorf("the call in progress: %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func TestDialRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []rpc.ClientConfig{{}, {Address: "x:1", CAFile: "/nonexistent"}, {Address: "x:1", CAFile: "rpc_test.go"}, {Address: "dns://%zz/x", Insecure: true}} {
+		if _, err := rpc.Dial(c); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v, want invalid", c, err)
+		}
 	}
 }

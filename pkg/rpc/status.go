@@ -1,6 +1,12 @@
 package rpc
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -9,16 +15,25 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Domain is the domain of every ErrorInfo.
+// Domain says in an ErrorInfo that its reason is one of ours.
 const Domain = "lockstep.dev"
 
-// toStatus is err as a caller sees it: the class as code, the public message, the fields as details. A status that
-// grpc-go made itself passes as it is.
-func toStatus(err error) *status.Status {
-	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok { //nolint:errorlint // a wrapped status has lost its claim to be shown
-		return s.GRPCStatus()
+// toStatus is err as the caller may see it. A status that a handler or the library made on purpose stays as it is; one
+// that is wrapped came from a call that the handler made, and is nobody else's business.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
 	}
-	row := fault.Describe(fault.ClassOf(err))
+	class := fault.ClassOf(err)
+	if class == fault.Internal {
+		if _, made := err.(interface{ GRPCStatus() *status.Status }); made { //nolint:errorlint // wrapped ones do not count
+			return err
+		}
+		if s := status.FromContextError(err); s.Code() != codes.Unknown {
+			return s.Err()
+		}
+	}
+	row := fault.Describe(class)
 	s := status.New(codes.Code(row.GRPC), fault.Public(err))
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: row.GraphQL, Domain: Domain}}
 	if fields := fault.FieldsOf(err); len(fields) > 0 {
@@ -29,28 +44,76 @@ func toStatus(err error) *status.Status {
 		details = append(details, bad)
 	}
 	if detailed, err := s.WithDetails(details...); err == nil {
-		return detailed
+		s = detailed
 	}
-	return s
+	return s.Err()
 }
 
-// fromStatus undoes toStatus on the caller's side: the error has the class and the fields again, and the status as its
-// cause.
-func fromStatus(err error) error {
+// fromStatus is the error of a call as its caller's own: with the class that the server gave it, and its message where
+// it is meant for others.
+func fromStatus(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
-	s := status.Convert(err)
-	var fields []fault.Field
+	s, ok := status.FromError(err)
+	if !ok {
+		return fmt.Errorf("call %s: %w", method, err)
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = errors.Join(ctx.Err(), err)
+	}
+	class, ours, fields := details(s)
+	switch {
+	case class == fault.Internal:
+		return fmt.Errorf("call %s: %w", method, err)
+	case len(fields) > 0:
+		return invalid(err, serverMessage(s), fields)
+	case class == fault.Unavailable && !ours:
+		return fault.Because(err, class, "%s is not available", path.Dir(method)[1:])
+	default:
+		return fault.Because(err, class, "%s", serverMessage(s))
+	}
+}
+
+// retryPrefix is what the library puts in front of the message of the last attempt.
+//
+//nolint:gochecknoglobals // constant
+var retryPrefix = regexp.MustCompile(`^max retries exhausted: failed after \d+ attempts: (rpc error: code = \w+ desc = )?`)
+
+// serverMessage is the message as the server wrote it.
+func serverMessage(s *status.Status) string { return retryPrefix.ReplaceAllString(s.Message(), "") }
+
+// details is the class of a status, whether one of our servers gave it, and the fields at fault.
+func details(s *status.Status) (class fault.Class, ours bool, fields []fault.Field) {
+	class = fault.FromGRPC(uint32(s.Code()))
 	for _, d := range s.Details() {
-		if bad, ok := d.(*errdetails.BadRequest); ok {
-			for _, v := range bad.GetFieldViolations() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			for _, c := range fault.Classes() {
+				if d.GetDomain() == Domain && d.GetReason() == fault.Describe(c).GraphQL {
+					class, ours = c, true
+				}
+			}
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
 				fields = append(fields, fault.Field{Name: v.GetField(), Problem: v.GetDescription()})
 			}
 		}
 	}
-	if len(fields) > 0 {
-		return fault.InvalidFields(fields...)
-	}
-	return fault.Because(err, fault.FromGRPC(uint32(s.Code())), "%s", s.Message())
+	return class, ours, fields
 }
+
+// invalid is an Invalid error with fields that keeps its cause and the server's message.
+func invalid(cause error, message string, fields []fault.Field) error {
+	return &fieldError{message: message, fields: fault.InvalidFields(fields...), cause: cause}
+}
+
+// fieldError says what the server said, and unwraps to the classed fields and to the status.
+type fieldError struct {
+	message string
+	fields  *fault.Error
+	cause   error
+}
+
+func (e *fieldError) Error() string   { return e.message }
+func (e *fieldError) Unwrap() []error { return []error{e.fields, e.cause} }

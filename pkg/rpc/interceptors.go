@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+const traceHeader = "traceparent"
+
+// interceptors do what every call to a server has in common.
+type interceptors struct {
+	log    *slog.Logger
+	clock  clock.Clock
+	tokens map[[sha256.Size]byte]Caller
+}
+
+func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callWithin)
+		defer cancel()
+	}
+	var resp any
+	err := i.around(ctx, info.FullMethod, func(ctx context.Context) (err error) {
+		resp, err = handler(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return i.around(ss.Context(), info.FullMethod, func(ctx context.Context) error {
+		return handler(srv, &streamWithContext{ServerStream: ss, ctx: ctx})
+	})
+}
+
+// streamWithContext is a stream whose context knows the caller.
+type streamWithContext struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // grpc.ServerStream is an interface that hands out a context
+}
+
+func (s *streamWithContext) Context() context.Context { return s.ctx }
+
+// around authenticates, calls, and writes the one line.
+func (i *interceptors) around(ctx context.Context, method string, call func(context.Context) error) error {
+	started := i.clock.Now()
+	if tp := metadata.ValueFromIncomingContext(ctx, traceHeader); len(tp) == 1 {
+		ctx = telemetry.WithTraceParent(ctx, tp[0])
+	}
+	ctx = telemetry.EnsureTrace(ctx)
+	var caller Caller
+	err := error(nil)
+	if !isPublic(method) {
+		caller, err = i.authenticate(ctx)
+	}
+	if err == nil {
+		err = i.guarded(WithCaller(ctx, caller), method, call)
+	}
+	answer := toStatus(err)
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String(telemetry.KeyMethod, method), slog.String(telemetry.KeyCaller, caller.Name),
+		slog.String(telemetry.KeyStatus, status.Code(answer).String()), telemetry.Milliseconds(telemetry.KeyDuration, i.clock.Now().Sub(started)),
+	}
+	switch {
+	case err != nil:
+		class := fault.ClassOf(err)
+		level = fault.Describe(class).Level
+		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err))
+		if ctx.Err() != nil { // the caller hung up; that is not our failure
+			level = slog.LevelInfo
+		}
+	case isPublic(method):
+		level = slog.LevelDebug
+	}
+	i.log.LogAttrs(ctx, level, "call handled", attrs...)
+	return answer
+}
+
+// guarded turns a panic into an error: one call must not take the process down with it.
+func (i *interceptors) guarded(ctx context.Context, method string, call func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			i.log.ErrorContext(ctx, "call panicked", telemetry.KeyMethod, method, telemetry.KeyError, err, telemetry.KeyStack, string(debug.Stack()))
+		}
+	}()
+	return call(ctx)
+}
+
+// isPublic reports whether a method tells nothing that is not in our source code.
+func isPublic(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || strings.HasPrefix(method, "/grpc.reflection.")
+}
