@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// The exit codes, as longHelp documents them.
+const (
+	exitDone         = 0
+	exitFailure      = 1
+	exitUsage        = 2
+	exitNotFound     = 3
+	exitState        = 4
+	exitDenied       = 5
+	exitUnavailable  = 6
+	exitNotCompleted = 7
+	exitInterrupted  = 130
+)
+
+// notCompletedError is a watched rollout that ended otherwise.
+type notCompletedError struct{ message string }
+
+func (e notCompletedError) Error() string { return e.message }
+
+// childError is a configuration that a process of the stack refuses.
+type childError struct{ error }
+
+func (e childError) Unwrap() error { return e.error }
+
+func exitCode(ctx context.Context, err error) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &notCompletedError{}):
+		return exitNotCompleted
+	case errors.As(err, &childError{}):
+		return stack.ExitConfiguration
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage // cobra's own error has no type
+	}
+	switch fault.ClassOf(err) {
+	case fault.Invalid:
+		return exitUsage
+	case fault.NotFound:
+		return exitNotFound
+	case fault.Conflict, fault.Refused:
+		return exitState
+	case fault.Unauthenticated, fault.Denied:
+		return exitDenied
+	case fault.Unavailable:
+		return exitUnavailable
+	default:
+		return exitFailure
+	}
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+func (c *command) rollout() *cobra.Command {
+	return noun("rollout", "ro", "Rollouts: a version set on its way through environments",
+		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
+		c.resolve("approve", "Let a rollout pass a gate that waits for approval", (*client.Client).ApproveGate),
+		c.resolve("reject", "Refuse to let a rollout pass a gate", (*client.Client).RejectGate),
+		c.rolloutCancel(), c.rolloutWatch())
+}
+
+func (c *command) rolloutList() *cobra.Command {
+	var filter client.Filter
+	cmd := c.asking("list", "List rollouts, newest first", "  lockstep rollout list --application shop --state in_progress,paused", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			for i, s := range filter.States {
+				filter.States[i] = strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
+			}
+			all, err := api.Rollouts(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) { rolloutTable(w, all) })
+		})
+	cmd.Flags().StringVar(&filter.Application, "application", "", "only those of the application of this `name`")
+	cmd.Flags().StringSliceVar(&filter.States, "state", nil, "only those in these `states`: pending, in_progress, paused, completed, failed, cancelled")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 20, "at most this many; 0 for all")
+	return cmd
+}
+
+func (c *command) rolloutGet() *cobra.Command {
+	return c.asking("get ID", "Show one rollout with its journal", "  lockstep rollout get rollout_12", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Rollout(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.print(one, func(w io.Writer) { rolloutDetail(w, one) }); err != nil || c.output != "table" {
+				return err
+			}
+			fmt.Fprintln(c.out)
+			return journal.Table(c.out, one)
+		})
+}
+
+func (c *command) rolloutCreate() *cobra.Command {
+	var application, reason string
+	var watch bool
+	cmd := c.asking("create [VERSION-SET]", "Promote a version set; an earlier one is a rollback",
+		"  lockstep rollout create version_set_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set", between(0, 1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			set, err := chooseVersionSet(cmd, api, application, args)
+			if err != nil {
+				return err
+			}
+			one, err := api.CreateRollout(cmd.Context(), set, reason)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return c.watch(cmd.Context(), api, one.ID)
+			}
+			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application of this `name`")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout to its end")
+	return cmd
+}
+
+func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string, args []string) (string, error) {
+	switch {
+	case len(args) == 1 && application == "":
+		return args[0], nil
+	case len(args) == 1 || application == "":
+		return "", fault.New(fault.Invalid, "version set: expected either VERSION-SET or --application NAME")
+	}
+	sets, err := api.VersionSets(cmd.Context(), application, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(sets) == 0 {
+		return "", fault.New(fault.NotFound, "version set: application %q has none; there is one as soon as every artifact source has a version", application)
+	}
+	return sets[0].ID, nil
+}
+
+// resolve is approve or reject.
+func (c *command) resolve(verb, short string, do func(api *client.Client, ctx context.Context, rollout, gate, reason string) (client.Rollout, error)) *cobra.Command {
+	var reason string
+	cmd := c.asking(verb+" ID [GATE]", short+"; without GATE the only one that is open",
+		"  lockstep rollout "+verb+" rollout_12 release --reason 'looked at it'", between(1, 2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			gate := ""
+			if len(args) == 2 {
+				gate = args[1]
+			} else {
+				one, err := api.Rollout(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if gate, err = onlyGate(one); err != nil {
+					return err
+				}
+			}
+			one, err := do(api, cmd.Context(), args[0], gate, reason)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func onlyGate(r client.Rollout) (string, error) {
+	gates := make([]string, len(r.OpenGates))
+	for i, g := range r.OpenGates {
+		gates[i] = g.GateID
+	}
+	switch len(gates) {
+	case 0:
+		return "", fault.New(fault.Refused, "gate: %s, %s, waits for no approval", r.ID, journal.Human(r.State))
+	case 1:
+		return gates[0], nil
+	default:
+		return "", fault.New(fault.Invalid, "gate: %s waits at %s; expected one of them as GATE", r.ID, strings.Join(gates, ", "))
+	}
+}
+
+func (c *command) rolloutCancel() *cobra.Command {
+	var reason string
+	cmd := c.asking("cancel ID", "End a rollout where it stands; what is deployed stays as it is",
+		"  lockstep rollout cancel rollout_12 --reason 'wrong set'", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.CancelRollout(cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func rolloutTable(w io.Writer, all []client.Rollout) {
+	row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
+	for _, r := range all {
+		waits := make([]string, len(r.OpenGates))
+		for i, g := range r.OpenGates {
+			waits[i] = "approval of " + g.GateID
+		}
+		row(w, r.ID, r.Application.Name, r.VersionSet.Name, journal.Human(r.State), strings.Join(waits, ","), moment(r.CreatedAt), optional(r.FinishedAt))
+	}
+}
+
+func rolloutDetail(w io.Writer, r client.Rollout) {
+	rolloutTable(w, []client.Rollout{r})
+	row(w, "")
+	row(w, "ENVIRONMENT", "STATE", "SERVICE", "STATE", "VERSION", "COMMIT")
+	for _, e := range r.Environments {
+		for _, d := range e.Deployments {
+			versions := make([]string, len(d.Versions))
+			for i, v := range d.Versions {
+				versions[i] = v.Name
+			}
+			commit := ""
+			if d.Snapshot != nil {
+				commit = d.Snapshot.CommitSHA[:min(10, len(d.Snapshot.CommitSHA))]
+			}
+			row(w, e.Environment.Name, journal.Human(e.State), d.Service.Name, journal.Human(d.State), strings.Join(versions, ","), commit)
+		}
+	}
+}
+
+func number(n int) string { return strconv.Itoa(n) }
+
+func compact(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}

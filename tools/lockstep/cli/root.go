@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+const longHelp = `lockstep promotes several services at once, gate by gate, through environments.
+
+It asks the GraphQL API that --endpoint, LOCKSTEP_ENDPOINT or --endpoints-file names, in this order.
+
+Exit codes:
+  0    done; a watched rollout completed
+  1    something went wrong that nobody planned for
+  2    the command or its input is wrong
+  3    there is no such object
+  4    it does not fit the present state, such as a second active rollout
+  5    the token is missing or not good enough
+  6    the API does not answer
+  7    the rollout that was watched failed or was cancelled
+  130  interrupted`
+
+// command is what all subcommands share.
+type command struct {
+	version        string
+	out, errOut    io.Writer
+	getenv         func(string) string
+	clock          clock.Clock
+	endpoint       string
+	token          string
+	endpointsFile  string
+	output         string
+	colourTerminal bool
+}
+
+// Main runs the command line and answers the exit code. The first SIGINT, SIGTERM or SIGHUP ends what runs in order; the next
+// one ends the process.
+func Main(version string, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	c := &command{
+		version: version, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, clock: clock.System(),
+		colourTerminal: colours(os.Stdout, os.Getenv),
+	}
+	root := c.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	if err != nil && code != exitInterrupted {
+		fmt.Fprintln(os.Stderr, "lockstep: "+err.Error())
+	}
+	return code
+}
+
+// root builds the tree of commands.
+func (c *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "lockstep",
+		Short:         "Promote several services at once, gate by gate",
+		Long:          longHelp,
+		Version:       c.version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(c.out)
+	root.SetErr(c.errOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fault.New(fault.Invalid, "%w; `%s --help` lists what there is", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.endpoint, "endpoint", "", "address of the GraphQL `URL` (LOCKSTEP_ENDPOINT)")
+	flags.StringVar(&c.token, "token", "", "bearer `token` (LOCKSTEP_TOKEN, which does not show in the list of processes)")
+	flags.StringVar(&c.endpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
+	flags.StringVarP(&c.output, "output", "o", "table", "`format`: table, json or yaml")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddGroup(
+		&cobra.Group{ID: "objects", Title: "What Lockstep knows:"},
+		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
+	)
+	root.AddCommand(c.application(), c.versionSet(), c.environment(), c.rollout(), c.dev(), c.demo(), c.serve(), c.versionCommand())
+	return root
+}
+
+func (c *command) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  exactly(0),
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(c.out, "lockstep "+c.version)
+			return nil
+		},
+	}
+}
+
+// api is the client for the endpoint that the caller named.
+func (c *command) api() (*client.Client, error) {
+	endpoint, token := c.endpoint, c.token
+	if endpoint == "" && c.endpointsFile == "" {
+		endpoint = c.getenv("LOCKSTEP_ENDPOINT")
+	}
+	if endpoint == "" && c.endpointsFile != "" {
+		e, err := stack.ReadEndpoints(c.endpointsFile)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "%w", err)
+		}
+		endpoint = e.GraphQL
+		if token == "" {
+			token = e.Token
+		}
+	}
+	if endpoint == "" {
+		return nil, fault.New(fault.Invalid, "endpoint: found none, expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
+	}
+	if token == "" {
+		token = c.getenv("LOCKSTEP_TOKEN")
+	}
+	return client.New(client.Config{Endpoint: endpoint, Token: token}), nil
+}
+
+// exactly is cobra.ExactArgs with an error of our class.
+func exactly(n int) cobra.PositionalArgs { return between(n, n) }
+
+func between(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fault.New(fault.Invalid, "arguments: found %q, expected `%s`", args, cmd.UseLine())
+		}
+		return nil
+	}
+}

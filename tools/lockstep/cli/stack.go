@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/serve"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+func (c *command) dev() *cobra.Command {
+	var dir string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use: "dev --data DIR", GroupID: "local",
+		Short: "Keep a whole Lockstep up on this machine",
+		Long: `dev starts PostgreSQL, NATS, an OCI registry, a Git server, a simulated cluster and the four services, and keeps them up until
+it is interrupted. A process that dies is started again; it continues with what an earlier run left in DIR.
+
+DIR/endpoints.json   where everything listens, for scripts and for --endpoints-file
+DIR/log/*.log        what each process says
+DIR/run/*.pid        its process id`,
+		Example: "  lockstep dev --data /tmp/lockstep\n  lockstep rollout list --endpoints-file /tmp/lockstep/endpoints.json",
+		Args:    exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return fault.New(fault.Invalid, "data: found none, expected --data DIR")
+			}
+			fmt.Fprintln(c.errOut, "starting; the first start in a folder takes longest")
+			s, err := stack.Start(cmd.Context(), stack.Config{Dir: dir, Log: c.logger(verbose)})
+			if err != nil {
+				return err
+			}
+			c.printEndpoints(s.Endpoints(), dir)
+			<-cmd.Context().Done()
+			fmt.Fprintln(c.errOut, "stopping")
+			return s.Stop()
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data", "", "`folder` of everything; made when it is not there")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
+	_ = cmd.MarkFlagDirname("data")
+	return cmd
+}
+
+func (c *command) logger(verbose bool) *slog.Logger {
+	if verbose {
+		return telemetry.Logger(c.errOut, "debug")
+	}
+	return telemetry.Logger(c.errOut, "warn")
+}
+
+func (c *command) printEndpoints(e stack.Endpoints, dir string) {
+	_ = c.print(e, func(w io.Writer) {
+		row(w, "GraphQL", e.GraphQL)
+		row(w, "console", e.Console)
+		row(w, "registry", e.Registry, "(CloudEvents and notifications)")
+		row(w, "gRPC", e.GRPC, "(reflection and health are on)")
+		row(w, "OCI registry", e.OCI, "(docker push "+e.OCI+"/…)")
+		row(w, "Git", e.Git)
+		row(w, "NATS", e.NATS)
+		row(w, "PostgreSQL", e.Database)
+		row(w, "cluster", e.Cluster, "(simulated)")
+		row(w, "token", e.Token)
+		row(w, "")
+		row(w, "ready; for scripts: "+dir+"/endpoints.json; Ctrl-C stops everything")
+	})
+}
+
+func (c *command) demo() *cobra.Command {
+	var dir string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use: "demo", GroupID: "local",
+		Short: "Tell the story of a good version, a bad one and a rollback, on a real stack",
+		Long: `demo starts the same stack as dev in a temporary folder and drives it from outside, as registries and users do: two services
+reach staging and production gate by gate, a bad version is stopped, a rollback makes it good again. It ends with the journal of each
+rollout. The exit code is 0 only if every step was observed, in the API, in Git and in the cluster. Nothing is left running.`,
+		Example: "  lockstep demo\n  lockstep demo --data /tmp/demo    # keeps the folder",
+		Args:    exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo.Run(cmd.Context(), demo.Config{Dir: dir, Out: c.out, Colour: c.colourTerminal, Clock: c.clock, Log: c.logger(verbose)})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data", "", "`folder` to use and keep; it has to be new or empty")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
+	_ = cmd.MarkFlagDirname("data")
+	return cmd
+}
+
+// serve is what the stack starts; it is not for people.
+func (c *command) serve() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve PART [FLAG]…", Hidden: true, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fault.New(fault.Invalid, "part: found none, expected one of %q", stack.Parts())
+			}
+			err := serve.Run(cmd.Context(), args[0], args[1:])
+			if fault.Is(err, fault.Invalid) {
+				return childError{err}
+			}
+			return err
+		},
+	}
+}

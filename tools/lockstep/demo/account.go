@@ -1,0 +1,75 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// account tells what happens as it happens.
+type account struct {
+	mu     sync.Mutex
+	out    io.Writer
+	colour bool
+	clock  clock.Clock
+	began  time.Time
+}
+
+// The styles, as ANSI sequences.
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// act opens a chapter.
+func (a *account) act(title string) {
+	a.print("\n" + a.styled(bold, title))
+}
+
+// note is what a reader has to know to understand what follows.
+func (a *account) note(format string, args ...any) {
+	a.print("         " + a.styled(dim, fmt.Sprintf(format, args...)))
+}
+
+// say is something that happens.
+func (a *account) say(format string, args ...any) {
+	a.print(a.time() + fmt.Sprintf(format, args...))
+}
+
+// observed is something that was looked at and found to be as it should.
+func (a *account) observed(format string, args ...any) {
+	a.print(a.time() + a.styled(green, "✓ ") + fmt.Sprintf(format, args...))
+}
+
+// bad is something that goes wrong in the story, as it should.
+func (a *account) bad(format string, args ...any) {
+	a.print(a.time() + a.styled(red, fmt.Sprintf(format, args...)))
+}
+
+// asks is something that waits for a person.
+func (a *account) asks(format string, args ...any) {
+	a.print(a.time() + a.styled(yellow, fmt.Sprintf(format, args...)))
+}
+
+func (a *account) time() string {
+	return fmt.Sprintf("%6.1fs  ", a.clock.Now().Sub(a.began).Seconds())
+}
+
+func (a *account) styled(style, text string) string {
+	if !a.colour {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+func (a *account) print(line string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fmt.Fprintln(a.out, line)
+}

@@ -1,0 +1,121 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// cluster reads Argo Rollouts objects from the Kubernetes API, as kubectl would: what the demo believes about the cluster does not
+// come from Lockstep.
+type cluster struct{ url string }
+
+// rolloutObject is the part of an Argo Rollout that says where it stands.
+type rolloutObject struct {
+	Metadata struct {
+		Generation int64 `json:"generation"`
+	} `json:"metadata"`
+	Spec struct {
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Image string `json:"image"`
+				} `json:"containers"`
+			} `json:"spec"`
+		} `json:"template"`
+		Strategy struct {
+			Canary struct {
+				Steps []struct {
+					SetWeight *int `json:"setWeight"`
+					Pause     any  `json:"pause"`
+				} `json:"steps"`
+			} `json:"canary"`
+		} `json:"strategy"`
+	} `json:"spec"`
+	Status struct {
+		Phase            string `json:"phase"`
+		Message          string `json:"message"`
+		CurrentStepIndex int    `json:"currentStepIndex"`
+		CurrentPodHash   string `json:"currentPodHash"`
+		StableRS         string `json:"stableRS"`
+		PauseConditions  []struct {
+			Reason string `json:"reason"`
+		} `json:"pauseConditions"`
+	} `json:"status"`
+}
+
+// position is where one service stands in one environment.
+type position struct {
+	Image string
+	// Phase is Argo's: Healthy, Progressing, Paused, Degraded.
+	Phase, Message string
+	// Weight is the share of the new version, in percent; Paused says that it stands there.
+	Weight int
+	Paused bool
+	// Passed is the highest gate that it has left behind.
+	Passed int
+	// Stable says that the version asked for serves everything.
+	Stable bool
+}
+
+// rollout reads where one Rollout stands. A Rollout that is not there is NotFound.
+func (c cluster) rollout(ctx context.Context, namespace, name string) (position, error) {
+	url := fmt.Sprintf("%s/apis/argoproj.io/v1alpha1/namespaces/%s/rollouts/%s", c.url, namespace, name)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return position{}, fmt.Errorf("read rollout %s/%s: %w", namespace, name, err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return position{}, fault.New(fault.Unavailable, "read rollout %s/%s: %w", namespace, name, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return position{}, fault.New(fault.NotFound, "rollout %s/%s: the cluster has none", namespace, name)
+	default:
+		return position{}, fmt.Errorf("read rollout %s/%s: the cluster answered %s", namespace, name, response.Status)
+	}
+	var object rolloutObject
+	if err := json.NewDecoder(response.Body).Decode(&object); err != nil {
+		return position{}, fmt.Errorf("read rollout %s/%s: %w", namespace, name, err)
+	}
+	return object.position(), nil
+}
+
+func (o rolloutObject) position() position {
+	p := position{Phase: o.Status.Phase, Message: o.Status.Message}
+	if len(o.Spec.Template.Spec.Containers) > 0 {
+		p.Image = o.Spec.Template.Spec.Containers[0].Image
+	}
+	steps := o.Spec.Strategy.Canary.Steps
+	for i, step := range steps[:min(o.Status.CurrentStepIndex, len(steps))] {
+		switch {
+		case step.SetWeight != nil:
+			p.Weight = *step.SetWeight
+		case i < o.Status.CurrentStepIndex:
+			p.Passed = p.Weight
+		}
+	}
+	for _, condition := range o.Status.PauseConditions {
+		p.Paused = p.Paused || condition.Reason == "CanaryPauseStep"
+	}
+	p.Stable = o.Status.CurrentPodHash != "" && o.Status.CurrentPodHash == o.Status.StableRS
+	return p
+}
+
+// digest is the part of the image after the @.
+func (p position) digest() string {
+	_, digest, _ := strings.Cut(p.Image, "@")
+	return digest
+}
+
+// reached reports whether the gate has been come to.
+func (p position) reached(gate int) bool {
+	return p.Passed >= gate || (p.Paused && p.Weight >= gate) || p.Stable
+}

@@ -1,0 +1,117 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// Config says where the demo happens and who is told.
+type Config struct {
+	// Dir keeps everything and stays; it has to be new or empty. Without it a temporary folder is used, and removed.
+	Dir string
+	// Out is told the story.
+	Out io.Writer
+	// Colour says that Out is a terminal that shows colours.
+	Colour bool
+	// Clock is the system's, but in tests.
+	Clock clock.Clock
+	// Log is told what happens to the processes.
+	Log *slog.Logger
+}
+
+// Run tells the whole story. It returns nil only if every step was observed; nothing is left running either way.
+func Run(ctx context.Context, c Config) (err error) {
+	tell := &account{out: c.Out, colour: c.Colour, clock: c.Clock, began: c.Clock.Now()}
+	dir, remove, err := folder(c.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	tell.print(tell.styled(bold, "Lockstep: several services, one version set, gate by gate"))
+	tell.note("starting PostgreSQL, NATS, an OCI registry, a Git server, the four services and a simulated cluster in %s", dir)
+	s, err := stack.Start(ctx, stack.Config{Dir: dir, Log: c.Log, Clock: c.Clock, Fast: c.Dir == ""})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			tell.print("\nThe end of what each part has said:")
+			tell.print(tails(s))
+		}
+		err = errors.Join(err, s.Stop())
+		if c.Dir == "" {
+			err = errors.Join(err, s.Discard(context.WithoutCancel(ctx)))
+		}
+		if err == nil {
+			tell.print("\n" + tell.styled(bold, fmt.Sprintf("Every step was observed. Nothing is left running. %.0f seconds.", c.Clock.Now().Sub(tell.began).Seconds())))
+		}
+	}()
+	tell.observed("everything is up; the cluster is simulated, the rest is what runs in production")
+	return newStory(NewWorld(s, Story(), c.Clock), tell).run(ctx)
+}
+
+// run tells the acts, and then shows the journals.
+func (y *story) run(ctx context.Context) error {
+	for _, act := range []func(context.Context) error{y.prologue, y.first, y.canary, y.bad, y.rollback} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	y.tell.act("The journals: who did what to which part, when and why")
+	for i, r := range y.rollouts {
+		var table bytes.Buffer
+		if err := journal.Table(&table, r); err != nil {
+			return err
+		}
+		y.tell.print(fmt.Sprintf("\n%s of %s to %s: %s (act %d)\n%s", r.ID, r.Application.Name, r.VersionSet.Name, journal.Human(r.State), i+1,
+			strings.TrimRight(table.String(), "\n")))
+	}
+	return nil
+}
+
+// folder is where the demo happens, and how to tidy up.
+func folder(dir string) (string, func() error, error) {
+	if dir == "" {
+		temporary, err := os.MkdirTemp("", "lockstep-demo-")
+		if err != nil {
+			return "", nil, fmt.Errorf("temporary folder: %w", err)
+		}
+		return temporary, func() error { return os.RemoveAll(temporary) }, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("data folder: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", nil, fmt.Errorf("data folder: %w", err)
+	}
+	if len(entries) > 0 {
+		return "", nil, fault.New(fault.Invalid, "data: found %q with %d entries, expected a folder that is new or empty", dir, len(entries))
+	}
+	return dir, func() error { return nil }, nil
+}
+
+// tails are the ends of all logs.
+func tails(s *stack.Stack) string {
+	const lines = 8
+	parts := stack.Parts()
+	text := make([]string, len(parts))
+	for i, part := range parts {
+		text[i] = s.LogTail(part, lines)
+	}
+	return strings.Join(text, "\n")
+}

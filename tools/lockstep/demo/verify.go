@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
+)
+
+// Commits counts the commits of the repository by the environment whose files they changed.
+func (w *World) Commits(ctx context.Context) (map[string]int, error) {
+	commits, err := gitserver.Log(ctx, w.Stack.GitDir(), w.Scenario.Application)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, c := range commits[:len(commits)-1] { // the last one brought the manifests
+		folders := map[string]bool{}
+		for _, path := range c.Paths {
+			folder, _, _ := strings.Cut(path, "/")
+			folders[folder] = true
+		}
+		for folder := range folders {
+			counts[folder]++
+		}
+		if len(folders) != 1 {
+			return nil, fmt.Errorf("commit %s: found changes in %q, expected one environment", c.SHA, c.Paths)
+		}
+	}
+	return counts, nil
+}
+
+// ExpectCommits compares the commits since before with those wanted, by environment.
+func (w *World) ExpectCommits(ctx context.Context, before, want map[string]int) error {
+	now, err := w.Commits(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, stage := range w.Scenario.Stages {
+		name := stage.Environment
+		if found := now[name] - before[name]; found != want[name] {
+			errs = append(errs, fmt.Errorf("git: found %d new commits for %s, expected %d", found, name, want[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ExpectHealthy checks in the cluster itself that every service of an environment runs the version of the set, and nothing else.
+func (w *World) ExpectHealthy(ctx context.Context, stage Stage, set client.VersionSet) error {
+	for _, entry := range set.Entries {
+		p, err := w.cluster.rollout(ctx, w.Scenario.Namespace(stage), entry.Service.Name)
+		if err != nil {
+			return err
+		}
+		if p.digest() != entry.Version.Digest || p.Phase != "Healthy" || !p.Stable {
+			return fmt.Errorf("cluster: %s/%s: found %s %s (stable: %t), expected Healthy with %s",
+				stage.Environment, entry.Service.Name, p.Phase, p.Image, p.Stable, entry.Version.Digest)
+		}
+	}
+	return nil
+}
+
+// ExpectJournal checks the journal by itself: every subject's rows form one chain of states that ends where the object stands, and each
+// request for approval has exactly one answer.
+func ExpectJournal(r client.Rollout) error {
+	state := map[string]string{}
+	open := map[string]int{}
+	for i, t := range r.Journal {
+		if t.FromState != "" && !strings.EqualFold(state[t.Subject], t.FromState) {
+			return fmt.Errorf("journal of %s, row %d: %s goes from %q, expected %q", r.ID, i+1, t.Subject, t.FromState, state[t.Subject])
+		}
+		state[t.Subject] = t.ToState
+		switch t.Event {
+		case "request_approval":
+			open[t.GateID]++
+		case "approve", "reject":
+			open[t.GateID]--
+		}
+	}
+	for gate, n := range open {
+		if n != 0 && r.State == "COMPLETED" {
+			return fmt.Errorf("journal of %s: gate %q has %d requests more than answers", r.ID, gate, n)
+		}
+	}
+	if !strings.EqualFold(state[r.ID], r.State) {
+		return fmt.Errorf("journal of %s ends with %q, the rollout is %q", r.ID, state[r.ID], r.State)
+	}
+	for _, e := range r.Environments {
+		for _, d := range e.Deployments {
+			if !strings.EqualFold(state[d.ID], d.State) {
+				return fmt.Errorf("journal of %s ends with %q for %s/%s, which is %q", r.ID, state[d.ID], e.Environment.Name, d.Service.Name, d.State)
+			}
+		}
+	}
+	return nil
+}
+
+// ExpectState checks a rollout's state and those of its deployments: want has environment/service.
+func ExpectState(r client.Rollout, state string, want map[string]string) error {
+	if r.State != state {
+		return fmt.Errorf("%s: found %s, expected %s", r.ID, describe(r), state)
+	}
+	for _, e := range r.Environments {
+		for _, d := range e.Deployments {
+			name := e.Environment.Name + "/" + d.Service.Name
+			if w, ok := want[name]; ok && w != d.State {
+				return fmt.Errorf("%s: %s is %s, expected %s", r.ID, name, d.State, w)
+			}
+		}
+	}
+	return ExpectJournal(r)
+}
+
+// events are the verbs of a journal about one gate, in order.
+func events(r client.Rollout, gate string) []string {
+	var verbs []string
+	for _, t := range r.Journal {
+		if t.GateID == gate {
+			verbs = append(verbs, t.Event)
+		}
+	}
+	return slices.Clip(verbs)
+}

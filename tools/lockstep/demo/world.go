@@ -1,0 +1,150 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// waitLimit bounds each wait of the demo for something that takes a second or two.
+const waitLimit = 60 * time.Second
+
+// World is a stack with a scenario on it, as somebody outside sees both: the API, Git, the OCI registry and the cluster.
+type World struct {
+	Scenario Scenario
+	Stack    *stack.Stack
+	API      *client.Client
+	Clock    clock.Clock
+	cluster  cluster
+}
+
+// NewWorld looks at a stack.
+func NewWorld(s *stack.Stack, scenario Scenario, c clock.Clock) *World {
+	e := s.Endpoints()
+	return &World{
+		Scenario: scenario, Stack: s, Clock: c, cluster: cluster{url: e.Cluster},
+		API: client.New(client.Config{Endpoint: e.GraphQL, Token: e.Token}),
+	}
+}
+
+// Create creates everything that the scenario has, and returns when it is ready to be deployed to.
+func (w *World) Create(ctx context.Context) error {
+	if err := w.CreateRepository(ctx); err != nil {
+		return err
+	}
+	if err := w.CreateApplication(ctx); err != nil {
+		return err
+	}
+	if err := w.CreateEnvironments(ctx); err != nil {
+		return err
+	}
+	return w.CreatePipeline(ctx)
+}
+
+// CreateRepository makes the repository with the manifests.
+func (w *World) CreateRepository(ctx context.Context) error {
+	return gitserver.Create(ctx, w.Stack.GitDir(), w.Scenario.Application, w.Scenario.Manifests(w.Stack.Endpoints().OCI))
+}
+
+// CreateApplication makes the application and its services.
+func (w *World) CreateApplication(ctx context.Context) error {
+	services := make([]client.ServiceInput, len(w.Scenario.Services))
+	for i, name := range w.Scenario.Services {
+		services[i] = client.ServiceInput{Name: name, Image: w.Scenario.Image(w.Stack.Endpoints().OCI, name)}
+	}
+	_, err := w.API.CreateApplication(ctx, w.Scenario.Application, "", services)
+	return err
+}
+
+// CreateEnvironments makes the environments and waits until they are onboarded.
+func (w *World) CreateEnvironments(ctx context.Context) error {
+	for _, stage := range w.Scenario.Stages {
+		_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
+			Name: stage.Environment, Tier: stage.Tier, DriverRef: driverRef,
+			DriverConfig: map[string]any{"cluster_agent_id": stack.AgentID},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, stage := range w.Scenario.Stages {
+		err := w.Await(ctx, "environment "+stage.Environment+" to be ready", func() (string, bool, error) {
+			e, err := w.API.Environment(ctx, stage.Environment)
+			return e.Readiness + " " + e.ReadinessReason, e.Readiness == "READY", err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreatePipeline gives the application its pipeline and waits until it is set up in every environment.
+func (w *World) CreatePipeline(ctx context.Context) error {
+	flow := w.Scenario.Flow(w.Stack.RepositoryURL(w.Scenario.Application))
+	if _, err := w.API.CreateFlowDefinition(ctx, w.Scenario.Application, flow); err != nil {
+		return err
+	}
+	return w.Await(ctx, "application to be set up in every environment", func() (string, bool, error) {
+		a, err := w.API.Application(ctx, w.Scenario.Application)
+		seen, ready := "", len(a.Environments) == len(w.Scenario.Stages)
+		for _, e := range a.Environments {
+			seen += fmt.Sprintf("%s %s %s; ", e.Environment.Name, e.Readiness, e.ReadinessReason)
+			ready = ready && e.Readiness == "READY"
+		}
+		return seen, ready, err
+	})
+}
+
+// Push pushes one image for each service, and answers the version set that has all of them.
+func (w *World) Push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
+	digests := map[string]string{}
+	for _, service := range w.Scenario.Services {
+		digest, err := PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
+		if err != nil {
+			return client.VersionSet{}, err
+		}
+		digests[service] = digest
+	}
+	var found client.VersionSet
+	err := w.Await(ctx, "a version set of the images pushed as "+tag, func() (string, bool, error) {
+		sets, err := w.API.VersionSets(ctx, w.Scenario.Application, 10)
+		for _, set := range sets {
+			if slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool { return digests[e.Service.Name] != e.Version.Digest }) {
+				continue
+			}
+			found = set
+			return "", len(set.Entries) == len(digests), err
+		}
+		return fmt.Sprintf("%d version sets, none with all of them", len(sets)), false, err
+	})
+	return found, err
+}
+
+// Await looks until look says that it is so. What look saw last is part of the error when it never is.
+func (w *World) Await(ctx context.Context, what string, look func() (seen string, done bool, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	for {
+		seen, done, err := look()
+		if done && err == nil {
+			return nil
+		}
+		if err != nil && !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		if sleep := clock.Sleep(ctx, w.Clock, 100*time.Millisecond); sleep != nil {
+			if err != nil {
+				seen = err.Error()
+			}
+			return fmt.Errorf("wait for %s: %w; last seen: %s", what, sleep, seen)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Package serve is what the child processes of a stack do: one part each, configured by a file.
+//
+// It does not supervise them; package stack does.
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain"
+	"github.com/lockstep-cd/lockstep/services/registry"
+	"github.com/lockstep-cd/lockstep/services/relay"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/ociregistry"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster"
+)
+
+// Run runs one part until ctx ends. args are those of pkg/config.
+func Run(ctx context.Context, part string, args []string) error {
+	switch part {
+	case "nats":
+		return load(ctx, part, args, runNATS)
+	case "oci":
+		return load(ctx, part, args, runOCI)
+	case "git":
+		return load(ctx, part, args, runGit)
+	case "simcluster":
+		return load(ctx, part, args, runCluster)
+	case "registry":
+		return load(ctx, part, args, registry.Run)
+	case "domain":
+		return load(ctx, part, args, domain.Run)
+	case "workflow":
+		return load(ctx, part, args, workflow.Run)
+	case "relay":
+		return load(ctx, part, args, relay.Run)
+	default:
+		return fault.New(fault.Invalid, "part: found %q, expected one of those that package stack starts", part)
+	}
+}
+
+func load[T any](ctx context.Context, part string, args []string, run func(context.Context, T) error) error {
+	c, err := config.Load[T](part, args)
+	if err != nil {
+		return err
+	}
+	return run(ctx, c)
+}
+
+func logger(part string) *slog.Logger {
+	return telemetry.Logger(os.Stderr, "info").With(telemetry.KeyService, part)
+}
+
+type natsConfig struct {
+	Address    string     `koanf:"address"`
+	StoreDir   string     `koanf:"store_dir"`
+	Users      []natsUser `koanf:"users"`
+	SyncAlways bool       `koanf:"sync_always"`
+}
+
+type natsUser struct {
+	Name     string `koanf:"name"`
+	Password string `koanf:"password" secret:"true"`
+}
+
+func runNATS(ctx context.Context, c natsConfig) error {
+	host, text, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return fault.New(fault.Invalid, "address: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return fault.New(fault.Invalid, "address: found %q, expected host:port with a number", c.Address)
+	}
+	users := make([]server.User, len(c.Users))
+	for i, u := range c.Users {
+		users[i] = server.User{Name: u.Name, Password: u.Password}
+	}
+	s, err := server.Start(server.Config{
+		StoreDir: c.StoreDir, Host: host, Port: port, Users: users, SyncAlways: c.SyncAlways, Log: logger("nats"),
+	})
+	if err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	<-ctx.Done()
+	s.Shutdown()
+	return nil
+}
+
+type ociConfig struct {
+	Address     string `koanf:"address"`
+	Dir         string `koanf:"dir"`
+	NotifyURL   string `koanf:"notify_url"`
+	NotifyToken string `koanf:"notify_token" secret:"true"`
+}
+
+func runOCI(ctx context.Context, c ociConfig) error {
+	return ociregistry.Run(ctx, ociregistry.Config{
+		Address: c.Address, Dir: c.Dir, NotifyURL: c.NotifyURL, NotifyToken: c.NotifyToken,
+	}, logger("oci"), func() {})
+}
+
+type gitConfig struct {
+	Address  string `koanf:"address"`
+	Dir      string `koanf:"dir"`
+	Username string `koanf:"username"`
+	Password string `koanf:"password" secret:"true"`
+}
+
+func runGit(ctx context.Context, c gitConfig) error {
+	return gitserver.Run(ctx, gitserver.Config{
+		Address: c.Address, Dir: c.Dir, Username: c.Username, Password: c.Password,
+	}, logger("git"), func() {})
+}
+
+type clusterConfig struct {
+	Address     string `koanf:"address"`
+	Dir         string `koanf:"dir"`
+	GitUsername string `koanf:"git_username"`
+	GitPassword string `koanf:"git_password" secret:"true"`
+}
+
+func runCluster(ctx context.Context, c clusterConfig) error {
+	return simcluster.Run(ctx, simcluster.Config{
+		Address: c.Address, Dir: c.Dir, GitUsername: c.GitUsername, GitPassword: c.GitPassword,
+	}, logger("simcluster"), func() {})
+}

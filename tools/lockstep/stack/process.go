@@ -1,0 +1,177 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+const (
+	// A child that dies is started again after a delay that doubles, and begins anew after a good while of health.
+	firstBackoff = 50 * time.Millisecond
+	mostBackoff  = 5 * time.Second
+	goodWhile    = 10 * time.Second
+	// graceful is how long a child has to end by itself when asked.
+	graceful = 10 * time.Second
+)
+
+// ExitConfiguration is the exit code of a child whose configuration is wrong: starting it again will not mend that. (2 would be a
+// panic as well.)
+const ExitConfiguration = 78
+
+// process supervises one child.
+type process struct {
+	name string
+	// args of this executable.
+	args  []string
+	ready func(context.Context) error
+	// where its PID and its output go.
+	pidFile, logFile string
+	environment      []string
+	clock            clock.Clock
+	log              *slog.Logger
+
+	stop  context.CancelFunc
+	ended chan struct{}
+
+	mu       sync.Mutex
+	pid      int // 0 while it is not running
+	starts   int
+	hopeless error // why it is not started any more
+}
+
+// start begins to supervise. It does not wait for anything.
+func (p *process) start(ctx context.Context) {
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx)) // ended by stop, in the stack's order
+	p.ended = make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		// The parent death signal is sent when the *thread* that started the child ends.
+		runtime.LockOSThread()
+		p.supervise(ctx)
+	}()
+}
+
+func (p *process) supervise(ctx context.Context) {
+	backoff := firstBackoff
+	for {
+		began := p.clock.Now()
+		err := p.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == ExitConfiguration {
+			p.mu.Lock()
+			p.hopeless = fmt.Errorf("%s refused its configuration:\n%s", p.name, tail(p.logFile, 5))
+			p.mu.Unlock()
+			return
+		}
+		if p.clock.Now().Sub(began) > goodWhile {
+			backoff = firstBackoff
+		}
+		p.log.WarnContext(ctx, "process ended, starting it again", telemetry.KeyPart, p.name, telemetry.KeyError, err, telemetry.KeyDelay, backoff.Milliseconds())
+		if clock.Sleep(ctx, p.clock, backoff) != nil {
+			return
+		}
+		backoff = min(2*backoff, mostBackoff)
+	}
+}
+
+// once runs the child until it ends, or until ctx does, and leaves nothing of it running.
+func (p *process) once(ctx context.Context) error {
+	output, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("log of %s: %w", p.name, err)
+	}
+	defer func() { _ = output.Close() }()
+	program, err := executable()
+	if err != nil {
+		return fmt.Errorf("find this executable: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, program, p.args...) //nolint:gosec // this executable, with arguments of our own
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.environment, output, output
+	cmd.SysProcAttr = attributes()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = graceful
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	pid := cmd.Process.Pid
+	p.mark(pid)
+	defer func() {
+		_ = signalGroup(pid, syscall.SIGKILL) // what it had started itself
+		p.mark(0)
+	}()
+	if err := writeFile(p.pidFile, []byte(strconv.Itoa(pid)+"\n")); err != nil {
+		p.log.WarnContext(ctx, "no pid file", telemetry.KeyPart, p.name, telemetry.KeyError, err)
+	}
+	defer func() { _ = os.Remove(p.pidFile) }()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return fmt.Errorf("%s ended without being asked to", p.name)
+}
+
+func (p *process) mark(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pid = pid
+	if pid != 0 {
+		p.starts++
+	}
+}
+
+// status is the child's PID, 0 while it is not running, how many times it was started, and why it will not be again.
+func (p *process) status() (pid, starts int, hopeless error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid, p.starts, p.hopeless
+}
+
+// waitReady waits until the child answers that it is ready.
+func (p *process) waitReady(ctx context.Context) error {
+	for {
+		if _, _, err := p.status(); err != nil {
+			return err
+		}
+		err := p.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if clock.Sleep(ctx, p.clock, 20*time.Millisecond) != nil {
+			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, tail(p.logFile, 10))
+		}
+	}
+}
+
+// end stops the child and waits until it is gone.
+func (p *process) end() {
+	p.stop()
+	<-p.ended
+}
+
+// tail is the last lines of a log, indented.
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "  (no log: " + err.Error() + ")"
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return "  " + filepath.Base(path) + ": " + strings.Join(all, "\n  "+filepath.Base(path)+": ")
+}
