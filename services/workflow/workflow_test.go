@@ -1,0 +1,247 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+const (
+	token        = "token-of-the-domain"
+	agent        = 7
+	organization = 1
+	within       = 30 * time.Second
+)
+
+// service is the whole service over a real database and a real bus, as its neighbours see it.
+type service struct {
+	autoflowv1.AutoFlowClient
+	t   *testing.T
+	bus *bustest.TestServer
+	// config starts the service again, in the same place.
+	config workflow.Config
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func start(t *testing.T) *service {
+	t.Helper()
+	pool, database := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
+	pool.Close()
+	nats := bustest.Server(t)
+	s := &service{t: t, bus: nats, config: workflow.Config{
+		DatabaseURL: database.URL, Schema: database.Schema,
+		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
+		GRPCAddress: freeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "debug",
+	}}
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	s.AutoFlowClient = autoflowv1.NewAutoFlowClient(conn)
+	s.up()
+	t.Cleanup(s.down)
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (s *service) up() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	s.cancel, s.done = cancel, make(chan error, 1)
+	go func() { s.done <- workflow.Run(ctx, s.config) }()
+	s.eventually("the service answers", func(ctx context.Context) bool {
+		_, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "none"})
+		return fault.Is(err, fault.NotFound)
+	})
+}
+
+func (s *service) down() {
+	s.t.Helper()
+	if s.cancel == nil {
+		return
+	}
+	s.cancel()
+	s.cancel = nil
+	if err := <-s.done; err != nil {
+		s.t.Errorf("the service ended with %v", err)
+	}
+}
+
+func (s *service) eventually(what string, holds func(context.Context) bool) {
+	s.t.Helper()
+	deadline := clock.System().Now().Add(within)
+	for clock.System().Now().Before(deadline) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Second)
+		ok := holds(ctx)
+		cancel()
+		if ok {
+			return
+		}
+		if clock.Sleep(s.t.Context(), clock.System(), 20*time.Millisecond) != nil {
+			break
+		}
+	}
+	s.t.Fatalf("within %s this did not come about: %s", within, what)
+}
+
+func (s *service) submit(id, program, inputs string) *autoflowv1.StartWorkflowResponse {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	defer cancel()
+	resp, err := s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+		OrganizationId: organization, WorkflowId: id, Starlark: []byte(program), Inputs: []byte(inputs),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp
+}
+
+func (s *service) await(id string, want autoflowv1.WorkflowState) *autoflowv1.Workflow {
+	s.t.Helper()
+	var w *autoflowv1.Workflow
+	s.eventually("workflow "+id+" is "+want.String(), func(ctx context.Context) bool {
+		resp, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id})
+		if err != nil {
+			return false
+		}
+		w = resp.GetWorkflow()
+		if w.GetState() != want && w.GetFinishedAt() != nil {
+			s.t.Fatalf("workflow %s is %s: %s", id, w.GetState(), w.GetError())
+		}
+		return w.GetState() == want
+	})
+	return w
+}
+
+// relay answers the calls to the agent until the test ends.
+func (s *service) relay(answer func(event.FunctionCalled) event.FunctionCompleted) {
+	s.t.Helper()
+	conn := s.bus.Connect(s.t, bus.RelayUser(agent))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = conn.Consume(ctx, bus.AgentConsumer(agent), func(ctx context.Context, d bus.Delivery) error {
+			call, err := event.Decode[event.FunctionCalled](d.Event)
+			if err != nil {
+				return err
+			}
+			completed := answer(call)
+			completed.AgentID, completed.CallID, completed.Attempt = agent, call.CallID, call.Attempt
+			e, err := event.New(event.Header{ID: "answer-" + call.CallID, Source: "/agents/7", Time: clock.System().Now()}, completed)
+			if err != nil {
+				return err
+			}
+			return conn.Publish(ctx, e)
+		}, nil)
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+}
+
+const approve = `
+cr = run("k8s.get", {"agent_id": 7, "kind": "Deployment", "namespace": "argo", "name": "argo"})
+if not cr.found:
+    fail("not there")
+run("emit", {"type": "com.gitlab.cd.approval.requested", "data": {"rollout_id": rollout.id, "gate_id": "production"}})
+resolved = wait_for_event(type="com.gitlab.cd.approval.resolved", filter={"rollout_id": rollout["id"], "gate_id": "production"})
+sleep(seconds=0.01)
+print(resolved.data.resolution)
+run("emit", {"type": "com.gitlab.cd.rollout.healthy", "data": {"rollout_id": rollout.id}})
+`
+
+func TestAProgramReachesAClusterAndWaitsForThePeople(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.relay(func(call event.FunctionCalled) event.FunctionCompleted {
+		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
+	})
+	domain := s.bus.Connect(t, "domain")
+	told := make(chan event.Event, 100)
+	listen(t, domain, told)
+
+	if first := s.submit("rollout-1", approve, `{"rollout":{"id":12}}`); !first.GetCreated() {
+		t.Error("the first start created nothing")
+	}
+	s.await("rollout-1", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
+	if again := s.submit("rollout-1", approve, `{"rollout": {"id": 12}}`); again.GetCreated() {
+		t.Error("the second start created another run")
+	}
+	next(t, told, "com.gitlab.cd.approval.requested")
+
+	s.down()
+	resolve(t, domain, 12, "production")
+	s.up()
+	s.await("rollout-1", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	next(t, told, "com.gitlab.cd.rollout.healthy")
+	next(t, told, "com.gitlab.cd.workflow.completed")
+}
+
+// listen collects the domain path.
+func listen(t *testing.T, conn *bus.Conn, into chan<- event.Event) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = conn.Consume(ctx, bus.Consumer{Stream: bus.StreamDomain, Durable: "domain"}, func(_ context.Context, d bus.Delivery) error {
+			into <- d.Event
+			return nil
+		}, nil)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func next(t *testing.T, told <-chan event.Event, want string) event.Event {
+	t.Helper()
+	timer := clock.System().NewTimer(within)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-told:
+			if e.Type() == want {
+				return e
+			}
+		case <-timer.C():
+			t.Fatalf("no %s came", want)
+		}
+	}
+}
+
+func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
+	t.Helper()
+	e, err := event.New(event.Header{ID: "resolved-" + strconv.FormatInt(rollout, 10), Source: "/services/domain", Organization: organization, Time: clock.System().Now()},
+		event.ApprovalResolved{RolloutID: rollout, GateID: gate, Resolution: "approved", PrincipalType: "user", PrincipalID: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Publish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+}
