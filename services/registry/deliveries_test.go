@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -67,8 +68,8 @@ func (p post) do(t *testing.T, base string) (status int, header http.Header, bod
 
 func with(media string, more ...string) http.Header {
 	h := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {media}}
-	for i := 0; i < len(more); i += 2 {
-		h.Add(more[i], more[i+1])
+	for pair := range slices.Chunk(more, 2) {
+		h.Add(pair[0], pair[1])
 	}
 	return h
 }
@@ -85,7 +86,7 @@ func serve(t *testing.T, tokens ...string) (*httptest.Server, *pgxpool.Pool) {
 // waiting are the causes of the events in the outbox.
 func waiting(t *testing.T, pool *pgxpool.Pool) []string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT event->>'causationid' FROM outbox ORDER BY id")
+	rows, err := pool.Query(context.WithoutCancel(t.Context()), "SELECT event->>'causationid' FROM outbox ORDER BY id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +165,6 @@ func TestTheSamePushTwiceIsOneEvent(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
-	header := func(pairs ...string) http.Header {
-		h := http.Header{}
-		for i := 0; i < len(pairs); i += 2 {
-			h.Add(pairs[i], pairs[i+1])
-		}
-		return h
-	}
 	const authorization = "Authorization"
 	event := func(change func(*post)) post {
 		p := post{path: "/v1/events", header: with(structuredMedia), body: structured("x")}
@@ -187,7 +181,7 @@ func TestRefused(t *testing.T) {
 		{"empty token", event(func(p *post) { p.header.Set(authorization, "Bearer ") }), 401, nil},
 		{"wrong token", event(func(p *post) { p.header.Set(authorization, "Bearer token-of-cj") }), 401, nil},
 		{"another scheme", event(func(p *post) { p.header.Set(authorization, "Basic "+token) }), 401, nil},
-		{"unknown path without token", post{path: "/v2", header: header()}, 401, nil},
+		{"unknown path without token", post{path: "/v2", header: http.Header{}}, 401, nil},
 		{"unknown path", event(func(p *post) { p.path = "/v2" }), 404, []string{"path", "found /v2"}},
 		{"wrong method", event(func(p *post) { p.method = http.MethodPut }), 405, []string{"method", "found PUT; expected POST"}},
 		{"no content type", event(func(p *post) { p.header.Del("Content-Type") }), 415, []string{"content-type", "missing; expected application/cloudevents+json or"}},
@@ -208,17 +202,20 @@ func TestRefused(t *testing.T) {
 		}), 400, []string{"[2].data.digest", `found "latest"`}},
 		{"bad digest in an envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: envelope("1", "latest")}, 400, []string{"events[1].target.digest", `found "latest"`}},
 	}
-	for _, tt := range tests { // not parallel: afterwards the outbox has to be empty
+	t.Cleanup(func() { // after all subtests
+		if left := waiting(t, pool); len(left) != 0 {
+			t.Errorf("refused deliveries left %v in the outbox", left)
+		}
+	})
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			status, h, body := tt.post.do(t, s.URL)
 			if status != tt.status || h.Get("Content-Type") != "application/problem+json" {
 				t.Fatalf("answered %d %s %s, want %d", status, h.Get("Content-Type"), body, tt.status)
 			}
 			problem(t, body, tt.status, tt.want)
 		})
-	}
-	if left := waiting(t, pool); len(left) != 0 {
-		t.Errorf("refused deliveries left %v in the outbox", left)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,21 +25,21 @@ const (
 	plain      = "application/json"
 )
 
-func format(t testing.TB, name string) source.Format {
-	t.Helper()
+func format(tb testing.TB, name string) source.Format {
+	tb.Helper()
 	for _, f := range source.Formats() {
 		if f.Name == name {
 			return f
 		}
 	}
-	t.Fatalf("no format %s", name)
+	tb.Fatalf("no format %s", name)
 	return source.Format{}
 }
 
 func headers(pairs ...string) http.Header {
 	h := http.Header{"Content-Type": {plain}}
-	for i := 0; i < len(pairs); i += 2 {
-		h.Add(pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		h.Add(pair[0], pair[1])
 	}
 	return h
 }
