@@ -234,6 +234,9 @@ func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID s
 	if verb == VerbComplete {
 		verb, reason = VerbFail, "the workflow ended without saying how it went"
 	}
+	if reason == "" {
+		reason = "the workflow was stopped"
+	}
 	var n int64
 	var attempt int
 	if _, err := fmt.Sscanf(workflowID, "environment-%d-onboarding-%d", &n, &attempt); err == nil {

@@ -47,7 +47,7 @@ type ApplicationWrites interface {
 	AddVersion(ctx context.Context, v Version) (Version, error)
 	// LatestVersions is the latest version of every source of an application; VersionID is 0 where there is none.
 	LatestVersions(ctx context.Context, application int64) ([]VersionSetEntry, error)
-	// VersionSetNames are how many sets an application has, and whether one has these entries.
+	// VersionSetByDigest is whether an application has a set with these entries.
 	VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (exists bool, err error)
 	CountVersionSets(ctx context.Context, application int64) (int, error)
 	AddVersionSet(ctx context.Context, s VersionSet, entries []VersionSetEntry) (VersionSet, error)
@@ -145,8 +145,6 @@ type Flows interface {
 	Read(definition json.RawMessage) (Flow, error)
 	// Check reads and checks one. The error is Invalid, its fields JSON pointers into the definition.
 	Check(definition json.RawMessage, known KnownToFlow) (Flow, error)
-	// CheckDrivable checks that a set of step types covers a flow.
-	CheckSteps(definition json.RawMessage, supported []string) error
 }
 
 // KnownToFlow is what a flow definition is checked against.

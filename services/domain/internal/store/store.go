@@ -26,7 +26,13 @@ import (
 var migrations embed.FS
 
 // Migrations are the domain's own; the outbox has its own set.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the embedded folder's name is a constant
+	}
+	return sub
+}
 
 // Deps is what a Store needs.
 type Deps struct {

@@ -1,0 +1,28 @@
+// Command domain runs the domain service, or brings its tables up to date with the subcommand migrate.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/services/domain"
+)
+
+func main() {
+	os.Exit(run.Main("domain", start))
+}
+
+func start(ctx context.Context) error {
+	args, do := os.Args[1:], domain.Run
+	if len(args) > 0 && args[0] == "migrate" {
+		args, do = args[1:], domain.Migrate
+	}
+	c, err := config.Load[domain.Config]("domain", args)
+	if err != nil {
+		return fmt.Errorf("domain: %w", err)
+	}
+	return do(ctx, c)
+}

@@ -1,0 +1,76 @@
+package domain
+
+import (
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is what an operator may set. The zero value works: it serves, and refuses everybody, because nobody has a token.
+type Config struct {
+	// DatabaseURL is the PostgreSQL server.
+	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	Schema string `koanf:"schema" default:"domain"`
+	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
+	NATSUser     string `koanf:"nats_user"     default:"domain"`
+	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// HTTPAddress serves the API, at /graphql.
+	HTTPAddress string `koanf:"http_address" default:":8080"`
+	// WorkflowAddress is where the workflow service takes calls, host:port, and WorkflowToken what we show it.
+	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8090"`
+	WorkflowToken   string `koanf:"workflow_token"   secret:"true"`
+	// WorkflowTLS encrypts these calls. Off is for loopback and for networks that encrypt by themselves. WorkflowCAFile
+	// holds the certificates to check the server's against; empty means the system's.
+	WorkflowTLS    bool   `koanf:"workflow_tls"`
+	WorkflowCAFile string `koanf:"workflow_ca_file"`
+	// BootstrapToken is the bearer token of the owner of the first organization; empty: nobody may use the API.
+	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
+	// BootstrapOrganization is the name of the first organization, whose id is 1.
+	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
+	// DriverDir holds deploy drivers beside the built-in ones, one folder each; empty: none.
+	DriverDir string `koanf:"driver_dir"`
+	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	HealthAddress string `koanf:"health_address"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// minToken keeps tokens from being guessed.
+const minToken = 16
+
+// Validate finds mistakes that only this service knows to be some.
+func (c Config) Validate() error {
+	var problems []fault.Field
+	if c.BootstrapToken != "" && (len(c.BootstrapToken) < minToken || strings.ContainsAny(c.BootstrapToken, " \t\r\n")) {
+		problems = append(problems, fault.Field{Name: "bootstrap_token", Problem: "found a token that is short or has spaces in it; expected at least 16 characters without spaces"})
+	}
+	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
+		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
+	}
+	if len(problems) > 0 {
+		return fault.InvalidFields(problems...)
+	}
+	return nil
+}
+
+// withDefaults is for callers that make a Config without package config.
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{
+		{&c.Schema, "domain"},
+		{&c.NATSURL, "nats://127.0.0.1:4222"},
+		{&c.NATSUser, "domain"},
+		{&c.HTTPAddress, ":8080"},
+		{&c.WorkflowAddress, "127.0.0.1:8090"},
+		{&c.BootstrapOrganization, "default"},
+	} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	return c
+}

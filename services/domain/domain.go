@@ -1,0 +1,165 @@
+// Package domain is the domain service: it owns the tables of continuous delivery and the journal, takes what registries
+// and workflows tell, answers the API, and hands rollouts over to be run.
+//
+// It does not run them, and does not know how a deployment is performed: that is a driver's program in the workflow
+// service (R1).
+package domain
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+)
+
+const (
+	name       = "domain"
+	receiver   = "workflow"
+	stopWithin = 15 * time.Second
+	// ownerOrganization and owner are who the bootstrap token stands for.
+	ownerOrganization = 1
+	owner             = 1
+)
+
+// Run is the service until ctx ends. The API is served as soon as the database is there; bus and workflow service may
+// come later, and go away meanwhile.
+func Run(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
+	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	if c.BootstrapToken == "" {
+		log.WarnContext(ctx, "no bootstrap token is configured: every request will be refused")
+	}
+	drivers, err := loadDrivers(c.DriverDir)
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, c, log); err != nil {
+		return err
+	}
+	pool, err := pg.Open(ctx, database(c, log))
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer pool.Close()
+	engine, err := rpc.Dial(rpc.ClientConfig{Address: c.WorkflowAddress, Token: c.WorkflowToken, CAFile: c.WorkflowCAFile, Insecure: !c.WorkflowTLS})
+	if err != nil {
+		return fmt.Errorf("reach the workflow service: %w", err)
+	}
+	defer func() { _ = engine.Close() }()
+
+	s := assemble(pool, drivers, log)
+	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	parts := []run.Part{
+		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
+		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
+			return s.dispatch(ctx, autoflow.New(engine), ready)
+		}},
+		httpPart("http", c.HTTPAddress, log, s.handler(c)),
+	}
+	if c.HealthAddress != "" {
+		checks := map[string]func(context.Context) error{"database": pool.Ping, "bus": s.busReady}
+		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks)))
+	}
+	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
+// only needed where the service's own account may not change tables.
+func Migrate(ctx context.Context, c Config) error {
+	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+func migrate(ctx context.Context, c Config, log *slog.Logger) error {
+	if err := pg.Migrate(ctx, database(c, log), "outbox", outbox.Migrations()); err != nil {
+		return fmt.Errorf("migrate outbox of schema %s: %w", c.Schema, err)
+	}
+	if err := pg.Migrate(ctx, database(c, log), name, store.Migrations()); err != nil {
+		return fmt.Errorf("migrate schema %s: %w", c.Schema, err)
+	}
+	return nil
+}
+
+func database(c Config, log *slog.Logger) pg.Config {
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+}
+
+// service is the assembled parts that the loops and the API share.
+type service struct {
+	log    *slog.Logger
+	store  *store.Store
+	inbox  *outbox.Inbox
+	sender *outbox.Sender
+	bus    *lateBus
+	domain *core.Domain
+	due    chan struct{}
+}
+
+// assemble puts the service together over its database.
+func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, log *slog.Logger) *service {
+	s := &service{log: log, bus: &lateBus{}, due: make(chan struct{}, 1)}
+	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
+	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
+	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Clock: clock.System(), Wake: s.wake})
+	return s
+}
+
+// wake says that something was committed that is to be handed over or published.
+func (s *service) wake() {
+	s.sender.Wake()
+	select {
+	case s.due <- struct{}{}:
+	default:
+	}
+}
+
+// listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
+func (s *service) listen(ctx context.Context, c Config, ready func()) error {
+	ready()
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name}, s.log)
+	if err != nil {
+		return fmt.Errorf("connect to the bus: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.Apply(ctx, events.Topology()); err != nil {
+		return fmt.Errorf("make streams and consumers: %w", err)
+	}
+	s.bus.set(conn)
+	h := events.New(s.domain, s.inbox)
+	job := func(name string, do func(context.Context) error) run.Part {
+		return run.Part{Name: name, Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return do(ctx)
+		}}
+	}
+	return run.Parts(ctx, s.log, stopWithin,
+		job("outbox", s.sender.Run),
+		job("inbox", s.inbox.Run),
+		job("registry events", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
+		}),
+		job("domain events", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.DomainConsumer(), h.Domain, h.Rejected)
+		}),
+	)
+}

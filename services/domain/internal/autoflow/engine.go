@@ -1,0 +1,46 @@
+// Package autoflow is how the domain reaches the workflow engine: core.Engine over the AutoFlow service. It translates,
+// and decides nothing; errors have the class that pkg/rpc reads from the answer.
+package autoflow
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+// Engine is core.Engine over a connection.
+type Engine struct {
+	client autoflowv1.AutoFlowClient
+}
+
+var _ core.Engine = Engine{}
+
+// New is the engine at the other end of a connection made by rpc.Dial.
+func New(conn grpc.ClientConnInterface) Engine {
+	return Engine{autoflowv1.NewAutoFlowClient(conn)}
+}
+
+// Start implements core.Engine.
+func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
+	answer, err := e.client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules, Inputs: w.Inputs, Labels: w.Labels,
+	})
+	if err != nil {
+		return "", fmt.Errorf("start workflow %s: %w", w.ID, err)
+	}
+	return answer.GetWorkflowRef(), nil
+}
+
+// Cancel implements core.Engine.
+func (e Engine) Cancel(ctx context.Context, organization int64, workflowID, reason string) error {
+	_, err := e.client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: workflowID, Reason: reason})
+	if err != nil {
+		return fmt.Errorf("cancel workflow %s: %w", workflowID, err)
+	}
+	return nil
+}

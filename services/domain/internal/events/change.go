@@ -1,0 +1,122 @@
+package events
+
+import (
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// change reads what an event says. Every type of the domain path is here: also those that change nothing have to be
+// claimed, or the sender's mark stops before them.
+func change(e event.Event) (core.Change, error) {
+	read, ok := readers()[e.Type()]
+	if !ok {
+		return nil, fault.InvalidFields(fault.Field{Name: "type", Problem: "found " + e.Type() + ", which is not of the domain path"})
+	}
+	return read(e)
+}
+
+type reader func(event.Event) (core.Change, error)
+
+// as decodes the payload and makes the change of it.
+func as[T event.Data](make func(T) core.Change) reader {
+	return func(e event.Event) (core.Change, error) {
+		data, err := event.Decode[T](e)
+		if err != nil {
+			return nil, err
+		}
+		return make(data), nil
+	}
+}
+
+func readers() map[string]reader {
+	return map[string]reader{
+		event.TypeRolloutStarted: as(func(d event.RolloutStarted) core.Change {
+			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbStart}
+		}),
+		event.TypeRolloutHealthy: as(func(d event.RolloutHealthy) core.Change {
+			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbComplete}
+		}),
+		event.TypeRolloutFailed: as(func(d event.RolloutFailed) core.Change {
+			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbFail, Reason: d.Reason}
+		}),
+		event.TypeRolloutEnvironmentStarted: as(func(d event.RolloutEnvironmentStarted) core.Change {
+			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbStart}
+		}),
+		event.TypeRolloutEnvironmentHealthy: as(func(d event.RolloutEnvironmentHealthy) core.Change {
+			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbComplete}
+		}),
+		event.TypeRolloutEnvironmentFailed: as(func(d event.RolloutEnvironmentFailed) core.Change {
+			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbFail, Reason: d.Reason}
+		}),
+		event.TypeDeploymentStarted: as(func(d event.DeploymentStarted) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbStart}
+		}),
+		event.TypeDeploymentHealthy: as(func(d event.DeploymentHealthy) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbComplete}
+		}),
+		event.TypeDeploymentDegraded: as(func(d event.DeploymentDegraded) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbDegrade, Reason: d.Reason}
+		}),
+		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
+		}),
+		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) core.Change {
+			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters}
+		}),
+		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) core.Change {
+			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, Reason: d.Reason}
+		}),
+		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) core.Change {
+			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}
+		}),
+		event.TypeEnvironmentNotReady: as(func(d event.EnvironmentNotReady) core.Change {
+			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Reason: d.Reason}
+		}),
+		event.TypeApplicationEnvironmentReady: as(func(d event.ApplicationEnvironmentReady) core.Change {
+			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Ready: true, Discovered: discovered(d)}
+		}),
+		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
+			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
+		}),
+		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
+		}),
+		event.TypeWorkflowFailed: as(func(d event.WorkflowFailed) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbFail, Reason: d.Error}
+		}),
+		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
+		}),
+		event.TypeRolloutGateReached:    as(func(event.RolloutGateReached) core.Change { return core.Noted{} }),
+		event.TypeDeploymentGateReached: as(func(event.DeploymentGateReached) core.Change { return core.Noted{} }),
+		event.TypeDeploymentAdvance:     as(func(event.DeploymentAdvance) core.Change { return core.Noted{} }),
+		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
+	}
+}
+
+// discovered is what the driver wants back. The two names that the contract has on their own (E54) go in beside the rest:
+// both are the driver's, so they are kept in its blob (R1).
+func discovered(d event.ApplicationEnvironmentReady) json.RawMessage {
+	all := map[string]json.RawMessage{}
+	if len(d.Discovered) > 0 && json.Unmarshal(d.Discovered, &all) != nil {
+		return d.Discovered // the schema says it is an object, so this cannot be
+	}
+	for name, value := range map[string]string{"rollout_name": d.RolloutName, "rollout_namespace": d.RolloutNamespace} {
+		if _, taken := all[name]; value == "" || taken {
+			continue
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			continue // text is always JSON
+		}
+		all[name] = text
+	}
+	blob, err := json.Marshal(all)
+	if err != nil {
+		return d.Discovered // made of JSON, so it is JSON
+	}
+	return blob
+}

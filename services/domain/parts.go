@@ -1,0 +1,162 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// handler is the HTTP side of the service.
+func (s *service) handler(c Config) http.Handler {
+	return api.NewHandler(api.Deps{
+		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log}),
+		Tokens:  api.Tokens{c.BootstrapToken: {Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner}},
+	})
+}
+
+const (
+	// dispatchers is how many hand-overs are under way at once, so that a slow answer holds up few others.
+	dispatchers = 4
+	// dispatchPoll is how soon a hand-over is found that came due by time, or that another replica left.
+	dispatchPoll = time.Second
+)
+
+// dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise.
+func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()) error {
+	ready()
+	var wg sync.WaitGroup
+	for range dispatchers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				worked, err := s.domain.HandOver(ctx, engine)
+				if err != nil && ctx.Err() == nil {
+					s.log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "hand-over met an error", slog.Any(telemetry.KeyError, err))
+				}
+				if !worked || err != nil {
+					s.idle(ctx)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// idle waits until something may be due.
+func (s *service) idle(ctx context.Context) {
+	timer := clock.System().NewTimer(dispatchPoll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-s.due:
+	}
+}
+
+// lateBus is the bus for those that exist before it is connected.
+type lateBus struct {
+	conn atomic.Pointer[bus.Conn]
+}
+
+func (b *lateBus) set(c *bus.Conn) { b.conn.Store(c) }
+
+func (b *lateBus) get() (*bus.Conn, error) {
+	if c := b.conn.Load(); c != nil {
+		return c, nil
+	}
+	return nil, fault.New(fault.Unavailable, "the event bus is not connected yet")
+}
+
+// Publish implements outbox.Publisher.
+func (b *lateBus) Publish(ctx context.Context, e event.Event) error {
+	c, err := b.get()
+	if err != nil {
+		return err
+	}
+	return c.Publish(ctx, e)
+}
+
+// PublishAttempt implements outbox.Publisher.
+func (b *lateBus) PublishAttempt(ctx context.Context, e event.Event, msgID string) error {
+	c, err := b.get()
+	if err != nil {
+		return err
+	}
+	return c.PublishAttempt(ctx, e, msgID)
+}
+
+// OnHint implements outbox.Publisher.
+func (b *lateBus) OnHint(ctx context.Context, subject string, fn func([]byte)) error {
+	c, err := b.get()
+	if err != nil {
+		return err
+	}
+	return c.OnHint(ctx, subject, fn)
+}
+
+// Hint implements outbox.Hinter.
+func (b *lateBus) Hint(subject string, payload []byte) {
+	if c := b.conn.Load(); c != nil {
+		c.Hint(subject, payload)
+	}
+}
+
+// busReady is the readiness check of the bus.
+func (s *service) busReady(context.Context) error {
+	c, err := s.bus.get()
+	if err != nil {
+		return err
+	}
+	return c.Ready()
+}
+
+// loadDrivers are the built-in drivers and those of a folder.
+func loadDrivers(dir string) (bundle.Drivers, error) {
+	set, err := driver.Embedded()
+	if err != nil {
+		return bundle.Drivers{}, fmt.Errorf("load built-in drivers: %w", err)
+	}
+	if dir != "" {
+		more, err := driver.LoadAll(os.DirFS(dir))
+		if err != nil {
+			return bundle.Drivers{}, fmt.Errorf("load drivers of %s: %w", dir, err)
+		}
+		if set, err = set.With(more); err != nil {
+			return bundle.Drivers{}, fmt.Errorf("add drivers of %s: %w", dir, err)
+		}
+	}
+	return bundle.NewDrivers(set), nil
+}
+
+// httpPart serves on an address, and is ready when that is taken.
+func httpPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
+	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", address, err)
+		}
+		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
+		ready()
+		return rpc.ServeHTTP(ctx, log, listener, handler)
+	}}
+}
