@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -131,7 +132,7 @@ func (s Scenario) config(stage Stage, repositoryURL string) map[string]any {
 func gateList(gates []int) string {
 	words := make([]string, len(gates))
 	for i, g := range gates {
-		words[i] = fmt.Sprint(g)
+		words[i] = strconv.Itoa(g)
 	}
 	if len(words) > 1 {
 		words = append(words[:len(words)-2], words[len(words)-2]+" and "+words[len(words)-1])

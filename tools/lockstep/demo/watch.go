@@ -102,7 +102,7 @@ func (x *Watcher) compare(stage Stage, first string, a position, later string, b
 	}
 	for _, gate := range stage.Gates {
 		passed := a.Passed >= gate || a.Stable
-		if passed && !(b.digest() == x.target[later] && b.reached(gate)) {
+		if passed && (b.digest() != x.target[later] || !b.reached(gate)) {
 			x.broken = fmt.Errorf("%s: %s has passed gate %d while %s, at %d %%, has not reached it", stage.Environment, first, gate, later, b.Weight)
 		}
 	}
