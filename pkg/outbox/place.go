@@ -73,8 +73,6 @@ func number(e event.Event, extension string) (int64, error) {
 }
 
 // serviceName is what may stand in a subject as one token.
-//
-//nolint:gochecknoglobals // compiled once, never written
 var serviceName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // receiptSubject is where the sender listens for receipts.

@@ -56,8 +56,8 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 // number gives positions to the events that have none.
 func (s *Sender) number(ctx context.Context) error {
 	for {
-		any, err := query.New(s.Pool).HasUnnumbered(ctx)
-		if err != nil || !any {
+		found, err := query.New(s.Pool).HasUnnumbered(ctx)
+		if err != nil || !found {
 			return pg.Classify(err, "look for new events")
 		}
 		err = pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -94,8 +94,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		led, err := s.lead(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // whatever lead says, it says because of that
 		case err != nil:
 			s.Log.WarnContext(ctx, "outbox sender interrupted", telemetry.KeyService, s.Name, telemetry.KeyError, err, telemetry.KeyDelay, pause.Milliseconds())
 			_ = clock.Sleep(ctx, s.Clock, pause) // ends early only with ctx

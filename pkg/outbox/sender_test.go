@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 )
 
-func same(t testing.TB, what string, got, want any, options ...cmp.Option) {
+func same(t *testing.T, what string, got, want any, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, append(options, cmpopts.EquateEmpty())...); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

@@ -110,7 +110,7 @@ func (s *stream) stored() int {
 
 // stage is a sending service, "workflow", a receiving one, "domain", and the stream between them.
 type stage struct {
-	t       testing.TB
+	t       *testing.T
 	clock   *clocktest.Clock
 	stream  *stream
 	from    *pgxpool.Pool
@@ -120,7 +120,7 @@ type stage struct {
 	applied []string // the ids of the events that were applied, in order
 }
 
-func newStage(t testing.TB) *stage {
+func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, clock: clocktest.New(time.Unix(1_800_000_000, 0)), stream: newStream()}
 	s.from, _ = pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
@@ -219,7 +219,7 @@ func (s *stage) mark() int64 {
 	return mark
 }
 
-func position(t testing.TB, m message) int {
+func position(t *testing.T, m message) int {
 	t.Helper()
 	n, err := strconv.Atoi(event.Extension(m.event, outbox.ExtensionPosition))
 	if err != nil {
@@ -228,7 +228,7 @@ func position(t testing.TB, m message) int {
 	return n
 }
 
-func positions(t testing.TB, messages []message) []int {
+func positions(t *testing.T, messages []message) []int {
 	t.Helper()
 	ns := make([]int, len(messages))
 	for i, m := range messages {
@@ -246,7 +246,7 @@ func ids(messages []message) []string {
 }
 
 // eventually waits for a condition that other goroutines bring about.
-func eventually(t testing.TB, what string, holds func() bool) {
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -116,8 +116,6 @@ func adjust(cc *pgx.ConnConfig, schema string) {
 }
 
 // A schema name that needs no quoting anywhere, so that people can type it.
-//
-//nolint:gochecknoglobals // compiled once, never written
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 func (c Config) check() error {

@@ -114,7 +114,7 @@ func place(ctx context.Context, log *slog.Logger, dir string, who *account) (str
 	}
 	for _, tmp := range []string{os.TempDir(), "/tmp"} {
 		instead := filepath.Join(tmp, "lockstep-data-"+digest(dir))
-		if err := makePrivate(instead, 0o711, uint32(os.Geteuid())); err != nil { //nolint:gosec // a user id
+		if err := makePrivate(instead, 0o711, uint32(os.Geteuid())); err != nil {
 			return "", err
 		}
 		if who.reaches(instead) {
@@ -136,7 +136,7 @@ func makePrivate(dir string, mode fs.FileMode, uid uint32) error {
 		return fmt.Errorf("look at folder: %w", err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || !ok || (st.Uid != uid && st.Uid != uint32(os.Geteuid())) { //nolint:gosec // a user id
+	if !info.IsDir() || !ok || (st.Uid != uid && st.Uid != uint32(os.Geteuid())) {
 		return fmt.Errorf("%s exists and belongs to somebody else: remove it", dir)
 	}
 	if err := os.Chmod(dir, mode); err != nil {

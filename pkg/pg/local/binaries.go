@@ -58,8 +58,8 @@ func installed(ctx context.Context, who *account, want int) (binaries, bool) {
 		dirs = append(dirs, found...)
 	}
 	if p, err := exec.LookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if program, err := filepath.EvalSymlinks(p); err == nil {
+			dirs = append(dirs, filepath.Dir(program))
 		}
 	}
 	var found []binaries
@@ -74,7 +74,6 @@ func installed(ctx context.Context, who *account, want int) (binaries, bool) {
 	return slices.MaxFunc(found, func(a, b binaries) int { return a.major - b.major }), true
 }
 
-//nolint:gochecknoglobals // compiled once, never written
 var versionPattern = regexp.MustCompile(`(?m)^postgres \(PostgreSQL\) (\d+)`)
 
 // versionOf is the major version of the programs in dir, and 0 where they are missing or who cannot run them.
@@ -98,7 +97,7 @@ func versionOf(ctx context.Context, dir string, who *account) int {
 
 // dataVersion is the major version that made the data, and 0 where there is none.
 func dataVersion(data string) int {
-	b, err := os.ReadFile(filepath.Join(data, "PG_VERSION")) //nolint:gosec // our own folder
+	b, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if err != nil {
 		return 0
 	}

@@ -108,12 +108,12 @@ func copyTree(from, to string, who *account) error {
 }
 
 func copyFile(from, to string) (err error) {
-	in, err := os.Open(from) //nolint:gosec // our own template
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // our own folder
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func environment(bin binaries) []string {
 
 // tail is the end of a log file.
 func tail(path string) string {
-	b, err := os.ReadFile(path) //nolint:gosec // our own log
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}

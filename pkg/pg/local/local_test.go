@@ -27,23 +27,23 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func child(dir string) {
 	s, err := local.Start(context.Background(), local.Config{DataDir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		fmt.Println("error", err)
+		_, _ = fmt.Fprintln(os.Stdout, "error", err)
 		return
 	}
-	fmt.Println("pid", s.PID())
+	_, _ = fmt.Fprintln(os.Stdout, "pid", s.PID())
 	<-s.Done()
 }
 
 // folder is a data folder that any account can reach: t.TempDir is open to its owner only.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lockstep-local-test-")
+	dir, err := os.MkdirTemp("", "lockstep-local-test-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestAnUnreachableFolderIsReplacedForRoot(t *testing.T) {
 		t.Skip("only root runs the server as somebody else")
 	}
 	closed := t.TempDir()
-	if err := os.Chmod(closed, 0o700); err != nil { //nolint:gosec // closed is the point
+	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := start(t, local.Config{DataDir: filepath.Join(closed, "pg"), Fast: true})

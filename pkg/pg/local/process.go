@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -139,9 +140,9 @@ func launchTemporary(cmd *exec.Cmd, s server) (process, error) {
 		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), cmd.Process.Kill())
 	}
 	p.pipe = pipe[1]
-	read := os.NewFile(uintptr(pipe[0]), "pipe") //nolint:gosec // a file descriptor
+	read := os.NewFile(uintptr(pipe[0]), "pipe")
 	defer func() { _ = read.Close() }()
-	p.reaper = exec.Command("/bin/sh", "-c", reaperScript, "sh", fmt.Sprint(p.pid), s.root, s.socket) //nolint:gosec,noctx // arguments of ours; it outlives us
+	p.reaper = exec.Command("/bin/sh", "-c", reaperScript, "sh", strconv.Itoa(p.pid), s.root, s.socket) //nolint:gosec,noctx // arguments of ours; it outlives us
 	p.reaper.Stdin = read
 	p.reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.reaper.Start(); err != nil {
@@ -212,5 +213,5 @@ func freePort(ctx context.Context) (uint32, error) {
 	if !ok {
 		return 0, fmt.Errorf("find a free port: listening on %v", l.Addr())
 	}
-	return uint32(addr.Port), nil //nolint:gosec // a port
+	return uint32(addr.Port), nil
 }

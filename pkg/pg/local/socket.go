@@ -20,7 +20,7 @@ func socketDir(dir string, who *account) (string, error) {
 	if len(socket) > longestSocketDir {
 		socket = filepath.Join("/tmp", filepath.Base(socket))
 	}
-	uid := uint32(os.Geteuid()) //nolint:gosec // a user id
+	uid := uint32(os.Geteuid())
 	if who != nil {
 		uid = who.uid
 		if !who.reaches(filepath.Dir(socket)) {

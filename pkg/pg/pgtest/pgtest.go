@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,50 +39,50 @@ const maxConns = 10
 
 // New makes an empty schema, applies the migrations in the order given and returns a pool in it, with the configuration
 // that pg.Open and a service need to use the same schema. The schema is dropped at the end of the test.
-func New(t testing.TB, migrate ...Migration) (*pgxpool.Pool, pg.Config) {
-	t.Helper()
+func New(tb testing.TB, migrate ...Migration) (*pgxpool.Pool, pg.Config) {
+	tb.Helper()
 	url, err := server()
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		tb.Fatalf("pgtest: %v", err)
 	}
-	c := pg.Config{URL: url, Schema: schemaName(t.Name()), MaxConns: maxConns}
-	create(t, c)
+	c := pg.Config{URL: url, Schema: schemaName(tb.Name()), MaxConns: maxConns}
+	create(tb, c)
 	for _, m := range migrate {
-		if err := pg.Migrate(t.Context(), c, m.Name, m.FS); err != nil {
-			t.Fatalf("pgtest: %v", err)
+		if err := pg.Migrate(tb.Context(), c, m.Name, m.FS); err != nil {
+			tb.Fatalf("pgtest: %v", err)
 		}
 	}
-	pool, err := pg.Open(t.Context(), c)
+	pool, err := pg.Open(tb.Context(), c)
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		tb.Fatalf("pgtest: %v", err)
 	}
-	t.Cleanup(pool.Close)
+	tb.Cleanup(pool.Close)
 	return pool, c
 }
 
 // URL is the server itself, for the rare test that needs a database, or a role, and not just a schema.
-func URL(t testing.TB) string {
-	t.Helper()
+func URL(tb testing.TB) string {
+	tb.Helper()
 	url, err := server()
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		tb.Fatalf("pgtest: %v", err)
 	}
 	return url
 }
 
 // create makes the schema and has it dropped after the test's own clean-up. Connections of the test that are still open
 // then would make the drop wait, so it gives up after a while: the server goes away anyway.
-func create(t testing.TB, c pg.Config) {
-	t.Helper()
+func create(tb testing.TB, c pg.Config) {
+	tb.Helper()
 	name := pgx.Identifier{c.Schema}.Sanitize()
-	if err := execute(t.Context(), c.URL, "CREATE SCHEMA "+name); err != nil {
-		t.Fatalf("pgtest: create schema: %v", err)
+	if err := execute(tb.Context(), c.URL, "CREATE SCHEMA "+name); err != nil {
+		tb.Fatalf("pgtest: create schema: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own context has ended
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:usetesting // the test's own context has ended
 		defer cancel()
 		if err := execute(ctx, c.URL, "DROP SCHEMA "+name+" CASCADE"); err != nil {
-			t.Logf("pgtest: drop schema: %v", err)
+			tb.Logf("pgtest: drop schema: %v", err)
 		}
 	})
 }
@@ -113,8 +114,6 @@ func schemaName(test string) string {
 }
 
 // server is the server of this test process, started when the first test asks for it.
-//
-//nolint:gochecknoglobals // one per process is the point; written once, by sync.OnceValues
 var server = sync.OnceValues(func() (string, error) {
 	if url := os.Getenv("LOCKSTEP_TEST_DATABASE_URL"); url != "" {
 		return url, nil
@@ -123,8 +122,11 @@ var server = sync.OnceValues(func() (string, error) {
 		return url, nil
 	}
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("lockstep-pgtest-%d", os.Geteuid()))
-	if err := os.MkdirAll(base, 0o711); err != nil { //nolint:gosec // the server's account passes through it
+	if err := os.MkdirAll(base, 0o711); err != nil {
 		return "", fmt.Errorf("make the servers' folder: %w", err)
+	}
+	if info, err := os.Lstat(base); err != nil || !info.IsDir() || !owned(info) {
+		return "", fmt.Errorf("%s belongs to somebody else: remove it", base)
 	}
 	dir, err := os.MkdirTemp(base, "server-")
 	if err != nil {
@@ -138,3 +140,9 @@ var server = sync.OnceValues(func() (string, error) {
 	}
 	return s.URL(), nil
 })
+
+// owned reports whether a file is this process's own: the name of the folder can be foreseen.
+func owned(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
