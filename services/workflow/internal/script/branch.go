@@ -46,6 +46,9 @@ type PanicError struct {
 // Error does not show the stack, which differs between processes.
 func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
 
+// StackTrace is where it happened, for the log.
+func (e *PanicError) StackTrace() []byte { return e.Stack }
+
 // start makes a branch that will run body.
 func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *branch {
 	b := &branch{machine: m, number: len(m.branches)}

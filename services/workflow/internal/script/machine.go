@@ -30,6 +30,8 @@ type machine struct {
 	entries  []core.Entry
 	emits    []core.Emit
 	prints   int
+	// recorded counts the operations answered on the spot since the last completion.
+	recorded int
 
 	ended   bool
 	failure error
@@ -68,9 +70,9 @@ func (m *machine) Replay(history []core.Entry) error {
 		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
 	if _, isMismatch := errors.AsType[*core.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
-		m.ended = true
 		m.failure = m.unasked(m.history[m.replayed], nil)
 	}
+	m.ended = m.ended || m.failure != nil
 	return m.failure
 }
 
@@ -120,6 +122,7 @@ func (m *machine) Close() {
 // resume hands a completion to its branch and lets everything run that can.
 func (m *machine) resume(b *branch, c core.Completion) {
 	b.pending, b.completion = nil, c
+	m.recorded = 0
 	m.ready = append(m.ready, b)
 	m.settle()
 }
@@ -165,6 +168,9 @@ func (m *machine) record(op core.Op, c core.Completion) {
 
 // immediate answers an operation that does not block: from the history while there is some, else by answer.
 func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Completion, error) {
+	if m.recorded++; m.recorded > m.limits.Ops {
+		return core.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
+	}
 	if m.replayed < len(m.history) {
 		e := m.history[m.replayed]
 		if e.Op != op.Ref {
@@ -178,9 +184,6 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 		}
 		m.replayed++
 		return core.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
-	}
-	if len(m.entries) >= m.limits.Ops {
-		return core.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
 	}
 	c := answer()
 	m.record(op, c)

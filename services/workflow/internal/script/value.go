@@ -73,8 +73,7 @@ func decodeArray(d *json.Decoder, depth int) (starlark.Value, error) {
 		}
 		items = append(items, v)
 	}
-	_, err := d.Token()
-	return starlark.NewList(items), err
+	return starlark.NewList(items), closing(d)
 }
 
 func decodeObject(d *json.Decoder, depth int) (starlark.Value, error) {
@@ -91,8 +90,15 @@ func decodeObject(d *json.Decoder, depth int) (starlark.Value, error) {
 		name, _ := key.(string) // the decoder lets nothing else be a key
 		o.set(name, v)
 	}
-	_, err := d.Token()
-	return o, err
+	return o, closing(d)
+}
+
+// closing takes the end of an array or object.
+func closing(d *json.Decoder) error {
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("not JSON at byte %d: %w", d.InputOffset(), err)
+	}
+	return nil
 }
 
 func decodeNumber(n json.Number) (starlark.Value, error) {
@@ -115,6 +121,9 @@ func encode(v starlark.Value, limit int) (json.RawMessage, error) {
 	if err := e.value(v, "", 0); err != nil {
 		return nil, err
 	}
+	if e.out.Len() > limit {
+		return nil, e.tooLarge()
+	}
 	return e.out.Bytes(), nil
 }
 
@@ -128,7 +137,7 @@ func (e *encoder) value(v starlark.Value, path string, depth int) error {
 		return fmt.Errorf("value%s is nested more than %d deep", path, maxDepth)
 	}
 	if e.out.Len() > e.limit {
-		return fmt.Errorf("value is larger than %d bytes", e.limit)
+		return e.tooLarge()
 	}
 	switch v := v.(type) {
 	case nil, starlark.NoneType:
@@ -161,9 +170,14 @@ func (e *encoder) value(v starlark.Value, path string, depth int) error {
 	return nil
 }
 
+func (e *encoder) tooLarge() error { return fmt.Errorf("value is larger than %d bytes", e.limit) }
+
 func (e *encoder) float(f float64, path string) error {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return fmt.Errorf("value%s is %v, which JSON cannot say", path, f)
+	}
+	if f == 0 {
+		f = 0 // -0 would read back as the int 0
 	}
 	b, err := json.Marshal(f)
 	e.out.Write(b)

@@ -234,9 +234,7 @@ func yamlNode(v starlark.Value, depth int) (*yaml.Node, error) {
 	case starlark.Float:
 		return scalar("!!float", strconv.FormatFloat(float64(v), 'g', -1, 64)), nil
 	case starlark.String:
-		n := &yaml.Node{}
-		n.SetString(string(v))
-		return n, nil
+		return yamlString(string(v)), nil
 	case starlark.IterableMapping:
 		return yamlMapping(v.Items(), depth)
 	case *starlarkstruct.Struct:
@@ -264,6 +262,17 @@ func yamlNode(v starlark.Value, depth int) (*yaml.Node, error) {
 	}
 }
 
+// yamlString quotes the words that readers of YAML 1.1, which are many, take for booleans.
+func yamlString(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	switch strings.ToLower(s) {
+	case "y", "yes", "n", "no", "on", "off":
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
 func yamlMapping(items []starlark.Tuple, depth int) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, item := range items {
@@ -271,13 +280,11 @@ func yamlMapping(items []starlark.Tuple, depth int) (*yaml.Node, error) {
 		if !ok {
 			return nil, fmt.Errorf("found the key %s, expected a string", item[0])
 		}
-		name := &yaml.Node{}
-		name.SetString(key)
 		child, err := yamlNode(item[1], depth+1)
 		if err != nil {
 			return nil, err
 		}
-		n.Content = append(n.Content, name, child)
+		n.Content = append(n.Content, yamlString(key), child)
 	}
 	return n, nil
 }

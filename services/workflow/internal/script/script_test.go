@@ -1,0 +1,165 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+const testInputs = `{"rollout": {"id": 12, "environments": [{"name": "staging", "values": [1]}, {"name": "production"}], "ratio": 0.5}, "name": "shop"}`
+
+// TestPrograms runs every chunk of testdata/*.star. A chunk must end well, unless a line says ### "regular expression":
+// then the run must fail there with such an error. Each chunk is also replayed from every prefix of its history.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.star")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no programs", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := 1
+		for chunk := range strings.SplitSeq(string(text), "\n---\n") {
+			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file), line), func(t *testing.T) {
+				t.Parallel()
+				testChunk(t, chunk)
+			})
+			line += strings.Count(chunk, "\n") + 2
+		}
+	}
+}
+
+func testChunk(t *testing.T, source string) {
+	t.Helper()
+	history, failure := execute(t, source, nil)
+	compareFailure(t, source, failure)
+	for n := range history {
+		again, failureAgain := execute(t, source, history[:n])
+		if diff := cmp.Diff(history, again); diff != "" {
+			t.Errorf("replayed from %d entries, the history is another one (-first +again):\n%s", n, diff)
+		}
+		if fmt.Sprint(failure) != fmt.Sprint(failureAgain) {
+			t.Errorf("replayed from %d entries, it ends with %v, not with %v", n, failureAgain, failure)
+		}
+	}
+}
+
+var expectation = regexp.MustCompile(`### ("(?:[^"\\]|\\.)*")`)
+
+func compareFailure(t *testing.T, source string, failure error) {
+	t.Helper()
+	for i, line := range strings.Split(source, "\n") {
+		m := expectation.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		pattern := strings.ReplaceAll(m[1][1:len(m[1])-1], `\"`, `"`)
+		if failure == nil {
+			t.Fatalf("line %d: expected failure %s, but it ended well", i+1, pattern)
+		}
+		if !regexp.MustCompile(pattern).MatchString(failure.Error()) {
+			t.Errorf("line %d: found failure %q, expected %s", i+1, failure, pattern)
+		}
+		if at := "main.star:" + strconv.Itoa(i+1) + ":"; !strings.HasPrefix(failure.Error(), at) && !strings.Contains(failure.Error(), "every branch waits") {
+			t.Errorf("found failure %q, expected it at %s", failure, at)
+		}
+		return
+	}
+	if failure != nil {
+		t.Error(failure)
+	}
+}
+
+func testModules(t *testing.T) map[string][]byte {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/modules.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := map[string][]byte{}
+	for _, f := range archive.Files {
+		modules[f.Name] = f.Data
+	}
+	return modules
+}
+
+// open prepares a run in which uuids and the clock count.
+func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
+	t.Helper()
+	scripts := New(Limits{Steps: 100_000, Ops: 100, Value: 4096, Prints: 3, PrintLine: 10})
+	n := 0
+	for _, e := range recorded {
+		if e.Kind == core.KindUUID {
+			n++
+		}
+	}
+	m, err := scripts.Open(core.Program{Source: []byte(source), Modules: testModules(t)}, []byte(testInputs), core.Environment{
+		Ref:  "ref",
+		Now:  func() time.Time { return time.Unix(1_800_000_000, 0) },
+		UUID: func() string { n++; return "uuid-" + strconv.Itoa(n) },
+		Emit: func(_, eventType string, _ json.RawMessage) *core.FunctionError {
+			if eventType == "bad" {
+				return &core.FunctionError{Code: "invalid", Message: "bad is bad"}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// execute replays a history and completes whatever blocks, in a fixed but mixed order, until the program ends.
+func execute(t *testing.T, source string, recorded []core.Entry) ([]core.Entry, error) {
+	t.Helper()
+	m := open(t, source, recorded)
+	history := slices.Clone(recorded)
+	_ = m.Replay(recorded) // a failure is the outcome's too
+	for {
+		entries, _ := m.Take()
+		for _, e := range entries {
+			e.Seq = int64(len(history) + 1)
+			history = append(history, e)
+		}
+		if ended, failure := m.Outcome(); ended {
+			return history, failure
+		}
+		pending := m.Pending()
+		if op := pending[len(history)%len(pending)]; !m.Complete(answer(op)) {
+			t.Fatalf("%s is pending but could not be completed", op.Ref)
+		}
+	}
+}
+
+func answer(op core.Op) core.Completion {
+	c := core.Completion{Op: op.Ref, Value: json.RawMessage("null")}
+	switch {
+	case op.Kind == core.KindRun && op.Name == "refuse":
+		c.Value, c.Error = nil, new(core.FunctionError)
+		_ = json.Unmarshal(op.Args, c.Error)
+	case op.Kind == core.KindRun:
+		c.Value = op.Args
+	case op.Kind == core.KindWait && op.Timeout == 0:
+		data, _ := json.Marshal(map[string]string{"filter": op.Filter.String()})
+		c.Value = core.Event{ID: "1", Type: op.Types[0], Source: "/test", Data: data}.Value()
+	}
+	return c
+}
