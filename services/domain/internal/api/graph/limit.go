@@ -17,9 +17,11 @@ const (
 	// maxDepth is how deep selections may nest: the deepest useful one, from the rollouts of an application down to the
 	// artifact sources of a version set, has twelve levels. Tools' introspection needs fourteen.
 	maxDepth = 16
-	// maxComplexity bounds how many objects one request may ask for. A page of 50 rollouts with all that the schema has
-	// below them, journals aside, is about 5,000.
-	maxComplexity = 20_000
+	// maxObjects bounds what one request may ask for: the objects of full pages all the way down, whatever there really
+	// is. A page of 50 applications with 50 version sets, their entries, and 50 versions of each service is about 25,000.
+	maxObjects = 50_000
+	// maxFields is how many fields an operation may select, its fragments put in.
+	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
 	maxTokens = 15_000
 )
@@ -47,11 +49,11 @@ func (l *limits) MutateOperationContext(ctx context.Context, o *graphql.Operatio
 	if m.depth > maxDepth {
 		return tooMuch("selections nest %d deep; expected at most %d", m.depth, maxDepth)
 	}
-	if m.fields > maxComplexity {
-		return tooMuch("the operation selects more than %d fields; expected at most as many", maxComplexity)
+	if m.fields > maxFields {
+		return tooMuch("the operation selects more than %d fields; expected at most as many", maxFields)
 	}
-	if c := complexity.Calculate(ctx, l.schema, o.Operation, o.Variables); c > maxComplexity {
-		return tooMuch("the operation asks for up to %d objects; expected at most %d: ask for smaller pages", c, maxComplexity)
+	if c := complexity.Calculate(ctx, l.schema, o.Operation, o.Variables, complexity.WithFixedScalarValue(0)); c > maxObjects {
+		return tooMuch("the operation asks for up to %d objects; expected at most %d: ask for smaller pages", c, maxObjects)
 	}
 	return nil
 }
@@ -86,7 +88,7 @@ func measure(set ast.SelectionSet, known map[*ast.FragmentDefinition]extent) ext
 			}
 		}
 		all.depth = max(all.depth, one.depth)
-		all.fields = min(all.fields+one.fields, maxComplexity+1) // no overflow
+		all.fields = min(all.fields+one.fields, maxFields+1) // no overflow
 	}
 	return all
 }

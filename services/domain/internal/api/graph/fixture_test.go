@@ -1,0 +1,251 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+)
+
+// Two organizations: ours has everything, theirs is the one from which nothing of it may be seen.
+const (
+	ours   = 1
+	theirs = 2
+)
+
+func digest(n int) string { return fmt.Sprintf("sha256:%064x", n) }
+
+// fixture is the API over a real core and a real store.
+type fixture struct {
+	t       *testing.T
+	domain  *core.Domain
+	handler http.Handler
+	log     *bytes.Buffer
+	queries *counter
+	events  int
+}
+
+// counter counts the statements of our own; what a transaction adds is the same for each.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(d.SQL, "-- name: ") && !strings.Contains(d.SQL, "EnterOrganization") {
+		c.n.Add(1)
+	}
+	return ctx
+}
+
+func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	plain, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
+	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}}
+	config := plain.Config()
+	config.ConnConfig.Tracer = f.queries
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	set, err := driver.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(store.Deps{
+		Pool: pool, Publish: outbox.Add,
+		Claim: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
+	})
+	for id, name := range map[int64]string{ours: "ours", theirs: "theirs"} {
+		if err := s.EnsureOrganization(t.Context(), id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Clock: clock.System()})
+	// A wide window, so that reads that can be joined are, however busy the machine is.
+	f.handler = graph.NewHandler(graph.Deps{
+		Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,
+	})
+	return f
+}
+
+// answer is what GraphQL answers.
+type answer struct {
+	Data   json.RawMessage `json:"data"`
+	Errors []graphError    `json:"errors"`
+}
+
+type graphError struct {
+	Message    string `json:"message"`
+	Path       []any  `json:"path"`
+	Extensions struct {
+		Code   string           `json:"code"`
+		Fields []map[string]any `json:"fields"`
+	} `json:"extensions"`
+}
+
+// into decodes the data.
+func (a answer) into(t *testing.T, v any) {
+	t.Helper()
+	if len(a.Errors) > 0 {
+		t.Fatalf("answer has errors: %+v", a.Errors)
+	}
+	if err := json.Unmarshal(a.Data, v); err != nil {
+		t.Fatalf("%v: %s", err, a.Data)
+	}
+}
+
+// ask sends a query as the owner of an organization.
+func (f *fixture) ask(organization int64, query string, variables map[string]any) answer {
+	f.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	_, text := f.serve(organization, r)
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		f.t.Fatalf("%v: %s", err, text)
+	}
+	return a
+}
+
+// serve answers a request in the name of an organization; 0 for nobody.
+func (f *fixture) serve(organization int64, r *http.Request) (*http.Response, []byte) {
+	f.t.Helper()
+	if organization != 0 {
+		r = r.WithContext(core.WithActor(r.Context(), actor(organization)))
+	}
+	w := httptest.NewRecorder()
+	f.handler.ServeHTTP(w, r)
+	response := w.Result()
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response, body
+}
+
+func actor(organization int64) core.Actor {
+	return core.Actor{Organization: organization, Type: core.PrincipalUser, ID: 7}
+}
+
+// must fails the test on an error.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// environment makes one that is ready.
+func (f *fixture) environment(organization int64, name string, tier core.Tier) core.Environment {
+	f.t.Helper()
+	e := must(f.domain.CreateEnvironment(f.t.Context(), actor(organization), core.NewEnvironment{
+		Name: name, Tier: tier, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(`{"cluster_agent_id":42}`),
+	}))(f.t)
+	f.apply(organization, core.EnvironmentReadiness{EnvironmentID: e.ID, Ready: true})
+	return e
+}
+
+// application makes one whose services each have an image, and one version of it.
+func (f *fixture) application(organization int64, name string, services ...string) core.Application {
+	f.t.Helper()
+	n := core.NewApplication{Name: name, Description: name + " for everybody"}
+	for _, s := range services {
+		n.Services = append(n.Services, core.NewService{Name: s, ArtifactSources: []core.NewArtifactSource{{
+			Ref: "oci-image@1", Config: json.RawMessage(fmt.Sprintf(`{"image":"r.example.com/%s/%s"}`, name, s)),
+		}}})
+	}
+	a := must(f.domain.CreateApplication(f.t.Context(), actor(organization), n))(f.t)
+	for i, s := range services {
+		f.publish(organization, name+"/"+s, "1.0", i+1)
+	}
+	return a
+}
+
+// publish tells of an image.
+func (f *fixture) publish(organization int64, image, tag string, n int) {
+	f.t.Helper()
+	err := f.domain.PublishArtifact(f.t.Context(), f.inbound(organization, "com.gitlab.cd.artifact.published"), core.Artifact{
+		Image: "r.example.com/" + image, Digest: digest(n), Tag: tag,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// pipeline gives an application one through environments, in which it is then ready.
+func (f *fixture) pipeline(organization int64, a core.Application, environments ...core.Environment) core.FlowDefinition {
+	f.t.Helper()
+	var steps []map[string]any
+	for _, e := range environments {
+		steps = append(steps, map[string]any{
+			"type": "deploy", "environment": e.Name, "gates": []map[string]any{{"weight": 25}},
+			"config": map[string]any{
+				"namespace": "argocd", "application": a.Name + "-" + e.Name, "rollout_strategy": "canary", "use_load_balancing": false,
+				"repository_url": "https://git.example.com/shop.git", "path": e.Name, "destination_namespace": a.Name,
+				"services": []map[string]any{{"service": "api", "file": e.Name + "/api.yaml", "container": "api"}},
+			},
+		})
+	}
+	definition, err := json.Marshal(map[string]any{"steps": steps})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	d := must(f.domain.CreateFlowDefinition(f.t.Context(), actor(organization), core.NewFlowDefinition{ApplicationID: a.ID, Definition: definition}))(f.t)
+	all := must(f.domain.ApplicationEnvironmentsByApplication(f.t.Context(), organization, []int64{a.ID}))(f.t)
+	for _, ae := range all[a.ID] {
+		f.apply(organization, core.ApplicationEnvironmentReadiness{
+			ApplicationEnvironmentID: ae.ID, Ready: true, Discovered: json.RawMessage(`{"services":{}}`),
+		})
+	}
+	return d
+}
+
+// rollout begins one of the newest version set.
+func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
+	f.t.Helper()
+	sets := must(f.domain.VersionSetsByApplication(f.t.Context(), organization, []int64{a.ID}, core.Page{First: 1}))(f.t)
+	return must(f.domain.CreateRollout(f.t.Context(), actor(organization), core.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t)
+}
+
+// apply lets a workflow tell something.
+func (f *fixture) apply(organization int64, ch core.Change) {
+	f.t.Helper()
+	if err := f.domain.Apply(f.t.Context(), f.inbound(organization, "com.gitlab.cd.example"), ch); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) inbound(organization int64, eventType string) core.Inbound {
+	f.events++
+	return core.Inbound{Organization: organization, ID: fmt.Sprintf("event-%d", f.events), Type: eventType, Envelope: event.Event{}}
+}
