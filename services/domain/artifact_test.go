@@ -1,0 +1,147 @@
+package domain
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// sets shows version sets as their names and the names of their versions.
+func describeSets(f *fixture, application core.Application) []string {
+	f.t.Helper()
+	sets, err := f.domain.VersionSetsByApplication(f.t.Context(), org, []int64{application.ID}, core.Page{})
+	f.ok(err)
+	var lines []string
+	for _, set := range sets[application.ID].Nodes {
+		entries, err := f.domain.EntriesByVersionSet(f.t.Context(), org, []int64{set.ID})
+		f.ok(err)
+		line := set.Name + ":"
+		for _, e := range entries[set.ID] {
+			versions, err := f.domain.VersionsByID(f.t.Context(), org, []int64{e.VersionID})
+			f.ok(err)
+			line += " " + versions[e.VersionID].Name
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestVersionSetsFollowArtifacts(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.application("shop", "api", "web")
+	at := time.Unix(1_700_000_000, 0)
+
+	api := f.artifact("registry.test/shop/api:1.0", "1.0", 1, at)
+	f.publish(api)
+	if got := describeSets(f, a); len(got) != 0 {
+		t.Fatalf("sets before every source has a version: %q", got)
+	}
+	web := f.artifact("registry.test/shop/web", "2.0", 2, at)
+	f.publish(web, api, web, api) // and everything again
+	if diff := cmp.Diff([]string{"set-1: 1.0 2.0"}, describeSets(f, a)); diff != "" {
+		t.Fatalf("sets (-want +got):\n%s", diff)
+	}
+	late := f.artifact("registry.test/shop/api", "0.9", 3, at.Add(-time.Hour)) // older than what is there
+	f.publish(late)
+	newer := f.artifact("registry.test/shop/api", "1.1", 4, at.Add(time.Hour))
+	f.publish(newer, late, api)
+	if diff := cmp.Diff([]string{"set-2: 1.1 2.0", "set-1: 1.0 2.0"}, describeSets(f, a)); diff != "" {
+		t.Errorf("sets (-want +got):\n%s", diff)
+	}
+}
+
+func TestVersionNamesStayUnique(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.application("shop", "api")
+	at := time.Unix(1_700_000_000, 0)
+	for i, tag := range []string{"latest", "latest", "", "latest-" + strings.Repeat("0", 12)} {
+		f.publish(f.artifact("registry.test/shop/api", tag, i+1, at.Add(time.Duration(i)*time.Minute)))
+	}
+	f.publish(f.artifact("registry.test/shop/api", "another-tag", 1, at)) // the same digest again
+	sources, err := f.store.OrganizationsWithSource(t.Context(), "oci-image:registry.test/shop/api")
+	f.ok(err)
+	if diff := cmp.Diff([]int64{org}, sources); diff != "" {
+		t.Fatalf("organizations (-want +got):\n%s", diff)
+	}
+	versions, err := f.domain.VersionsBySource(t.Context(), org, []int64{1}, core.Page{})
+	f.ok(err)
+	var names []string
+	for _, v := range versions[1].Nodes {
+		names = append(names, v.Name)
+	}
+	zeros := strings.Repeat("0", 12)
+	want := []string{"latest-" + zeros + "-" + zeros, zeros, "latest-" + zeros, "latest"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names, newest first (-want +got):\n%s", diff)
+	}
+}
+
+func TestArtifactsReachEveryOwnerOfTheImage(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	mine := f.application("shop", "api")
+	other := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 7}
+	theirs, err := f.domain.CreateApplication(t.Context(), other, core.NewApplication{Name: "shop", Services: []core.NewService{{
+		Name: "proxy", ArtifactSources: []core.NewArtifactSource{ociSource("REGISTRY.test/shop/api:latest")},
+	}}})
+	f.ok(err)
+	f.publish(f.artifact("registry.test/shop/api", "1", 1, time.Time{}))
+	got, err := f.domain.VersionSetsByApplication(t.Context(), 2, []int64{theirs.ID}, core.Page{})
+	f.ok(err)
+	if len(got[theirs.ID].Nodes) != 1 || len(describeSets(f, mine)) != 1 {
+		t.Errorf("sets of the other organization: %v, of ours: %q; want one each", got, describeSets(f, mine))
+	}
+}
+
+func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.application("shop", "api", "web")
+	at := time.Unix(1_700_000_000, 0)
+	var all []event.Event
+	for i := range 6 {
+		all = append(all,
+			f.artifact("registry.test/shop/api", string(rune('a'+i)), 100+i, at.Add(time.Duration(i)*time.Minute)),
+			f.artifact("registry.test/shop/web", string(rune('A'+i)), 200+i, at.Add(time.Duration(i)*time.Minute)))
+	}
+	for range 3 {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		f.publish(all...)
+	}
+	sets := describeSets(f, a)
+	found := 0
+	for _, line := range sets {
+		if strings.HasSuffix(line, ": f F") {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("the set of the latest versions appears %d times in %q, want once", found, sets)
+	}
+}
+
+func TestBadArtifactsAreRejectedAndRecorded(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	bad := f.artifact("http://registry.test/shop/api", "1", 1, time.Time{})
+	err := f.on.Registry(t.Context(), bus.Delivery{Event: bad, Attempt: 1})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data.image") {
+		t.Fatalf("error = %v, want Invalid about data.image", err)
+	}
+	f.on.Rejected(t.Context(), bus.Delivery{Event: bad}, err)
+	var reason string
+	f.ok(f.pool.QueryRow(t.Context(), `SELECT rejected_reason FROM inbox WHERE event_id = $1`, bad.ID()).Scan(&reason))
+	if !strings.Contains(reason, "http://registry.test/shop/api") {
+		t.Errorf("recorded reason = %q", reason)
+	}
+}

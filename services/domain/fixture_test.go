@@ -1,0 +1,319 @@
+package domain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const org = 1
+
+func user() core.Actor { return core.Actor{Organization: org, Type: core.PrincipalUser, ID: 1} }
+
+// fixture is the service over a real database, with an engine that only takes notes.
+type fixture struct {
+	*service
+	t      testing.TB
+	pool   *pgxpool.Pool
+	on     *events.Handlers
+	engine *engine
+	mu     sync.Mutex
+	count  int
+}
+
+func setup(t testing.TB) *fixture {
+	t.Helper()
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
+	drivers, err := loadDrivers(filepath.Join("testdata", "drivers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{service: assemble(pool, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, engine: &engine{}}
+	f.on = events.New(f.domain, f.inbox)
+	for id, organization := range map[int64]string{org: "default", 2: "other"} {
+		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// engine is core.Engine that answers what it is told to.
+type engine struct {
+	mu      sync.Mutex
+	started []core.Workflow
+	cancels []string
+	answer  error
+}
+
+func (e *engine) Start(_ context.Context, w core.Workflow) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answer != nil {
+		return "", e.answer
+	}
+	e.started = append(e.started, w)
+	return "run-of-" + w.ID, nil
+}
+
+func (e *engine) Cancel(_ context.Context, _ int64, workflowID, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answer != nil {
+		return e.answer
+	}
+	e.cancels = append(e.cancels, workflowID)
+	return nil
+}
+
+func (f *fixture) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatalf("%v (%v)", err, fault.ClassOf(err))
+	}
+}
+
+// handOver tells the engine everything that is due.
+func (f *fixture) handOver() {
+	f.t.Helper()
+	for {
+		worked, err := f.domain.HandOver(f.t.Context(), f.engine)
+		f.ok(err)
+		if !worked {
+			return
+		}
+	}
+}
+
+// emit makes an event as the workflow service would, and does not send it.
+func (f *fixture) emit(data event.Data, workflow string) event.Event {
+	f.t.Helper()
+	f.mu.Lock()
+	f.count++
+	id := fmt.Sprintf("%s/%d", f.t.Name(), f.count)
+	f.mu.Unlock()
+	e, err := event.New(event.Header{ID: id, Source: "/services/workflow", Organization: org, Correlation: workflow, Time: time.Unix(1_800_000_000, 0)}, data)
+	f.ok(err)
+	return e
+}
+
+// deliver brings events to the domain consumer's handler.
+func (f *fixture) deliver(all ...event.Event) {
+	f.t.Helper()
+	for _, e := range all {
+		f.ok(f.on.Domain(f.t.Context(), bus.Delivery{Event: e, Attempt: 1}))
+	}
+}
+
+// say emits and delivers.
+func (f *fixture) say(data event.Data) {
+	f.t.Helper()
+	f.deliver(f.emit(data, ""))
+}
+
+func digestOf(n int) string { return fmt.Sprintf("sha256:%064x", n) }
+
+// artifact makes a registry event.
+func (f *fixture) artifact(image, tag string, digest int, published time.Time) event.Event {
+	f.t.Helper()
+	f.mu.Lock()
+	f.count++
+	id := fmt.Sprintf("%s/artifact/%d", f.t.Name(), f.count)
+	f.mu.Unlock()
+	data := event.ArtifactPublished{Image: image, Digest: digestOf(digest), Tag: tag}
+	if !published.IsZero() {
+		data.PublishedAt = published.UTC().Format(time.RFC3339)
+	}
+	e, err := event.New(event.Header{ID: id, Source: "/services/registry", Time: time.Unix(1_700_000_000, 0)}, data)
+	f.ok(err)
+	return e
+}
+
+func (f *fixture) publish(all ...event.Event) {
+	f.t.Helper()
+	for _, e := range all {
+		f.ok(f.on.Registry(f.t.Context(), bus.Delivery{Event: e, Attempt: 1}))
+	}
+}
+
+func ociSource(image string) core.NewArtifactSource {
+	return core.NewArtifactSource{Ref: core.SourceOCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q}`, image))}
+}
+
+// application makes an application with services of one source each: registry.test/<application>/<service>.
+func (f *fixture) application(name string, services ...string) core.Application {
+	f.t.Helper()
+	n := core.NewApplication{Name: name}
+	for _, s := range services {
+		n.Services = append(n.Services, core.NewService{Name: s, ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/" + name + "/" + s)}})
+	}
+	a, err := f.domain.CreateApplication(f.t.Context(), user(), n)
+	f.ok(err)
+	return a
+}
+
+// paper is a driver that knows no cluster: the domain must not either (R1).
+const paper = "paper@1"
+
+func (f *fixture) environment(name string, tier core.Tier) core.Environment {
+	f.t.Helper()
+	e, err := f.domain.CreateEnvironment(f.t.Context(), user(), core.NewEnvironment{
+		Name: name, Tier: tier, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`),
+	})
+	f.ok(err)
+	return e
+}
+
+func appEnvConfig(folder string) string {
+	return fmt.Sprintf(`{"folder":%q,"colour":"red"}`, folder)
+}
+
+// pipeline is a definition with one gate in each environment and an approval before the last.
+func pipeline(environments ...string) json.RawMessage {
+	var steps []string
+	for i, e := range environments {
+		approval := ""
+		if i > 0 && i == len(environments)-1 {
+			approval = `"approval":{"reason":"release"},`
+		}
+		steps = append(steps, fmt.Sprintf(`{"type":"deploy","environment":%q,%s"gates":[{"weight":25,"soak_duration":5}],"config":%s}`, e, approval, appEnvConfig(e)))
+	}
+	return json.RawMessage(`{"steps":[` + join(steps) + `]}`)
+}
+
+func join(parts []string) string {
+	out := ""
+	for i, p := range parts {
+		if i > 0 {
+			out += ","
+		}
+		out += p
+	}
+	return out
+}
+
+// shop is an application of two services that is ready in two environments, with a version set.
+type shop struct {
+	*fixture
+	application core.Application
+	staging     core.Environment
+	production  core.Environment
+	set         core.VersionSet
+}
+
+func newShop(t testing.TB) *shop {
+	t.Helper()
+	f := setup(t)
+	s := &shop{fixture: f, application: f.application("shop", "api", "web")}
+	s.staging, s.production = f.environment("staging", core.TierStaging), f.environment("production", core.TierProduction)
+	_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
+	f.ok(err)
+	s.makeReady()
+	s.set = s.release(1)
+	return s
+}
+
+// makeReady says that everything the pipeline needs is there.
+func (s *shop) makeReady() {
+	s.t.Helper()
+	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
+	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
+	known, err := s.domain.ApplicationEnvironmentsByApplication(s.t.Context(), org, []int64{s.application.ID})
+	s.ok(err)
+	for _, ae := range known[s.application.ID] {
+		s.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: ae.ID, RolloutName: "api", RolloutNamespace: "shop"})
+	}
+}
+
+// release publishes both images and answers the set they make.
+func (s *shop) release(n int) core.VersionSet {
+	s.t.Helper()
+	at := time.Unix(1_700_000_000+int64(n), 0)
+	s.publish(
+		s.artifact("registry.test/shop/api", fmt.Sprintf("1.%d", n), 10*n, at),
+		s.artifact("registry.test/shop/web", fmt.Sprintf("1.%d", n), 10*n+1, at),
+	)
+	return s.sets()[0]
+}
+
+// sets are the version sets, newest first.
+func (s *shop) sets() []core.VersionSet {
+	s.t.Helper()
+	sets, err := s.domain.VersionSetsByApplication(s.t.Context(), org, []int64{s.application.ID}, core.Page{})
+	s.ok(err)
+	return sets[s.application.ID].Nodes
+}
+
+func (s *shop) rollout(set core.VersionSet) core.Rollout {
+	s.t.Helper()
+	r, err := s.domain.CreateRollout(s.t.Context(), user(), core.NewRollout{VersionSetID: set.ID, Reason: "test"})
+	s.ok(err)
+	return r
+}
+
+func (s *shop) reload(r core.Rollout) core.Rollout {
+	s.t.Helper()
+	found, err := s.domain.RolloutsByID(s.t.Context(), org, []int64{r.ID})
+	s.ok(err)
+	return found[r.ID]
+}
+
+func (s *shop) stops(r core.Rollout) []core.RolloutEnvironment {
+	s.t.Helper()
+	found, err := s.domain.RolloutEnvironmentsByRollout(s.t.Context(), org, []int64{r.ID})
+	s.ok(err)
+	return found[r.ID]
+}
+
+func (s *shop) deployments(e core.RolloutEnvironment) []core.Deployment {
+	s.t.Helper()
+	found, err := s.domain.DeploymentsByRolloutEnvironment(s.t.Context(), org, []int64{e.ID})
+	s.ok(err)
+	return found[e.ID]
+}
+
+// story is the journal as "subject verb from→to", oldest first.
+func (s *shop) story(r core.Rollout) []string {
+	s.t.Helper()
+	j, err := s.domain.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
+	s.ok(err)
+	var lines []string
+	for _, row := range j.Nodes {
+		lines = append(lines, fmt.Sprintf("%s %s %s→%s", row.Subject.Kind, row.Verb, row.FromName(), row.ToName()))
+	}
+	return lines
+}
+
+// succeed plays a whole rollout.
+func (s *shop) succeed(r core.Rollout) {
+	s.t.Helper()
+	s.say(event.RolloutStarted{RolloutID: r.ID})
+	for _, e := range s.stops(r) {
+		s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		for _, d := range s.deployments(e) {
+			s.say(event.DeploymentStarted{DeploymentID: d.ID})
+			s.say(event.DeploymentHealthy{DeploymentID: d.ID})
+		}
+		s.say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+	}
+	s.say(event.RolloutHealthy{RolloutID: r.ID})
+}
