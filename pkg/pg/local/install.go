@@ -26,6 +26,9 @@ func installWithApt(ctx context.Context, log *slog.Logger, want int) error {
 	if _, err := os.Stat("/etc/debian_version"); err != nil {
 		return errors.New("apt-get is not tried: neither Debian nor Ubuntu")
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("apt-get is not tried: %w", err)
+	}
 	name := "postgresql"
 	if want != 0 {
 		name += "-" + strconv.Itoa(want)
@@ -38,7 +41,10 @@ func installWithApt(ctx context.Context, log *slog.Logger, want int) error {
 		if err := os.WriteFile(noCluster, []byte("create_main_cluster = false\n"), 0o644); err != nil { //nolint:gosec // read by everybody
 			return fmt.Errorf("keep the package from starting a server: %w", err)
 		}
-		defer func() { _ = os.Remove(noCluster) }()
+		defer func() {
+			_ = os.Remove(noCluster)
+			_ = os.Remove(filepath.Dir(noCluster)) // goes only if it is empty: the package makes it as well
+		}()
 	}
 	install := []string{"install", "--yes", "--no-install-recommends", name}
 	if err := apt(ctx, install...); err == nil {
@@ -76,6 +82,9 @@ func download(ctx context.Context, log *slog.Logger, want int) error {
 	version, ok := release(want)
 	if !ok {
 		return fmt.Errorf("download: no PostgreSQL %d is offered", want)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("download is not tried: %w", err)
 	}
 	log.InfoContext(ctx, "downloading postgresql; about a minute, once", "version", string(version), "from", "Maven Central")
 	if err := os.MkdirAll(downloadDir(), 0o755); err != nil { //nolint:gosec // another account runs these programs

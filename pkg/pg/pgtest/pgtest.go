@@ -136,6 +136,7 @@ var server = sync.OnceValues(func() (string, error) {
 		DataDir: dir, Fast: true, Temporary: true, Template: filepath.Join(base, "template"), Log: slog.Default(),
 	})
 	if err != nil {
+		_ = os.RemoveAll(dir) // nothing runs in it
 		return "", err
 	}
 	return s.URL(), nil
