@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -83,7 +84,7 @@ func applicationTable(w io.Writer, all []client.Application) {
 
 func applicationDetail(w io.Writer, a client.Application) {
 	applicationTable(w, []client.Application{a})
-	row(w, "")
+	fmt.Fprintln(w)
 	row(w, "SERVICE", "SOURCE", "CONFIGURATION")
 	for _, s := range a.Services {
 		for _, source := range s.ArtifactSources {
@@ -93,7 +94,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 	if len(a.Environments) == 0 {
 		return
 	}
-	row(w, "")
+	fmt.Fprintln(w)
 	row(w, "ENVIRONMENT", "READINESS", "REASON")
 	for _, e := range a.Environments {
 		row(w, e.Environment.Name, journal.Human(e.Readiness), e.ReadinessReason)
@@ -136,7 +137,7 @@ func versionSetTable(w io.Writer, all []client.VersionSet) {
 
 func versionSetDetail(w io.Writer, v client.VersionSet) {
 	versionSetTable(w, []client.VersionSet{v})
-	row(w, "")
+	fmt.Fprintln(w)
 	row(w, "SERVICE", "VERSION", "DIGEST", "REFERENCE")
 	for _, e := range v.Entries {
 		row(w, e.Service.Name, e.Version.Name, short(e.Version.Digest), e.Version.Reference)
@@ -177,10 +178,10 @@ func environmentTable(w io.Writer, all []client.Environment) {
 func environmentDetail(w io.Writer, e client.Environment) {
 	environmentTable(w, []client.Environment{e})
 	if e.ReadinessReason != "" {
-		row(w, "")
+		fmt.Fprintln(w)
 		row(w, "not ready: "+e.ReadinessReason)
 	}
-	row(w, "")
+	fmt.Fprintln(w)
 	row(w, "BINDING", "VERSION", "DRIVER", "CONFIGURATION")
 	for _, b := range e.DriverBindings {
 		row(w, b.ID, number(b.Version), b.DriverRef, compact(b.DriverConfig))

@@ -170,7 +170,7 @@ func rolloutTable(w io.Writer, all []client.Rollout) {
 
 func rolloutDetail(w io.Writer, r client.Rollout) {
 	rolloutTable(w, []client.Rollout{r})
-	row(w, "")
+	fmt.Fprintln(w)
 	row(w, "ENVIRONMENT", "STATE", "SERVICE", "STATE", "VERSION", "COMMIT")
 	for _, e := range r.Environments {
 		for _, d := range e.Deployments {

@@ -60,16 +60,16 @@ func (c *command) printEndpoints(e stack.Endpoints, dir string) {
 	_ = c.print(e, func(w io.Writer) {
 		row(w, "GraphQL", e.GraphQL)
 		row(w, "console", e.Console)
-		row(w, "registry", e.Registry, "(CloudEvents and notifications)")
-		row(w, "gRPC", e.GRPC, "(reflection and health are on)")
-		row(w, "OCI registry", e.OCI, "(docker push "+e.OCI+"/…)")
+		row(w, "registry", e.Registry+"  (CloudEvents and notifications)")
+		row(w, "gRPC", e.GRPC+"  (reflection and health are on)")
+		row(w, "OCI registry", e.OCI+"  (docker push "+e.OCI+"/…)")
 		row(w, "Git", e.Git)
 		row(w, "NATS", e.NATS)
 		row(w, "PostgreSQL", e.Database)
-		row(w, "cluster", e.Cluster, "(simulated)")
+		row(w, "cluster", e.Cluster+"  (simulated)")
 		row(w, "token", e.Token)
-		row(w, "")
-		row(w, "ready; for scripts: "+dir+"/endpoints.json; Ctrl-C stops everything")
+		fmt.Fprintln(w)
+		fmt.Fprintln(w, "ready; for scripts: "+dir+"/endpoints.json; Ctrl-C stops everything")
 	})
 }
 

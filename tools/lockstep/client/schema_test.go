@@ -1,0 +1,66 @@
+package client_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// TestEveryDocumentIsOneOfTheSchema sends every document there is, to a server that only checks it against the contract.
+func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../services/domain/internal/api/graph/schema.graphqls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: string(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var request struct{ Query string }
+		if err := json.Unmarshal(body, &request); err != nil {
+			t.Errorf("request: %v", err)
+		}
+		if _, errs := gqlparser.LoadQuery(schema, request.Query); len(errs) > 0 {
+			t.Errorf("%s\n%v", request.Query, errs)
+		}
+		checked++
+		_, _ = io.WriteString(w, `{"data":{}}`)
+	}))
+	t.Cleanup(server.Close)
+	c, ctx := client.New(client.Config{Endpoint: server.URL}), t.Context()
+	calls := []func() error{
+		func() error { _, err := c.Applications(ctx); return err },
+		func() error { _, err := c.Application(ctx, "shop"); return err },
+		func() error { _, err := c.VersionSets(ctx, "shop", 1); return err },
+		func() error { _, err := c.VersionSet(ctx, "versionset_1"); return err },
+		func() error { _, err := c.Environments(ctx); return err },
+		func() error { _, err := c.Environment(ctx, "staging"); return err },
+		func() error { _, err := c.Rollouts(ctx, client.Filter{}); return err },
+		func() error { _, err := c.Rollout(ctx, "rollout_1"); return err },
+		func() error { _, err := c.CreateApplication(ctx, "shop", "", nil); return err },
+		func() error { _, err := c.CreateEnvironment(ctx, client.EnvironmentInput{}); return err },
+		func() error { _, err := c.CreateFlowDefinition(ctx, "shop", nil); return err },
+		func() error { _, err := c.CreateRollout(ctx, "versionset_1", ""); return err },
+		func() error { _, err := c.ApproveGate(ctx, "rollout_1", "release", ""); return err },
+		func() error { _, err := c.RejectGate(ctx, "rollout_1", "release", ""); return err },
+		func() error { _, err := c.CancelRollout(ctx, "rollout_1", ""); return err },
+	}
+	for _, call := range calls {
+		_ = call() // the empty answer is an error for most; what was asked is the point
+	}
+	if checked != len(calls) {
+		t.Errorf("%d documents were sent, expected %d", checked, len(calls))
+	}
+}
