@@ -190,5 +190,5 @@ func attemptOf(msg jetstream.Msg) int {
 	if err != nil {
 		return 1
 	}
-	return int(meta.NumDelivered) //nolint:gosec // a count of deliveries
+	return int(meta.NumDelivered)
 }

@@ -25,8 +25,6 @@ type denialWatch struct {
 }
 
 // violation is how the server words a denial.
-//
-//nolint:gochecknoglobals // constant
 var violation = regexp.MustCompile(`for (Publish|Subscription) to "([^"]+)"`)
 
 // report turns err into a Denied error if it is a permission error, tells whoever waits for such a one, and returns it.

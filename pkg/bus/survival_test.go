@@ -67,7 +67,10 @@ func TestAConsumerSurvives(t *testing.T) {
 // awaitEvent reads deliveries until the event comes; earlier ones may come again.
 func awaitEvent(t *testing.T, c *consumption, id string) {
 	t.Helper()
-	for next(t, c.handled).Event.ID() != id {
+	for {
+		if next(t, c.handled).Event.ID() == id {
+			return
+		}
 	}
 }
 

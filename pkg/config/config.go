@@ -157,4 +157,4 @@ type helpError string
 
 func (e helpError) Error() string { return string(e) }
 
-func (helpError) Is(target error) bool { return target == flag.ErrHelp } //nolint:errorlint // the definition of Is
+func (helpError) Is(target error) bool { return target == flag.ErrHelp }

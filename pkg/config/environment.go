@@ -12,8 +12,6 @@ const prefix = "LOCKSTEP_"
 
 // injected are the variables that Kubernetes sets for every Service of a namespace. A Service called lockstep-workflow
 // makes them look like ours (LOCKSTEP_WORKFLOW_PORT=tcp://…), so they are not unknown keys.
-//
-//nolint:gochecknoglobals // constant
 var injected = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // sharedEnvironment reads the variables that all services share.

@@ -129,12 +129,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		b.done()
 	}
-	return n, err //nolint:wrapcheck // io.Reader: io.EOF must stay as it is
+	return n, err
 }
 
 func (b *timedBody) Close() error {
 	b.done()
-	return b.ReadCloser.Close() //nolint:wrapcheck // stands in for the body
+	return b.ReadCloser.Close()
 }
 
 // answerWriter remembers the status. It flushes, for handlers that look for http.Flusher, and unwraps for the rest.
@@ -154,7 +154,7 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	return w.ResponseWriter.Write(p) //nolint:wrapcheck // stands in for the writer
+	return w.ResponseWriter.Write(p)
 }
 
 // Flush sends what was written.

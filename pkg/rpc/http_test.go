@@ -52,7 +52,7 @@ func request(t *testing.T, c *http.Client, method, url, body string) (int, strin
 	if err != nil {
 		return 0, "", fmt.Errorf("request: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // reading only
+	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(b), err
 }
@@ -121,7 +121,7 @@ func TestHTTPStreamsAreFlushedAndEndWithTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // reading only
+	defer resp.Body.Close()
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "event: next\n" || err != nil {
 		t.Errorf("line %q, error %v", line, err)
 	}

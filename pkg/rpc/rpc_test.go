@@ -3,10 +3,20 @@ package rpc_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,9 +150,6 @@ func callEcho(ctx context.Context, conn *grpc.ClientConn, text string) (string, 
 
 func TestErrorsKeepTheirClass(t *testing.T) {
 	t.Parallel()
-	var answer atomic.Pointer[error]
-	f := serve(t, func(context.Context, string) (string, error) { return "", *answer.Load() })
-	conn := dial(t, f.address, token)
 	fields := []fault.Field{{Name: "inputs.digest", Problem: "missing"}, {Name: "starlark", Problem: "found 3, expected text"}}
 	tests := []struct {
 		name    string
@@ -171,12 +178,16 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 			code    codes.Code
 		}{name: c.String(), err: fault.New(c, "why"), class: c, message: "why", code: codes.Code(fault.Describe(c).GRPC)})
 	}
-	for _, tt := range tests { //nolint:paralleltest // one server, whose answer each case sets
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			answer.Store(&tt.err)
-			if tt.err == nil {
-				answer.Store(nil) // the handler dereferences nil
-			}
+			t.Parallel()
+			f := serve(t, func(context.Context, string) (string, error) {
+				if tt.name == "panic" {
+					panic("hunter2")
+				}
+				return "", tt.err
+			})
+			conn := dial(t, f.address, token)
 			_, err := callEcho(t.Context(), conn, "x")
 			if fault.ClassOf(err) != tt.class || err.Error() != tt.message || status.Code(err) != tt.code {
 				t.Errorf("error %q of class %v and code %v; want %q, %v, %v", err, fault.ClassOf(err), status.Code(err), tt.message, tt.class, tt.code)
@@ -335,7 +346,7 @@ func TestCallsHaveDeadlines(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(ctx context.Context, _ string) (string, error) {
 		d, ok := ctx.Deadline()
-		return fmt.Sprint(ok && time.Until(d) <= 10*time.Second), nil //nolint:forbidigo // a real deadline
+		return fmt.Sprint(ok && time.Until(d) <= 10*time.Second), nil
 	})
 	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" || err != nil { //nolint:usetesting // must have no deadline
 		t.Errorf("bounded: %s, error %v", got, err)
@@ -386,7 +397,7 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	select {
 	case err := <-stopped:
 		t.Errorf("stopped (%v) while a call ran", err)
-	case <-time.After(100 * time.Millisecond): //nolint:forbidigo // a real server
+	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
 	if err := <-answer; err != nil {
@@ -395,6 +406,63 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Errorf("stop: %v", err)
 	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certificate, ca := selfSigned(t)
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rpc.NewServer(rpc.ServerConfig{
+		Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{token: {}},
+		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+	})
+	s.RegisterService(echo(func(_ context.Context, text string) (string, error) { return text, nil }), nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- rpc.Serve(ctx, s, lis) }()
+	t.Cleanup(func() { cancel(); <-done })
+
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token, CAFile: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if got, err := callEcho(t.Context(), conn, "hello"); got != "hello" || err != nil {
+		t.Errorf("answer %q, error %v", got, err)
+	}
+	stranger, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stranger.Close() })
+	if _, err := callEcho(t.Context(), stranger, "hello"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a certificate that nobody vouches for: %v, want unavailable", err)
+	}
+}
+
+// selfSigned is a certificate for the loopback address and the file that vouches for it.
+func selfSigned(t *testing.T) (certificate tls.Certificate, caFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caFile = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, caFile
 }
 
 func TestDialRefuses(t *testing.T) {

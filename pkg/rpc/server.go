@@ -25,10 +25,10 @@ const (
 	callWithin = 30 * time.Second
 	// stopWithin is how long calls in progress may go on once the server is told to stop.
 	stopWithin = 5 * time.Second
-	// keepaliveTime is how often an idle connection is probed; a client that probes faster than keepaliveMin is refused.
+	// keepaliveTime is how often an idle connection is probed; a client that probes faster than keepaliveEvery is refused.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
-	keepaliveMin     = 10 * time.Second
+	keepaliveEvery   = 10 * time.Second
 )
 
 // ServerConfig is what a gRPC server needs.
@@ -61,7 +61,7 @@ func NewServer(c ServerConfig) *grpc.Server {
 		grpc.ChainUnaryInterceptor(i.unary), grpc.ChainStreamInterceptor(i.stream),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveEvery, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(10 * time.Second),
 	}
 	if c.TLS != nil {

@@ -26,7 +26,7 @@ func toStatus(err error) error {
 	}
 	class := fault.ClassOf(err)
 	if class == fault.Internal {
-		if _, made := err.(interface{ GRPCStatus() *status.Status }); made { //nolint:errorlint // wrapped ones do not count
+		if _, made := err.(interface{ GRPCStatus() *status.Status }); made {
 			return err
 		}
 		if s := status.FromContextError(err); s.Code() != codes.Unknown {
@@ -76,8 +76,6 @@ func fromStatus(ctx context.Context, method string, err error) error {
 }
 
 // retryPrefix is what the library puts in front of the message of the last attempt.
-//
-//nolint:gochecknoglobals // constant
 var retryPrefix = regexp.MustCompile(`^max retries exhausted: failed after \d+ attempts: (rpc error: code = \w+ desc = )?`)
 
 // serverMessage is the message as the server wrote it.

@@ -35,7 +35,7 @@ func (j *journal) add(format string, args ...any) {
 func (j *journal) server(name string, startup time.Duration) run.Part {
 	return run.Part{Name: name, Run: func(ctx context.Context, ready func()) error {
 		j.add("start %s", name)
-		time.Sleep(startup) //nolint:forbidigo // inside a synctest bubble
+		time.Sleep(startup)
 		j.add("ready %s", name)
 		ready()
 		<-ctx.Done()
@@ -93,7 +93,7 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 		{"before it is ready", run.Part{Name: "b", Run: func(context.Context, func()) error { return boom }}, "b: boom"},
 		{"after it was ready", run.Part{Name: "b", Run: func(_ context.Context, ready func()) error {
 			ready()
-			time.Sleep(time.Second) //nolint:forbidigo // inside a synctest bubble
+			time.Sleep(time.Second)
 			return boom
 		}}, "b: boom"},
 		{"ended without being asked to", run.Part{Name: "b", Run: func(_ context.Context, ready func()) error { ready(); return nil }}, "b: ended without being asked to"},

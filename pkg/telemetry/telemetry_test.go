@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,7 +28,7 @@ func TestLoggerWritesTheTraceOfTheContext(t *testing.T) {
 	log := telemetry.Logger(&out, "info").With(telemetry.KeyService, "workflow")
 	ctx := telemetry.WithTraceParent(t.Context(), sampleTrace)
 	log.DebugContext(ctx, "hidden")
-	log.InfoContext(ctx, "handled", telemetry.KeyRollout, 12, telemetry.Milliseconds(telemetry.KeyDuration, 1500*time.Microsecond))
+	log.InfoContext(ctx, "handled", slog.Int(telemetry.KeyRollout, 12), telemetry.Milliseconds(telemetry.KeyDuration, 1500*time.Microsecond))
 	var line map[string]any
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatalf("not one line of JSON: %v\n%s", err, out.String())
@@ -109,10 +110,18 @@ func TestHealth(t *testing.T) {
 	}{
 		{"runs", "/healthz", map[string]func(context.Context) error{"nats": func(context.Context) error { return away }}, 200, `{"status":"ok"}`},
 		{"ready", "/readyz", map[string]func(context.Context) error{"nats": ok, "database": ok}, 200, `{"status":"ok","checks":{"database":"ok","nats":"ok"}}`},
-		{"not ready", "/readyz", map[string]func(context.Context) error{"nats": func(context.Context) error { return away }, "database": ok}, 503,
-			`{"status":"not ready","checks":{"database":"ok","nats":"nats is not connected"}}`},
-		{"no internals", "/readyz", map[string]func(context.Context) error{"database": func(context.Context) error { return errors.New("hunter2") }}, 503,
-			`{"status":"not ready","checks":{"database":"internal error"}}`},
+		{
+			"not ready", "/readyz",
+			map[string]func(context.Context) error{"nats": func(context.Context) error { return away }, "database": ok},
+			503,
+			`{"status":"not ready","checks":{"database":"ok","nats":"nats is not connected"}}`,
+		},
+		{
+			"no internals", "/readyz",
+			map[string]func(context.Context) error{"database": func(context.Context) error { return errors.New("hunter2") }},
+			503,
+			`{"status":"not ready","checks":{"database":"internal error"}}`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

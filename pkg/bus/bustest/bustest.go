@@ -34,9 +34,9 @@ type TestServer struct {
 
 // Server starts a server on a free port. It has the users registry, domain, workflow and relay-1 to relay-64, whose
 // passwords are their names.
-func Server(t testing.TB) *TestServer {
-	t.Helper()
-	return ServerWith(t)
+func Server(tb testing.TB) *TestServer {
+	tb.Helper()
+	return ServerWith(tb)
 }
 
 // Unrestricted is a user who may do everything; its password is its name.
@@ -45,11 +45,11 @@ func Unrestricted(name string) server.User {
 }
 
 // ServerWith is Server with more users.
-func ServerWith(t testing.TB, more ...server.User) *TestServer {
-	t.Helper()
-	s := &TestServer{log: Log(t), store: filepath.Join(t.TempDir(), "nats"), users: append(users(), more...)}
-	s.Start(t)
-	t.Cleanup(func() { s.Stop(t) })
+func ServerWith(tb testing.TB, more ...server.User) *TestServer {
+	tb.Helper()
+	s := &TestServer{log: Log(tb), store: filepath.Join(tb.TempDir(), "nats"), users: append(users(), more...)}
+	s.Start(tb)
+	tb.Cleanup(func() { s.Stop(tb) })
 	return s
 }
 
@@ -66,36 +66,36 @@ func (s *TestServer) Config(user string) bus.Config {
 }
 
 // Connect is a connection of a user, closed at the end of the test.
-func (s *TestServer) Connect(t testing.TB, user string) *bus.Conn {
-	t.Helper()
-	c, err := bus.Connect(t.Context(), s.Config(user), s.log.With("user", user))
+func (s *TestServer) Connect(tb testing.TB, user string) *bus.Conn {
+	tb.Helper()
+	c, err := bus.Connect(tb.Context(), s.Config(user), s.log.With("user", user))
 	if err != nil {
-		t.Fatalf("connect to nats as %s: %v", user, err)
+		tb.Fatalf("connect to nats as %s: %v", user, err)
 	}
-	t.Cleanup(c.Close)
+	tb.Cleanup(c.Close)
 	return c
 }
 
 // Restart stops the server and starts it again on the same port with the same store.
-func (s *TestServer) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.Start(t)
+func (s *TestServer) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
+	s.Start(tb)
 }
 
 // Wipe stops the server, deletes its store, and starts it again on the same port with nothing in it.
-func (s *TestServer) Wipe(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
+func (s *TestServer) Wipe(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
 	if err := os.RemoveAll(s.store); err != nil {
-		t.Fatalf("wipe the store of nats: %v", err)
+		tb.Fatalf("wipe the store of nats: %v", err)
 	}
-	s.Start(t)
+	s.Start(tb)
 }
 
 // Stop stops the server. It may be stopped already.
-func (s *TestServer) Stop(t testing.TB) {
-	t.Helper()
+func (s *TestServer) Stop(tb testing.TB) {
+	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running != nil {
@@ -105,8 +105,8 @@ func (s *TestServer) Stop(t testing.TB) {
 }
 
 // Start starts the server that Stop has stopped.
-func (s *TestServer) Start(t testing.TB) {
-	t.Helper()
+func (s *TestServer) Start(tb testing.TB) {
+	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	config := server.Config{StoreDir: s.store, Port: s.port, Users: s.users, Log: s.log}
@@ -116,14 +116,14 @@ func (s *TestServer) Start(t testing.TB) {
 		if err == nil {
 			break
 		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // waits for the operating system
+		time.Sleep(100 * time.Millisecond)
 	}
 	if err != nil {
-		t.Fatalf("start nats: %v", err)
+		tb.Fatalf("start nats: %v", err)
 	}
 	u, err := url.Parse(s.running.URL())
 	if err != nil {
-		t.Fatalf("address of nats: %v", err)
+		tb.Fatalf("address of nats: %v", err)
 	}
 	s.url = s.running.URL()
 	s.port, _ = strconv.Atoi(u.Port())
@@ -142,15 +142,16 @@ func users() []server.User {
 }
 
 // Log writes to the output of a test, as long as that lasts.
-func Log(t testing.TB) *slog.Logger {
-	w := &output{t: t}
-	t.Cleanup(w.end)
+func Log(tb testing.TB) *slog.Logger {
+	tb.Helper()
+	w := &output{tb: tb}
+	tb.Cleanup(w.end)
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 type output struct {
 	mu    sync.Mutex
-	t     testing.TB
+	tb    testing.TB
 	ended bool
 }
 
@@ -160,7 +161,7 @@ func (o *output) Write(p []byte) (int, error) {
 	if o.ended {
 		return len(p), nil
 	}
-	n, err := o.t.Output().Write(p)
+	n, err := o.tb.Output().Write(p)
 	if err != nil {
 		return n, fmt.Errorf("write to the test's output: %w", err)
 	}

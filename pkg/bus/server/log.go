@@ -10,7 +10,10 @@ import (
 )
 
 // logger writes what the server says as our log lines.
-type logger struct{ log *slog.Logger }
+type logger struct {
+	log   *slog.Logger
+	fatal chan<- string // the first fatal error
+}
 
 // plaintext is a warning that everybody who gives passwords to an embedded server gets.
 const plaintext = "Plaintext passwords detected"
@@ -23,9 +26,17 @@ func (l logger) write(level slog.Level, format string, args ...any) {
 	l.log.Log(context.Background(), level, "nats server", telemetry.KeyMessage, text)
 }
 
+// Fatalf does not end the process, which is not the server's.
+func (l logger) Fatalf(format string, args ...any) {
+	l.write(slog.LevelError, format, args...)
+	select {
+	case l.fatal <- fmt.Sprintf(format, args...):
+	default:
+	}
+}
+
 func (l logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
 func (l logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args...) }
-func (l logger) Fatalf(format string, args ...any)  { l.write(slog.LevelError, format, args...) }
 func (l logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, format, args...) }
 func (l logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }
 func (l logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }

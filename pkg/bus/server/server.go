@@ -35,7 +35,10 @@ type Config struct {
 
 // User is a login.
 type User struct {
+	// Name decides about permissions.
 	Name, Password string
+	// NKey is the public key of the user, in place of a password.
+	NKey string
 	// Unrestricted may do everything, whatever its name: for operators and tests.
 	Unrestricted bool
 }
@@ -45,6 +48,7 @@ type Server struct{ ns *server.Server }
 
 const (
 	readyWithin = 10 * time.Second
+	readyPoll   = 50 * time.Millisecond
 	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
 	maxPayload = 8 << 20
 )
@@ -63,17 +67,34 @@ func Start(c Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	ns.SetLoggerV2(logger{log}, false, false, false)
+	fatal := make(chan string, 1)
+	ns.SetLoggerV2(logger{log, fatal}, false, false, false)
 	ns.Start()
-	if !ns.ReadyForConnections(readyWithin) {
+	if err := awaitReady(ns, fatal); err != nil {
 		ns.Shutdown()
-		return nil, fmt.Errorf("start nats on %s:%d: not ready within %v", options.Host, options.Port, readyWithin)
+		return nil, fmt.Errorf("start nats on %s:%d: %w", options.Host, options.Port, err)
 	}
 	if !ns.JetStreamEnabled() {
 		ns.Shutdown()
 		return nil, errors.New("start nats: jetstream did not start, see the log")
 	}
 	return &Server{ns: ns}, nil
+}
+
+// awaitReady waits until the server takes connections, or says why it never will: it would end the process then, if it
+// had one of its own.
+func awaitReady(ns *server.Server, fatal <-chan string) error {
+	for range readyWithin / readyPoll {
+		if ns.ReadyForConnections(readyPoll) {
+			return nil
+		}
+		select {
+		case why := <-fatal:
+			return errors.New(why)
+		default:
+		}
+	}
+	return fmt.Errorf("not ready within %v", readyWithin)
 }
 
 func (c Config) options() (*server.Options, error) {
@@ -99,11 +120,16 @@ func (c Config) options() (*server.Options, error) {
 		if publish == nil {
 			return nil, fault.InvalidFields(fault.Field{Name: "users", Problem: fmt.Sprintf("found %q, expected registry, domain, workflow or relay-<agent id>", u.Name)})
 		}
-		o.Users = append(o.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: &server.Permissions{
+		permissions := &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
-		}})
+		}
+		if u.NKey != "" {
+			o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: u.NKey, Permissions: permissions})
+			continue
+		}
+		o.Users = append(o.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: permissions})
 	}
-	if o.Users == nil { // without any user the server would let everybody in
+	if o.Users == nil && o.Nkeys == nil { // without any user the server would let everybody in
 		o.Authorization = "nobody knows this " + c.StoreDir
 	}
 	return o, nil
