@@ -1,0 +1,51 @@
+package graph_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// lists are all fields that show a list, each with everything that can hang below its items.
+const (
+	rolloutFields = `id application { name } versionSet { name entries { service { name } artifactSource { id } version { name } } } flowDefinition { version }
+		openGates { gateId } environments { environment { name } driverBinding { version } previousVersionSet { name }
+			deployments { service { name } versions { name } snapshot { commitSha } } }`
+	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name } } } } versionSets(first: 2) { nodes { name } }
+		flowDefinition { version } environments { environment { name driverBindings { version } } } activeRollout { id } rollouts(first: 2) { nodes { id } }`
+)
+
+// TestAListCostsAsManyQueriesAsItHasLevels compares what a short list costs with what a long one does.
+func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	const many = 8
+	for i := range many {
+		e := f.environment(ours, fmt.Sprintf("e%d", i), core.TierQA)
+		a := f.application(ours, fmt.Sprintf("a%d", i), "api", "web")
+		f.pipeline(ours, a, e)
+		r := f.rollout(ours, a)
+		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "g"})
+	}
+	lists := map[string]string{
+		"applications": `{ applications(first: %d) { nodes { ` + applicationFields + ` } } }`,
+		"environments": `{ environments(first: %d) { nodes { name driverBindings { version } } } }`,
+		"rollouts":     `{ rollouts(first: %d) { nodes { ` + rolloutFields + ` } } }`,
+	}
+	cost := func(query string, items int) int64 {
+		before := f.queries.n.Load()
+		if a := f.ask(ours, fmt.Sprintf(query, items), nil); len(a.Errors) > 0 {
+			t.Fatalf("%v", a.Errors)
+		}
+		return f.queries.n.Load() - before
+	}
+	for name, query := range lists {
+		short, long := cost(query, 1), cost(query, many)
+		t.Logf("%s: %d queries for one item, %d for %d", name, short, long, many)
+		// A busy machine may tear a batch in two; it does not turn it into one query for each item.
+		if long > short+many/2 {
+			t.Errorf("%s: one item costs %d queries, %d cost %d", name, short, many, long)
+		}
+	}
+}
