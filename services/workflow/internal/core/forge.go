@@ -15,6 +15,9 @@ type Forge interface {
 // CommitRequest is one commit that a workflow wants made.
 type CommitRequest struct {
 	RepoURL, Branch string
+	// Base is the commit that Files were made from; "" where that does not matter. If one of the files has changed on the
+	// branch since, the error is a Conflict.
+	Base string
 	// Files are the new contents by path. Other files stay as they are.
 	Files   map[string][]byte
 	Message string

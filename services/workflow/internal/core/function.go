@@ -38,6 +38,12 @@ type Function interface {
 	Call(ctx context.Context, call Call) (any, error)
 }
 
+// Checker is a Function that can say whether arguments fit it before anything is sent. The error is a *FunctionError that
+// names the field.
+type Checker interface {
+	Check(args map[string]any) error
+}
+
 // Call is one use of a Function.
 type Call struct {
 	// ID is "<execution>/<branch>.<op>": the idempotency key, the same for every attempt at the same activity.

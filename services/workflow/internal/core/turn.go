@@ -240,6 +240,9 @@ func (d *driver) opening(op Op) (Opening, *FunctionError) {
 	if o.Location = f.Location(); o.Location == InProcess {
 		return o, nil
 	}
+	if err := checkArguments(f, op.Args); err != nil {
+		return o, AsFunctionError(err)
+	}
 	var args struct {
 		Agent json.Number `json:"agent_id"`
 	}
@@ -250,6 +253,19 @@ func (d *driver) opening(op Op) (Opening, *FunctionError) {
 	}
 	o.Agent = agent
 	return o, nil
+}
+
+// checkArguments has a Function that can do so look at its arguments, so that no relay is sent what it would refuse.
+func checkArguments(f Function, data json.RawMessage) error {
+	checker, ok := f.(Checker)
+	if !ok {
+		return nil
+	}
+	args, err := arguments(data)
+	if err != nil {
+		return err
+	}
+	return checker.Check(args)
 }
 
 // limit is how long an operation may take.

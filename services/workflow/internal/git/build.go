@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -46,6 +47,41 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// unchangedSince refuses to replace files that somebody else has changed after the commit that the new contents were
+// made from. Changes to other files do not matter.
+func (r *repository) unchangedSince(head *object.Commit, c core.CommitRequest) error {
+	if c.Base == "" || c.Base == head.Hash.String() {
+		return nil
+	}
+	base, err := object.GetCommit(r.objects, plumbing.NewHash(c.Base))
+	if err != nil {
+		return fault.New(fault.Conflict, "base %s is not among the last %d commits of branch %q of %s", c.Base, historyDepth, c.Branch, r.url)
+	}
+	before, err := base.Tree()
+	if err != nil {
+		return fmt.Errorf("read tree of %s: %w", base.Hash, err)
+	}
+	now, err := head.Tree()
+	if err != nil {
+		return fmt.Errorf("read tree of %s: %w", head.Hash, err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
+		if hashAt(before, path) != hashAt(now, path) {
+			return fault.New(fault.Conflict, "%s has changed on branch %q of %s since %s", path, c.Branch, r.url, c.Base)
+		}
+	}
+	return nil
+}
+
+// hashAt is what stands at the path, zero for nothing.
+func hashAt(t *object.Tree, path string) plumbing.Hash {
+	entry, err := t.FindEntry(path)
+	if err != nil {
+		return plumbing.ZeroHash
+	}
+	return entry.Hash
 }
 
 // build makes the commit in memory, on top of head.

@@ -65,6 +65,9 @@ func checkCommit(c core.CommitRequest) error {
 	if err := checkBranch(c.Branch); err != nil {
 		return err
 	}
+	if c.Base != "" && !commitID.MatchString(c.Base) {
+		return invalid("base", "found %q, expected the id of a commit", c.Base)
+	}
 	if len(c.Files) == 0 {
 		return invalid("files", "missing, expected at least one file")
 	}

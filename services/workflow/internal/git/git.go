@@ -145,6 +145,9 @@ func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, e
 	if made.tree == head.TreeHash {
 		return head.Hash.String(), nil
 	}
+	if err := r.unchangedSince(head, c); err != nil {
+		return "", err
+	}
 	if err := r.push(ctx, c.Branch, head.Hash, made); err != nil {
 		return "", err
 	}

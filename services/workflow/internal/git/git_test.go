@@ -79,7 +79,9 @@ func hermetic() []string {
 	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}
 }
 
-func (s *server) git(t *testing.T, dir string, args ...string) string { return s.gitIn(t, dir, "", args...) }
+func (s *server) git(t *testing.T, dir string, args ...string) string {
+	return s.gitIn(t, dir, "", args...)
+}
 
 func (s *server) gitIn(t *testing.T, dir, stdin string, args ...string) string {
 	t.Helper()
@@ -266,6 +268,27 @@ func TestAnUnchangedTreeIsNoCommit(t *testing.T) {
 	sha, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "same\n"}))
 	if err != nil || sha != head || s.rev(t, "main") != head {
 		t.Errorf("%s, %v; want the head %s", sha, err, head)
+	}
+}
+
+func TestAFileThatChangedSinceTheBaseIsAConflict(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	base := s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
+	s.add(t, "main", map[string]string{"b": "hers\n"})
+	c := s.request(map[string]string{"a": "new\n"})
+	c.Base = base
+	if _, err := s.forge.Commit(t.Context(), c); err != nil {
+		t.Errorf("another file has changed: %v", err)
+	}
+	c = s.request(map[string]string{"b": "new\n"})
+	c.Base, c.Activity = base, "exec-1/0.9"
+	if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "b has changed on branch") {
+		t.Errorf("this file has changed: %v", err)
+	}
+	c.Base = strings.Repeat("1", 40)
+	if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a base that is nowhere: %v", err)
 	}
 }
 

@@ -1,0 +1,108 @@
+// Package function has the Functions that programs run (E38): those carried out here (git.*, manifest.*), and the
+// declarations of those that relays carry out (k8s.*, argo.*), whose arguments are checked here, before anything is sent.
+//
+// A Function translates: arguments into a port's call, errors into codes. What Git is, or YAML, it does not know.
+package function
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Retry says what a Function's failures are good for.
+type Retry int
+
+const (
+	// RetryNever: the same call would fail in the same way.
+	RetryNever Retry = iota
+	// RetryUnavailable: when something was away, the engine calls again until the deadline.
+	RetryUnavailable
+)
+
+// Spec declares a Function.
+type Spec struct {
+	Name string
+	// Location says who carries it out.
+	Location core.Location
+	// Arguments are all that it takes; others are refused.
+	Arguments []Field
+	Retry     Retry
+	// Idempotent Functions may be called twice without their call id: they only read, or end in the same state. The others
+	// recognize a repeat by it.
+	Idempotent bool
+}
+
+// Function is a declaration, and for Functions that are carried out here the deed.
+type Function struct {
+	spec Spec
+	do   func(ctx context.Context, call core.Call) (any, error)
+}
+
+var (
+	_ core.Function = (*Function)(nil)
+	_ core.Checker  = (*Function)(nil)
+)
+
+// All are the Functions that programs may run, beside the engine's own emit.
+func All(forge core.Forge) []core.Function {
+	return []core.Function{
+		readFile(forge), commit(forge), pin(),
+		get(), sync(), promote(), abort(), retry(),
+	}
+}
+
+// Name is what programs call it.
+func (f *Function) Name() string { return f.spec.Name }
+
+// Location is where it is carried out.
+func (f *Function) Location() core.Location { return f.spec.Location }
+
+// Spec is its declaration.
+func (f *Function) Spec() Spec { return f.spec }
+
+// Check compares arguments with the declaration. The error is a *core.FunctionError that names every field at fault, what
+// was found and what was expected.
+func (f *Function) Check(args map[string]any) error {
+	if wrong := check(f.spec.Arguments, args, ""); len(wrong) > 0 {
+		return &core.FunctionError{Code: core.CodeInvalid, Message: f.spec.Name + ": " + fault.InvalidFields(wrong...).Error()}
+	}
+	return nil
+}
+
+// Call carries it out.
+func (f *Function) Call(ctx context.Context, call core.Call) (any, error) {
+	if f.do == nil {
+		return nil, &core.FunctionError{Code: core.CodeInternal, Message: f.spec.Name + " is carried out by a relay, not here"}
+	}
+	if err := f.Check(call.Args); err != nil {
+		return nil, err
+	}
+	value, err := f.do(ctx, call)
+	if err != nil {
+		return nil, f.inWords(err)
+	}
+	return value, nil
+}
+
+// inWords gives a classed error the code that programs see. Others stay as they are: their text is for the log.
+func (f *Function) inWords(err error) error {
+	code := map[fault.Class]string{
+		fault.Invalid:         core.CodeInvalid,
+		fault.NotFound:        "not_found",
+		fault.Conflict:        "conflict",
+		fault.Refused:         "refused",
+		fault.Unauthenticated: "unauthorized",
+		fault.Denied:          "unauthorized",
+		fault.Unavailable:     "unreachable",
+	}[fault.ClassOf(err)]
+	if code == "" {
+		return fmt.Errorf("%s: %w", f.spec.Name, err)
+	}
+	return &core.FunctionError{
+		Code: code, Message: fault.Public(err),
+		Retryable: f.spec.Retry == RetryUnavailable && fault.Is(err, fault.Unavailable),
+	}
+}

@@ -1,0 +1,201 @@
+package function
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// forge answers as it was told, and keeps what it was asked.
+type forge struct {
+	content []byte
+	err     error
+	commit  core.CommitRequest
+}
+
+func (f *forge) ReadFile(_ context.Context, _, ref, _ string) ([]byte, string, error) {
+	return f.content, "sha-of-" + ref, f.err
+}
+
+func (f *forge) Commit(_ context.Context, c core.CommitRequest) (string, error) {
+	f.commit = c
+	return "sha", f.err
+}
+
+func named(t *testing.T, f core.Forge, name string) *Function {
+	t.Helper()
+	for _, each := range All(f) {
+		if each.Name() == name {
+			found, ok := each.(*Function)
+			if !ok {
+				t.Fatalf("%s is a %T", name, each)
+			}
+			return found
+		}
+	}
+	t.Fatalf("no function %s", name)
+	return nil
+}
+
+type m = map[string]any
+
+func TestAllAreRegistered(t *testing.T) {
+	t.Parallel()
+	r, err := core.NewFunctions(All(&forge{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "git.commit", "git.read_file", "k8s.get", "manifest.pin"}
+	if diff := cmp.Diff(want, r.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+func TestArgumentsAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	read := m{"repo_url": "https://git/x", "ref": "main", "path": "a"}
+	with := func(base m, key string, v any) m {
+		out := m{}
+		for k, b := range base {
+			out[k] = b
+		}
+		out[key] = v
+		return out
+	}
+	commit := m{"repo_url": "https://git/x", "branch": "main", "message": "x"}
+	sync := m{"agent_id": int64(42), "app_name": "a", "app_namespace": "b", "revision": "c"}
+	for _, tc := range []struct {
+		name string
+		args m
+		want string // "" for none
+	}{
+		{"git.read_file", read, ""},
+		{"git.read_file", m{}, "git.read_file: repo_url: missing, expected a non-empty string; ref: missing, expected a non-empty string; path: missing, expected a non-empty string"},
+		{"git.read_file", with(read, "ref", int64(7)), "git.read_file: ref: found 7, expected a non-empty string"},
+		{"git.read_file", with(read, "reff", "x"), "reff: unknown, expected only repo_url, ref, path"},
+		{"git.commit", with(commit, "files", []any{m{"path": "a"}}), "files[0].content: missing, expected a string"},
+		{"git.commit", with(commit, "files", []any{"a"}), `files[0]: found "a", expected an object`},
+		{"git.commit", with(commit, "trailers", m{"A": 1.5}), "trailers.A: found 1.5, expected a string"},
+		{"git.commit", with(commit, "trailers", "x"), `trailers: found "x", expected an object of strings`},
+		{"k8s.get", m{"agent_id": "42", "kind": "Pod", "name": "x"}, `agent_id: found "42", expected a whole number of at least 1`},
+		{"k8s.get", m{"agent_id": int64(42), "kind": "Pod", "name": "x", "namespace": nil}, ""},
+		{"argo.sync", sync, ""},
+		{"argo.sync", with(sync, "mode", "fast"), `mode: found "fast", expected one of managed, existing`},
+		{"argo.sync", with(sync, "prune", "yes"), `prune: found "yes", expected true or false`},
+		{"argo.sync", with(sync, "source", m{"repo_url": "x", "path": "y"}), "source.destination_namespace: missing"},
+		{"argo.promote", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b", "step_index": -1.0}, "step_index: found -1, expected a whole number of at least 0"},
+		{"argo.abort", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b"}, ""},
+		{"argo.retry", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": ""}, `rollout_namespace: found "", expected a non-empty string`},
+		{"manifest.pin", m{"content": "x", "images": []any{}, "gates": []any{int64(0)}}, "gates[0]: found 0, expected a whole number of at least 1"},
+		{"manifest.pin", m{"content": "x", "images": m{}}, "images: found {}, expected a list"},
+	} {
+		err := named(t, &forge{}, tc.name).Check(tc.args)
+		var e *core.FunctionError
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s %v: %v", tc.name, tc.args, err)
+		case tc.want != "" && (!errors.As(err, &e) || e.Code != core.CodeInvalid || !strings.Contains(e.Message, tc.want)):
+			t.Errorf("%s %v: %v, want %s", tc.name, tc.args, err, tc.want)
+		}
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	args := m{"repo_url": "https://git/x", "ref": "main", "path": "a"}
+	got, err := named(t, &forge{content: []byte("x: ü\n")}, "git.read_file").Call(t.Context(), core.Call{Args: args})
+	if diff := cmp.Diff(any(m{"content": "x: ü\n", "sha": "sha-of-main"}), got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	_, err = named(t, &forge{content: []byte("\xff\xfe")}, "git.read_file").Call(t.Context(), core.Call{Args: args})
+	if core.AsFunctionError(err).Code != core.CodeInvalid {
+		t.Errorf("binary: %v", err)
+	}
+	for _, tc := range []struct {
+		err  error
+		want core.FunctionError
+	}{
+		{fault.New(fault.NotFound, "gone"), core.FunctionError{Code: "not_found", Message: "gone"}},
+		{fault.New(fault.Unauthenticated, "who"), core.FunctionError{Code: "unauthorized", Message: "who"}},
+		{fault.New(fault.Denied, "no"), core.FunctionError{Code: "unauthorized", Message: "no"}},
+		{fault.New(fault.Conflict, "moved"), core.FunctionError{Code: "conflict", Message: "moved"}},
+		{fault.New(fault.Refused, "hook"), core.FunctionError{Code: "refused", Message: "hook"}},
+		{fault.New(fault.Unavailable, "away"), core.FunctionError{Code: "unreachable", Message: "away", Retryable: true}},
+		{errors.New("secret detail"), core.FunctionError{Code: "internal", Message: "the function did not finish; the service's log says why"}},
+	} {
+		_, err := named(t, &forge{err: tc.err}, "git.read_file").Call(t.Context(), core.Call{Args: args})
+		if diff := cmp.Diff(&tc.want, core.AsFunctionError(err)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.err, diff)
+		}
+	}
+}
+
+func TestCommit(t *testing.T) {
+	t.Parallel()
+	base := m{"repo_url": "https://git/x", "branch": "main", "message": "Deploy", "trailers": m{"Lockstep-Rollout": "12"}}
+	add := func(more m) m {
+		for k, v := range base {
+			more[k] = v
+		}
+		return more
+	}
+	want := core.CommitRequest{
+		RepoURL: "https://git/x", Branch: "main", Message: "Deploy", Activity: "exec/0.1",
+		Files: map[string][]byte{"a": []byte("x")}, Trailers: map[string]string{"Lockstep-Rollout": "12"},
+	}
+	for _, args := range []m{add(m{"path": "a", "content": "x"}), add(m{"files": []any{m{"path": "a", "content": "x"}}})} {
+		f := &forge{}
+		got, err := named(t, f, "git.commit").Call(t.Context(), core.Call{ID: "exec/0.1", Args: args})
+		if diff := cmp.Diff(want, f.commit); diff != "" || err != nil || got != "sha" {
+			t.Errorf("%v, %v (-want +got):\n%s", got, err, diff)
+		}
+	}
+	twice := []any{m{"path": "a", "content": "x"}, m{"path": "a", "content": "y"}}
+	for _, args := range []m{add(m{}), add(m{"path": "a"}), add(m{"files": []any{}}), add(m{"files": twice}), add(m{"path": "a", "content": "x", "files": twice})} {
+		_, err := named(t, &forge{}, "git.commit").Call(t.Context(), core.Call{Args: args})
+		if core.AsFunctionError(err).Code != core.CodeInvalid {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestPin(t *testing.T) {
+	t.Parallel()
+	const before = `apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: api, namespace: shop}
+spec: {template: {spec: {containers: [{name: api, image: old}]}}}
+`
+	got, err := named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{
+		"content": before, "images": []any{m{"container": "api", "reference": "new:1"}}, "gates": nil,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _ := got.(m)
+	delete(value, "digest")
+	want := m{
+		"content": strings.Replace(before, "old", "new:1", 1), "changed": true,
+		"rollout_name": "api", "rollout_namespace": "shop", "containers": []string{"api"},
+	}
+	if diff := cmp.Diff(want, value); diff != "" {
+		t.Errorf("value (-want +got):\n%s", diff)
+	}
+	got, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{"content": before, "images": []any{}, "gates": []any{int64(50)}}})
+	value, _ = got.(m)
+	if content, _ := value["content"].(string); err != nil || !strings.Contains(content, `"setWeight": 50`) {
+		t.Errorf("steps: %v, %v", got, err)
+	}
+	_, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{
+		"content": before, "images": []any{m{"container": "web", "reference": "new:1"}},
+	}})
+	if e := core.AsFunctionError(err); e.Code != core.CodeInvalid || !strings.Contains(e.Message, `has the containers api, expected one "web"`) {
+		t.Errorf("missing container: %v", err)
+	}
+}

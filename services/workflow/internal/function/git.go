@@ -1,0 +1,112 @@
+package function
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// readFile is git.read_file: content and sha, the commit that it was read at.
+func readFile(forge core.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.read_file", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Arguments: []Field{
+				{Name: "repo_url", Type: Text, Required: true},
+				{Name: "ref", Type: Text, Required: true},
+				{Name: "path", Type: Text, Required: true},
+			},
+		},
+		do: func(ctx context.Context, call core.Call) (any, error) {
+			path := text(call.Args, "path")
+			content, sha, err := forge.ReadFile(ctx, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // the message is the program's to see
+			}
+			if !utf8.Valid(content) {
+				return nil, fault.InvalidFields(fault.Field{Name: "path", Problem: fmt.Sprintf("found %q, which is not UTF-8 text", path)})
+			}
+			return map[string]any{"content": string(content), "sha": sha}, nil
+		},
+	}
+}
+
+// commit is git.commit: the id of the commit that has the files. The call's id is the commit's activity, so that a repeat
+// finds it.
+func commit(forge core.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.commit", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: false,
+			Arguments: []Field{
+				{Name: "repo_url", Type: Text, Required: true},
+				{Name: "branch", Type: Text, Required: true},
+				{Name: "base", Type: Text},
+				{Name: "path", Type: Text},
+				{Name: "content", Type: Text},
+				{Name: "files", Type: List, Element: &Field{Type: Object, Fields: []Field{
+					{Name: "path", Type: Text, Required: true},
+					{Name: "content", Type: Text, Required: true, Empty: true},
+				}}},
+				{Name: "message", Type: Text, Required: true},
+				{Name: "trailers", Type: Texts},
+			},
+		},
+		do: func(ctx context.Context, call core.Call) (any, error) {
+			files, err := filesOf(call.Args)
+			if err != nil {
+				return nil, err
+			}
+			sha, err := forge.Commit(ctx, core.CommitRequest{
+				RepoURL: text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
+				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,
+			})
+			if err != nil {
+				return nil, err //nolint:wrapcheck // the message is the program's to see
+			}
+			return sha, nil
+		},
+	}
+}
+
+// filesOf reads the one file given as path and content, or the several given as files.
+func filesOf(args map[string]any) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	list, isList := args["files"].([]any)
+	_, isPath := args["path"].(string)
+	content, isContent := args["content"].(string)
+	if isList == isPath || isPath != isContent || (isList && len(list) == 0) {
+		return nil, fault.InvalidFields(fault.Field{Name: "files", Problem: "expected either path and content, or files that are not empty"})
+	}
+	if isPath {
+		files[text(args, "path")] = []byte(content)
+	}
+	for i, f := range list {
+		file, _ := f.(map[string]any)
+		path := text(file, "path")
+		if _, twice := files[path]; twice {
+			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("files[%d].path", i), Problem: fmt.Sprintf("found %q a second time", path)})
+		}
+		files[path] = []byte(text(file, "content"))
+	}
+	return files, nil
+}
+
+// text is a string argument that was checked; "" where it was not given.
+func text(args map[string]any, name string) string {
+	s, _ := args[name].(string)
+	return s
+}
+
+func texts(args map[string]any, name string) map[string]string {
+	m, _ := args[name].(map[string]any)
+	out := make(map[string]string, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out[key] = text(m, key)
+	}
+	return out
+}
