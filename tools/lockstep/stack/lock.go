@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // ErrInUse is returned for a data folder that another stack runs on.
@@ -20,7 +22,7 @@ func lock(path string) (*os.File, error) {
 	if err := flock(f); err != nil {
 		holder, _ := os.ReadFile(path)
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is %w by process %s", path, ErrInUse, strings.TrimSpace(string(holder)))
+		return nil, fault.New(fault.Refused, "%s is %w by process %s", path, ErrInUse, strings.TrimSpace(string(holder)))
 	}
 	err = f.Truncate(0)
 	if err == nil {

@@ -1,12 +1,16 @@
 package stack
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
 // Ports are chosen below the range that the kernel takes ports of outgoing connections from (32768 and up unless somebody
@@ -62,7 +66,7 @@ func choose(names []string) (map[string]int, *reservation, error) {
 }
 
 // reserve holds the ports of an earlier run.
-func reserve(ports map[string]int) (*reservation, error) {
+func reserve(ctx context.Context, c clock.Clock, ports map[string]int) (*reservation, error) {
 	r := &reservation{}
 	for _, name := range portNames() {
 		port, ok := ports[name]
@@ -70,12 +74,25 @@ func reserve(ports map[string]int) (*reservation, error) {
 			r.release()
 			return nil, fmt.Errorf("port of %s: found none, expected one of each of %q", name, portNames())
 		}
-		if !r.hold(port) {
+		if !r.holdSoon(ctx, c, port) {
 			r.release()
 			return nil, fmt.Errorf("port %d, chosen for %s in an earlier run, is in use", port, name)
 		}
 	}
 	return r, nil
+}
+
+// holdSoon gives a process that is just ending a moment to let go of the port.
+func (r *reservation) holdSoon(ctx context.Context, c clock.Clock, port int) bool {
+	for range 20 {
+		if r.hold(port) {
+			return true
+		}
+		if clock.Sleep(ctx, c, 50*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return false
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

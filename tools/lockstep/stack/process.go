@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
@@ -50,7 +51,9 @@ type process struct {
 	mu       sync.Mutex
 	pid      int // 0 while it is not running
 	starts   int
-	hopeless error // why it is not started any more
+	hopeless error        // why it is not started any more
+	killed   bool         // we have ended it ourselves: no reason to wait before starting it again
+	between  func() error // done once it has died, before it is started again
 }
 
 // start begins to supervise. It does not wait for anything.
@@ -79,7 +82,7 @@ func (p *process) supervise(ctx context.Context) {
 			p.mu.Unlock()
 			return
 		}
-		if p.clock.Now().Sub(began) > goodWhile {
+		if p.afterDeath() || p.clock.Now().Sub(began) > goodWhile {
 			backoff = firstBackoff
 		}
 		p.log.WarnContext(ctx, "process ended, starting it again", telemetry.KeyPart, p.name, telemetry.KeyError, err, telemetry.KeyDelay, backoff.Milliseconds())
@@ -88,6 +91,34 @@ func (p *process) supervise(ctx context.Context) {
 		}
 		backoff = min(2*backoff, mostBackoff)
 	}
+}
+
+// afterDeath does what was to be done between two lives, and reports whether the death was our doing.
+func (p *process) afterDeath() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	killed, between := p.killed, p.between
+	p.killed, p.between = false, nil
+	if between != nil {
+		if err := between(); err != nil {
+			p.hopeless = fmt.Errorf("%s: between two lives: %w", p.name, err)
+		}
+	}
+	return killed
+}
+
+// kill ends the child as a crash would. between, which may be nil, is done before it is started again.
+func (p *process) kill(between func() error) (starts int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 {
+		return p.starts, fault.New(fault.Unavailable, "kill %s: it is not running", p.name)
+	}
+	p.killed, p.between = true, between
+	if err := signalGroup(p.pid, syscall.SIGKILL); err != nil {
+		return p.starts, fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	return p.starts, nil
 }
 
 // once runs the child until it ends, or until ctx does, and leaves nothing of it running.

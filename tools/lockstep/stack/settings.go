@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
 // settings are what a data folder keeps from run to run: where its processes listen, and the passwords among them.
@@ -29,7 +32,7 @@ func natsUsers() []string {
 
 // openSettings reads the settings of a data folder, or makes them. The ports are reserved for as long as the reservation
 // lasts: another stack on this machine does not take them while one of our processes is being started again.
-func openSettings(dir string) (settings, *reservation, error) {
+func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *reservation, error) {
 	path := filepath.Join(dir, "settings.json")
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -37,7 +40,7 @@ func openSettings(dir string) (settings, *reservation, error) {
 		if err := json.Unmarshal(text, &s); err != nil {
 			return settings{}, nil, fmt.Errorf("read %s: %w", path, err)
 		}
-		r, err := reserve(s.Ports)
+		r, err := reserve(ctx, c, s.Ports)
 		if err != nil {
 			return settings{}, nil, fmt.Errorf("%w; stop what uses it, or remove %s to have new ones chosen", err, path)
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,7 +66,7 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 }
 
 func (s *Stack) start(ctx context.Context) error {
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		return err
 	}
 	if err := s.startPostgres(ctx); err != nil {
@@ -86,7 +85,7 @@ func (s *Stack) start(ctx context.Context) error {
 }
 
 // open makes the folder, and takes it and its ports.
-func (s *Stack) open() error {
+func (s *Stack) open(ctx context.Context) error {
 	// Others may pass through: PostgreSQL runs as another account when we are root.
 	//nolint:gosec // see above; what is in it is closed to them
 	if err := os.MkdirAll(s.config.Dir, 0o711); err != nil {
@@ -101,7 +100,7 @@ func (s *Stack) open() error {
 	if s.lock, err = lock(s.path("lock")); err != nil {
 		return err
 	}
-	s.settings, s.ports, err = openSettings(s.config.Dir)
+	s.settings, s.ports, err = openSettings(ctx, s.config.Clock, s.config.Dir)
 	return err
 }
 
@@ -215,20 +214,22 @@ func (s *Stack) LogFile(part string) string { return s.path("log", part+".log") 
 // LogTail is the end of a part's log, for messages.
 func (s *Stack) LogTail(part string, lines int) string { return tail(s.LogFile(part), lines) }
 
-// Kill ends a part as a crash would (kill -9), and answers how many times it had been started before. It is started again.
+// Kill ends a part as a crash would (kill -9), and answers how many times it had been started before. It is started again at once.
 func (s *Stack) Kill(part string) (starts int, err error) {
 	p, err := s.part(part)
 	if err != nil {
 		return 0, err
 	}
-	pid, starts, _ := p.status()
-	if pid == 0 {
-		return starts, fault.New(fault.Unavailable, "kill %s: it is not running", part)
+	return p.kill(nil)
+}
+
+// WipeStreams kills NATS and removes its whole store before it is started again: every stream, consumer and message is lost.
+func (s *Stack) WipeStreams() (starts int, err error) {
+	p, err := s.part("nats")
+	if err != nil {
+		return 0, err
 	}
-	if err := signalGroup(pid, syscall.SIGKILL); err != nil {
-		return starts, fmt.Errorf("kill %s: %w", part, err)
-	}
-	return starts, nil
+	return p.kill(func() error { return os.RemoveAll(s.path("nats")) })
 }
 
 // AwaitRestart waits until a part has been started more than starts times and is ready.

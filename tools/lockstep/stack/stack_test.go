@@ -137,11 +137,11 @@ func TestAFolderBelongsToOneStack(t *testing.T) {
 func TestSettingsStayAndPortsAreOurs(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
-	first, held, err := openSettings(dir)
+	first, held, err := openSettings(t.Context(), clock.System(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, heldByOther, err := openSettings(other)
+	foreign, heldByOther, err := openSettings(t.Context(), clock.System(), other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +153,11 @@ func TestSettingsStayAndPortsAreOurs(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := openSettings(dir); err == nil || !strings.Contains(err.Error(), "is in use") {
+	if _, _, err := openSettings(t.Context(), clock.System(), dir); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("second opening: got %v, want a port in use", err)
 	}
 	held.release()
-	second, held, err := openSettings(dir)
+	second, held, err := openSettings(t.Context(), clock.System(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSettingsStayAndPortsAreOurs(t *testing.T) {
 func TestAPortThatSomebodyElseUsesIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, held, err := openSettings(dir)
+	s, held, err := openSettings(t.Context(), clock.System(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestAPortThatSomebodyElseUsesIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = squatter.Close() }()
-	_, _, err = openSettings(dir)
+	_, _, err = openSettings(t.Context(), clock.System(), dir)
 	if want := fmt.Sprintf("port %d, chosen for git in an earlier run, is in use", s.Ports["git"]); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
