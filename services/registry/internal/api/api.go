@@ -81,6 +81,7 @@ type answer struct {
 	Events []string `json:"events"`
 }
 
+// ServeHTTP takes one delivery.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	media, body, err := e.read(w, r)
 	if err != nil {

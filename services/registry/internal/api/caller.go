@@ -90,6 +90,7 @@ type statusRecorder struct {
 	status int
 }
 
+// WriteHeader remembers the status and writes it.
 func (s *statusRecorder) WriteHeader(status int) {
 	s.status = status
 	s.ResponseWriter.WriteHeader(status)

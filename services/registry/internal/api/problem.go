@@ -16,8 +16,10 @@ type refusal struct {
 	cause                  error
 }
 
+// Error names the field.
 func (r refusal) Error() string { return r.field + ": " + r.problem() }
 
+// Unwrap is for the log.
 func (r refusal) Unwrap() error { return r.cause }
 
 func (r refusal) problem() string {

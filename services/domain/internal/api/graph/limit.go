@@ -105,7 +105,7 @@ func weights() exec.ComplexityRoot {
 	var c exec.ComplexityRoot
 	c.Query.Applications = connection
 	c.Query.Environments = connection
-	c.Query.Rollouts = func(children int, first *int, after *string, _ *string, _ []core.RolloutState) int {
+	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState) int {
 		return connection(children, first, after)
 	}
 	c.Application.VersionSets = connection

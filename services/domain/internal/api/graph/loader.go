@@ -36,7 +36,7 @@ func (l *loader[K, V]) load(ctx context.Context, key K) (value V, found bool, er
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return value, false, ctx.Err()
+		return value, false, fmt.Errorf("load: %w", ctx.Err())
 	}
 	if b.err != nil {
 		return value, false, b.err

@@ -11,6 +11,7 @@ import (
 // derived.
 type mutation struct{ domain Domain }
 
+// CreateApplication makes an application with services and sources, all or nothing.
 func (m mutation) CreateApplication(ctx context.Context, in model.CreateApplicationInput) (p model.CreateApplicationPayload, err error) {
 	services := make([]core.NewService, len(in.Services))
 	for i, s := range in.Services {
@@ -29,6 +30,7 @@ func (m mutation) CreateApplication(ctx context.Context, in model.CreateApplicat
 	return p, err
 }
 
+// CreateEnvironment makes an environment, whose onboarding begins at once.
 func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironmentInput) (p model.CreateEnvironmentPayload, err error) {
 	l := loadersOf(ctx)
 	e, err := m.domain.CreateEnvironment(ctx, l.actor, core.NewEnvironment{
@@ -38,6 +40,7 @@ func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironm
 	return p, err
 }
 
+// CreateFlowDefinition makes the next version of a pipeline. Its application is given by name or identifier.
 func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowDefinitionInput) (p model.CreateFlowDefinitionPayload, err error) {
 	l := loadersOf(ctx)
 	application, err := applicationNumber(ctx, m.domain, in.Application)
@@ -52,6 +55,7 @@ func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowD
 	return p, err
 }
 
+// RetryEnvironmentOnboarding onboards an environment again.
 func (m mutation) RetryEnvironmentOnboarding(
 	ctx context.Context, in model.RetryEnvironmentOnboardingInput,
 ) (p model.RetryEnvironmentOnboardingPayload, err error) {
@@ -65,6 +69,7 @@ func (m mutation) RetryEnvironmentOnboarding(
 	return p, err
 }
 
+// RetryApplicationEnvironmentSetup sets an application environment up again.
 func (m mutation) RetryApplicationEnvironmentSetup(
 	ctx context.Context, in model.RetryApplicationEnvironmentSetupInput,
 ) (p model.RetryApplicationEnvironmentSetupPayload, err error) {
@@ -78,6 +83,7 @@ func (m mutation) RetryApplicationEnvironmentSetup(
 	return p, err
 }
 
+// CreateRollout begins to promote a version set.
 func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput) (p model.CreateRolloutPayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
@@ -90,10 +96,12 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	return p, err
 }
 
+// ApproveGate lets a rollout pass a gate.
 func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
 	return resolveGate(ctx, in, m.domain.ApproveGate)
 }
 
+// RejectGate ends a rollout at a gate.
 func (m mutation) RejectGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
 	return resolveGate(ctx, in, m.domain.RejectGate)
 }
@@ -110,6 +118,7 @@ func resolveGate(
 	return p, err
 }
 
+// CancelRollout ends a rollout where it stands.
 func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)

@@ -6,14 +6,17 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 )
 
-// What hangs below an object, each loaded together with that of its siblings.
+// What hangs below an object is loaded together with what hangs below its siblings.
 
+// application resolves the fields of Application that are loaded.
 type application struct{}
 
+// Services are those of the application, in the order in which they were made.
 func (application) Services(ctx context.Context, a *model.Application) ([]model.Service, error) {
 	return list(ctx, loadersOf(ctx).servicesOf, a.ID, model.WrapService)
 }
 
+// VersionSets is one page of them, newest first.
 func (application) VersionSets(ctx context.Context, a *model.Application, first *int, after *string) (model.VersionSetConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -23,14 +26,17 @@ func (application) VersionSets(ctx context.Context, a *model.Application, first 
 	return model.VersionSetConnection{Nodes: wrapAll(s.Nodes, model.WrapVersionSet), PageInfo: pageInfo(s)}, err
 }
 
+// FlowDefinition is the latest; null before the first.
 func (application) FlowDefinition(ctx context.Context, a *model.Application) (*model.FlowDefinition, error) {
 	return optional(ctx, loadersOf(ctx).latestFlowOf, a.ID, model.WrapFlowDefinition)
 }
 
+// Environments are those that the pipelines deploy to.
 func (application) Environments(ctx context.Context, a *model.Application) ([]model.ApplicationEnvironment, error) {
 	return list(ctx, loadersOf(ctx).environmentsOf, a.ID, model.WrapApplicationEnvironment)
 }
 
+// Rollouts is one page of them, newest first.
 func (application) Rollouts(ctx context.Context, a *model.Application, first *int, after *string) (model.RolloutConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -40,18 +46,23 @@ func (application) Rollouts(ctx context.Context, a *model.Application, first *in
 	return model.RolloutConnection{Nodes: wrapAll(s.Nodes, model.WrapRollout), PageInfo: pageInfo(s)}, err
 }
 
+// ActiveRollout is the one that is not over yet, if there is one (R14).
 func (application) ActiveRollout(ctx context.Context, a *model.Application) (*model.Rollout, error) {
 	return optional(ctx, loadersOf(ctx).activeRolloutOf, a.ID, model.WrapRollout)
 }
 
+// service resolves those of Service.
 type service struct{}
 
+// ArtifactSources is where artifacts of the service come from.
 func (service) ArtifactSources(ctx context.Context, s *model.Service) ([]model.ArtifactSource, error) {
 	return list(ctx, loadersOf(ctx).sourcesOf, s.ID, model.WrapArtifactSource)
 }
 
+// artifactSource resolves those of ArtifactSource.
 type artifactSource struct{}
 
+// Versions is one page of them, newest first.
 func (artifactSource) Versions(ctx context.Context, s *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -61,34 +72,44 @@ func (artifactSource) Versions(ctx context.Context, s *model.ArtifactSource, fir
 	return model.VersionConnection{Nodes: wrapAll(versions.Nodes, model.WrapVersion), PageInfo: pageInfo(versions)}, err
 }
 
+// versionSet resolves those of VersionSet.
 type versionSet struct{}
 
+// Entries are the versions in the set, one for each source.
 func (versionSet) Entries(ctx context.Context, v *model.VersionSet) ([]model.VersionSetEntry, error) {
 	return list(ctx, loadersOf(ctx).entriesOf, v.ID, model.WrapVersionSetEntry)
 }
 
+// versionSetEntry resolves those of VersionSetEntry.
 type versionSetEntry struct{}
 
+// Service is whose version it is.
 func (versionSetEntry) Service(ctx context.Context, e *model.VersionSetEntry) (model.Service, error) {
 	return required(ctx, loadersOf(ctx).services, model.KindService, e.ServiceID, model.WrapService)
 }
 
+// ArtifactSource is where the version came from.
 func (versionSetEntry) ArtifactSource(ctx context.Context, e *model.VersionSetEntry) (model.ArtifactSource, error) {
 	return required(ctx, loadersOf(ctx).sources, model.KindArtifactSource, e.ArtifactSourceID, model.WrapArtifactSource)
 }
 
+// Version is the version itself.
 func (versionSetEntry) Version(ctx context.Context, e *model.VersionSetEntry) (model.Version, error) {
 	return required(ctx, loadersOf(ctx).versions, model.KindVersion, e.VersionID, model.WrapVersion)
 }
 
+// environment resolves those of Environment.
 type environment struct{}
 
+// DriverBindings are all versions of it, newest first.
 func (environment) DriverBindings(ctx context.Context, e *model.Environment) ([]model.DriverBinding, error) {
 	return list(ctx, loadersOf(ctx).bindingsOf, e.ID, model.WrapDriverBinding)
 }
 
+// applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}
 
+// Environment is which of them it is about.
 func (applicationEnvironment) Environment(ctx context.Context, e *model.ApplicationEnvironment) (model.Environment, error) {
 	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, e.EnvironmentID, model.WrapEnvironment)
 }

@@ -13,6 +13,7 @@ import (
 // query resolves the fields of Query.
 type query struct{ domain Domain }
 
+// Viewer is who asks.
 func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	actor := loadersOf(ctx).actor
 	o, err := q.domain.Organization(ctx, actor.Organization)
@@ -24,6 +25,7 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	}, nil
 }
 
+// Applications is one page of them, oldest first.
 func (q query) Applications(ctx context.Context, first *int, after *string) (model.ApplicationConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -33,11 +35,13 @@ func (q query) Applications(ctx context.Context, first *int, after *string) (mod
 	return model.ApplicationConnection{Nodes: wrapAll(s.Nodes, model.WrapApplication), PageInfo: pageInfo(s)}, err
 }
 
+// Application finds one by name; null where there is none.
 func (q query) Application(ctx context.Context, name string) (*model.Application, error) {
 	a, err := q.domain.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
 	return orNull(a, err, model.WrapApplication)
 }
 
+// Environments is one page of them, oldest first.
 func (q query) Environments(ctx context.Context, first *int, after *string) (model.EnvironmentConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -47,13 +51,15 @@ func (q query) Environments(ctx context.Context, first *int, after *string) (mod
 	return model.EnvironmentConnection{Nodes: wrapAll(s.Nodes, model.WrapEnvironment), PageInfo: pageInfo(s)}, err
 }
 
+// Environment finds one by name; null where there is none.
 func (q query) Environment(ctx context.Context, name string) (*model.Environment, error) {
 	e, err := q.domain.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
 	return orNull(e, err, model.WrapEnvironment)
 }
 
+// Rollouts is one page of them, newest first, of one application or in some states if asked so.
 func (q query) Rollouts(
-	ctx context.Context, first *int, after *string, application *string, states []core.RolloutState,
+	ctx context.Context, first *int, after, application *string, states []core.RolloutState,
 ) (model.RolloutConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -69,6 +75,7 @@ func (q query) Rollouts(
 	return model.RolloutConnection{Nodes: wrapAll(s.Nodes, model.WrapRollout), PageInfo: pageInfo(s)}, err
 }
 
+// Rollout finds one by identifier; null where there is none that the viewer may see.
 func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, error) {
 	number, err := number("id", model.KindRollout, global)
 	if err != nil {
@@ -77,6 +84,7 @@ func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, erro
 	return optional(ctx, loadersOf(ctx).rollouts, number, model.WrapRollout)
 }
 
+// Drivers are those that the installation carries; they belong to no organization.
 func (q query) Drivers(context.Context) ([]model.Driver, error) {
 	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil
 }

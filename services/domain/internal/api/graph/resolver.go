@@ -1,27 +1,46 @@
 package graph
 
-import (
-	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
-)
+import "github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
 
 // resolvers says who resolves the fields of each type.
 type resolvers struct{ domain Domain }
 
 var _ exec.ResolverRoot = resolvers{}
 
-func (r resolvers) Query() exec.QueryResolver       { return query(r) }
-func (r resolvers) Mutation() exec.MutationResolver { return mutation(r) }
-func (r resolvers) Rollout() exec.RolloutResolver   { return rollout(r) }
+// Query begins every query.
+func (r resolvers) Query() exec.QueryResolver { return query(r) }
 
-func (resolvers) Application() exec.ApplicationResolver         { return application{} }
-func (resolvers) ArtifactSource() exec.ArtifactSourceResolver   { return artifactSource{} }
-func (resolvers) Deployment() exec.DeploymentResolver           { return deployment{} }
-func (resolvers) Environment() exec.EnvironmentResolver         { return environment{} }
-func (resolvers) Service() exec.ServiceResolver                 { return service{} }
-func (resolvers) VersionSet() exec.VersionSetResolver           { return versionSet{} }
-func (resolvers) VersionSetEntry() exec.VersionSetEntryResolver { return versionSetEntry{} }
+// Mutation begins every mutation.
+func (r resolvers) Mutation() exec.MutationResolver { return mutation(r) }
+
+// Rollout resolves its fields.
+func (r resolvers) Rollout() exec.RolloutResolver { return rollout(r) }
+
+// Application resolves its fields.
+func (resolvers) Application() exec.ApplicationResolver { return application{} }
+
+// ApplicationEnvironment resolves its fields.
 func (resolvers) ApplicationEnvironment() exec.ApplicationEnvironmentResolver {
 	return applicationEnvironment{}
 }
 
+// ArtifactSource resolves its fields.
+func (resolvers) ArtifactSource() exec.ArtifactSourceResolver { return artifactSource{} }
+
+// Deployment resolves its fields.
+func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
+
+// Environment resolves its fields.
+func (resolvers) Environment() exec.EnvironmentResolver { return environment{} }
+
+// RolloutEnvironment resolves its fields.
 func (resolvers) RolloutEnvironment() exec.RolloutEnvironmentResolver { return rolloutEnvironment{} }
+
+// Service resolves its fields.
+func (resolvers) Service() exec.ServiceResolver { return service{} }
+
+// VersionSet resolves its fields.
+func (resolvers) VersionSet() exec.VersionSetResolver { return versionSet{} }
+
+// VersionSetEntry resolves its fields.
+func (resolvers) VersionSetEntry() exec.VersionSetEntryResolver { return versionSetEntry{} }

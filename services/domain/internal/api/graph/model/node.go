@@ -167,7 +167,7 @@ func (r Rollout) WorkflowRef() *string { return orNull(r.Rollout.WorkflowRef) }
 
 // SubjectID is the identifier of what changed.
 func (t Transition) SubjectID() string {
-	return id.Format(string(t.Transition.Subject.Kind), t.Transition.Subject.ID)
+	return id.Format(string(t.Subject.Kind), t.Subject.ID)
 }
 
 // FromState is null for the creation.
