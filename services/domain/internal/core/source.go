@@ -67,10 +67,12 @@ func NormalizeImage(image string) (string, error) {
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		host, repository = defaultRegistry, rest
 	}
+	if bare, isDefault := strings.CutSuffix(host, ":443"); isDefault && strings.ContainsAny(bare, ".:") {
+		host = bare // without dot and port it would read as a folder
+	}
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
 		host = defaultRegistry
 	}
-	host = strings.TrimSuffix(host, ":443")
 	if host == defaultRegistry && !strings.Contains(repository, "/") {
 		repository = "library/" + repository
 	}

@@ -1,0 +1,82 @@
+package core
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestTablesAreWhatTheDesignSays spells the two life cycles out once more (R35, R36).
+func TestTablesAreWhatTheDesignSays(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		kind SubjectKind
+		want []string
+	}{
+		{SubjectRollout, []string{
+			"in_progress cancel cancelled", "in_progress complete completed", "in_progress fail failed", "in_progress pause paused",
+			"paused cancel cancelled", "paused fail failed", "paused resume in_progress",
+			"pending cancel cancelled", "pending fail failed", "pending start in_progress",
+		}},
+		{SubjectDeployment, []string{
+			"deploying cancel cancelled", "deploying complete healthy", "deploying degrade degraded", "deploying fail failed",
+			"pending cancel cancelled", "pending fail failed", "pending start deploying",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.kind), func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for from, verbs := range machineOf(tt.kind) {
+				for verb, to := range verbs {
+					got = append(got, StateName(tt.kind, from)+" "+string(verb)+" "+StateName(tt.kind, to))
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("table = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	kinds := []SubjectKind{SubjectRollout, SubjectRolloutEnvironment, SubjectDeployment}
+	verbs := []Verb{VerbStart, VerbPause, VerbResume, VerbComplete, VerbDegrade, VerbFail, VerbCancel}
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
+		m := machineOf(kind)
+		state, journal := int16(0), []move{}
+		for _, verb := range rapid.SliceOfN(rapid.SampledFrom(verbs), 1, 20).Draw(t, "verbs") {
+			path := m.path(state, verb)
+			if terminal(kind, state) && len(path) > 0 {
+				t.Fatalf("%s: %s leaves the terminal state %s", kind, verb, StateName(kind, state))
+			}
+			if len(path) > 2 || len(path) > 0 && path[len(path)-1].verb != verb {
+				t.Fatalf("%s in %s takes the path %v", verb, StateName(kind, state), path)
+			}
+			for _, step := range path {
+				if to, legal := m[step.from][step.verb]; !legal || to != step.to || step.from != state || step.from == step.to {
+					t.Fatalf("illegal step %v from state %s", step, StateName(kind, state))
+				}
+				state = step.to
+			}
+			journal = append(journal, path...)
+			if again := m.path(state, verb); len(path) > 0 && len(again) > 0 {
+				t.Fatalf("%s a second time, in %s, moves again: %v", verb, StateName(kind, state), again)
+			}
+		}
+		if len(journal) > 0 && journal[len(journal)-1].to != state {
+			t.Fatalf("the cache says %d, the journal %d", state, journal[len(journal)-1].to)
+		}
+	})
+}
+
+func terminal(kind SubjectKind, state int16) bool {
+	if kind == SubjectDeployment {
+		return DeploymentState(state).Terminal()
+	}
+	return RolloutState(state).Terminal()
+}

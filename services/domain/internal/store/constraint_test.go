@@ -1,0 +1,259 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func migration() pgtest.Migration { return pgtest.Migration{Name: "domain", FS: store.Migrations()} }
+
+// seed is one of everything, twice over: organization 1 has application 1 (service 1, source 1, versions 1 and 2, set 1,
+// pipeline 1), application 2 (service 2, source 2, version 3, set 2), environments 1 and 2 and a rollout of application 1;
+// organization 2 has application 3 and environment 3.
+const seed = `
+INSERT INTO cd_organizations (id, name) VALUES (1, 'one'), (2, 'two');
+INSERT INTO cd_applications (organization_id, name) VALUES (1, 'shop'), (1, 'blog'), (2, 'shop');
+INSERT INTO cd_services (organization_id, application_id, name) VALUES (1, 1, 'api'), (1, 2, 'api'), (2, 3, 'api');
+INSERT INTO cd_artifact_sources (organization_id, service_id, source_ref, source_config, match_key)
+    VALUES (1, 1, 'oci-image@1', '{}', 'k1'), (1, 2, 'oci-image@1', '{}', 'k2'), (2, 3, 'oci-image@1', '{}', 'k1');
+INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
+    VALUES (1, 1, '1.0', 'sha256:a', 'r', now()), (1, 1, '1.1', 'sha256:b', 'r', now()), (1, 2, '1.0', 'sha256:a', 'r', now());
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd1', 1), (1, 2, 'set-1', 'd2', 1);
+INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES (1, 1, 1, 1, 1), (1, 2, 3, 2, 2);
+INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'staging'), (1, 'production', 'production'), (2, 'staging', 'staging');
+INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (1, 1, 1, 'p@1', '{}'), (1, 2, 1, 'p@1', '{}');
+INSERT INTO cd_driver_bundles (organization_id, digest, driver_ref, content) VALUES (1, 'sha256:driver', 'p@1', 'x');
+INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 1, 1, '{}');
+INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 1);
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 1, 1, 1);
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest) VALUES (1, 1, 1, 1, 1, 'sha256:driver');
+INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id) VALUES (1, 1, 1);
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'abc', 'sha256:m', '{}');
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
+INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
+INSERT INTO cd_deployment_transitions (organization_id, deployment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
+INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, observed_at) VALUES (1, 1, 1, 1, now());
+INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
+    VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
+`
+
+func seeded(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool, _ := pgtest.New(t, migration())
+	if _, err := pool.Exec(t.Context(), seed); err != nil {
+		t.Fatalf("seed: %v", err)
+	}
+	return pool
+}
+
+// attempt runs SQL in a transaction of its own, to its commit.
+func attempt(ctx context.Context, pool *pgxpool.Pool, sql string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, sql)
+		return err
+	})
+}
+
+func TestTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	pool := seeded(t)
+	const (
+		transition = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
+		entry      = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
+		rolloutOf  = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
+		stop       = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
+	)
+	tests := []struct{ name, sql, constraint string }{
+		// R6: names
+		{"a second application of a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, 'shop')`, "cd_applications_name_is_unique"},
+		{"a second service of a name", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (1, 1, 'api')`, "cd_services_name_is_unique"},
+		{"a second version of a name", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES (1, 1, '1.0', 'sha256:c', 'r', now())`, "cd_versions_name_is_unique"},
+		{"a second version set of a name", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd3', 1)`, "cd_version_sets_name_is_unique"},
+		{"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`, "cd_environments_name_is_unique"},
+		{"an application without a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, '')`, "cd_applications_name_is_given"},
+		// R5: organizations
+		{"an application of nobody", `INSERT INTO cd_applications (organization_id, name) VALUES (9, 'x')`, "cd_applications_organization"},
+		{"a service of another organization's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'web')`, "cd_services_application"},
+		{"a binding of another organization's environment", `INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (2, 1, 2, 'p@1', '{}')`, "cd_environment_driver_bindings_environment"},
+		// R8 to R10: versions and sets
+		{"a digest twice on a source", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES (1, 1, '2.0', 'sha256:a', 'r', now())`, "cd_versions_digest_is_unique"},
+		{"a version that changes", `UPDATE cd_versions SET digest = 'sha256:z' WHERE id = 1`, "cd_versions_are_immutable"},
+		{"a version that goes", `DELETE FROM cd_versions WHERE id = 2`, "cd_versions_are_immutable"},
+		{"the same entries twice", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-2', 'd1', 1)`, "cd_version_sets_entries_are_unique"},
+		{"a set without its entries", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-2', 'd3', 1)`, "cd_version_sets_is_whole"},
+		{"an entry added later", entry + `(1, 1, 3, 2, 2)`, "cd_version_sets_is_whole"},
+		{"two versions of a source in a set", entry + `(1, 1, 2, 1, 1)`, "cd_version_set_entries_one_version_per_source"},
+		{"an entry with another source's version", entry + `(1, 2, 3, 1, 1)`, "cd_version_set_entries_version_of_source"},
+		{"an entry with another service's source", entry + `(1, 1, 3, 2, 1)`, "cd_version_set_entries_source_of_service"},
+		{"a set that changes", `UPDATE cd_version_sets SET name = 'x' WHERE id = 1`, "cd_version_sets_are_immutable"},
+		{"an entry that goes", `DELETE FROM cd_version_set_entries WHERE id = 1`, "cd_version_set_entries_are_immutable"},
+		// R12, R13: append-only
+		{"a binding version twice", `INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (1, 1, 1, 'p@1', '{}')`, "cd_environment_driver_bindings_version_is_unique"},
+		{"a binding that changes", `UPDATE cd_environment_driver_bindings SET driver_config = '{"a":1}' WHERE id = 1`, "cd_environment_driver_bindings_are_append_only"},
+		{"a binding that goes", `DELETE FROM cd_environment_driver_bindings WHERE id = 2`, "cd_environment_driver_bindings_are_append_only"},
+		{"a pipeline version twice", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 1, 1, '{}')`, "cd_application_flow_definitions_version_is_unique"},
+		{"a pipeline that changes", `UPDATE cd_application_flow_definitions SET definition = 'x' WHERE id = 1`, "cd_application_flow_definitions_are_append_only"},
+		{"a bundle that changes", `UPDATE cd_driver_bundles SET content = 'y'`, "cd_driver_bundles_are_immutable"},
+		{"a bundle in use that goes", `DELETE FROM cd_driver_bundles`, "cd_rollout_environments_driver_bundle"},
+		// R14: one active rollout
+		{"a second active rollout", rolloutOf + `(1, 1, 1, 1, 0, NULL)`, "cd_rollouts_one_active_per_application"},
+		{"a second, paused one", rolloutOf + `(1, 1, 1, 1, 2, NULL)`, "cd_rollouts_one_active_per_application"},
+		{"a rollout of another application's set", rolloutOf + `(1, 1, 2, 1, 3, now())`, "cd_rollouts_version_set"},
+		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 0, NULL)`, "cd_rollouts_flow_definition"},
+		{"a state that is none", `UPDATE cd_rollouts SET state = 6, finished_at = now()`, "cd_rollouts_state_is_known"},
+		{"an end without its time", `UPDATE cd_rollouts SET state = 3`, "cd_rollouts_finished_when_ended"},
+		{"a target that changes", `UPDATE cd_rollouts SET version_set_id = 2`, "cd_rollouts_pins_are_immutable"},
+		{"a rollout that goes", `DELETE FROM cd_rollouts`, "cd_rollouts_are_kept"},
+		{"a failed rollout that goes on", `UPDATE cd_rollouts SET state = 4, finished_at = now(); UPDATE cd_rollouts SET state = 1, finished_at = NULL`, "cd_rollouts_ended_is_final"},
+		// R15, R16
+		{"an environment twice in a rollout", stop + `(1, 1, 1, 2, 1, 'sha256:driver', NULL)`, "cd_rollout_environments_environment_is_unique"},
+		{"a position twice", stop + `(1, 1, 2, 1, 2, 'sha256:driver', NULL)`, "cd_rollout_environments_position_is_unique"},
+		{"another environment's binding", stop + `(1, 1, 2, 2, 1, 'sha256:driver', NULL)`, "cd_rollout_environments_driver_binding"},
+		{"a bundle that nobody kept", stop + `(1, 1, 2, 2, 2, 'sha256:other', NULL)`, "cd_rollout_environments_driver_bundle"},
+		{"a previous set that does not exist", stop + `(1, 1, 2, 2, 2, 'sha256:driver', 99)`, "cd_rollout_environments_previous_version_set"},
+		{"a binding pinned anew", `UPDATE cd_rollout_environments SET driver_binding_id = 2`, "cd_rollout_environments_pins_are_immutable"},
+		{"a service twice in an environment", `INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id) VALUES (1, 1, 1)`, "cd_deployments_service_is_unique"},
+		{"a healthy deployment that degrades", `UPDATE cd_deployments SET state = 2, finished_at = now(); UPDATE cd_deployments SET state = 3`, "cd_deployments_ended_is_final"},
+		{"a snapshot that changes", `UPDATE cd_deployment_snapshots SET commit_sha = 'x'`, "cd_deployment_snapshots_are_immutable"},
+		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
+		// R17
+		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, observed_at) VALUES (1, 1, 1, 1, now())`, "cd_service_environment_healths_is_unique"},
+		{"a health that is none", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
+		// R39 to R42: the journals
+		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},
+		{"a journal row that goes", `DELETE FROM cd_rollout_transitions`, "cd_rollout_transitions_are_append_only"},
+		{"a journal that is emptied", `TRUNCATE cd_rollout_transitions`, "cd_rollout_transitions_are_kept"},
+		{"an environment's journal row that changes", `UPDATE cd_rollout_environment_transitions SET reason = 'x'`, "cd_rollout_environment_transitions_are_append_only"},
+		{"a deployment's journal row that changes", `UPDATE cd_deployment_transitions SET reason = 'x'`, "cd_deployment_transitions_are_append_only"},
+		{"a deployment's journal that is emptied", `TRUNCATE cd_deployment_transitions`, "cd_deployment_transitions_are_kept"},
+		{"a verb that is none", transition + `(1, 1, 0, 1, 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
+		{"an actor that is none", transition + `(1, 1, 0, 1, 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
+		{"a leap from pending to completed", transition + `(1, 1, 0, 3, 'complete', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a way out of a terminal state", transition + `(1, 1, 4, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a creation into a later state", transition + `(1, 1, NULL, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a creation that has a before", transition + `(1, 1, 0, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_creation_is_first"},
+		{"an approval that changes the state", transition + `(1, 1, 0, 1, 'approve', 'g', 'user')`, "cd_rollout_transitions_request_changes_nothing"},
+		{"an approval of no gate", transition + `(1, 1, 0, 0, 'approve', NULL, 'user')`, "cd_rollout_transitions_gate_is_named"},
+		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 0, 2, 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
+		{"another organization's journal row", transition + `(2, 1, 0, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
+		// D15 and the hand-over
+		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},
+		{"a readiness that is none", `UPDATE cd_environments SET readiness = 'maybe'`, "cd_environments_readiness_is_known"},
+		{"not ready without a reason", `UPDATE cd_environments SET readiness = 'not_ready'`, "cd_environments_not_ready_has_reason"},
+		{"not ready without a reason, in an application", `UPDATE cd_application_environments SET readiness = 'not_ready'`, "cd_application_environments_not_ready_has_reason"},
+		{"an application environment twice", `INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 1)`, "cd_application_environments_is_unique"},
+		{"an application in another organization's environment", `INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 3)`, "cd_application_environments_environment"},
+		{"a workflow started twice", `INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at) VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now())`, "cd_handoffs_once_per_workflow"},
+		{"a start without a program", `INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, due_at) VALUES (1, 'start', 'rollout-2', 'rollout', 2, now())`, "cd_handoffs_start_is_complete"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := attempt(t.Context(), pool, tt.sql)
+			if err == nil {
+				t.Fatalf("the database took it; want it refused by %s", tt.constraint)
+			}
+			if got := pg.Constraint(err); got != tt.constraint {
+				t.Errorf("refused by %q (%v), want %q", got, err, tt.constraint)
+			}
+		})
+	}
+}
+
+func TestTheDatabaseTakes(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, sql string }{
+		{"names of another organization", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (2, 'production', 'production')`},
+		{"a rollout after one that has ended", `UPDATE cd_rollouts SET state = 5, finished_at = now();
+			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 1, 1, 1)`},
+		{"rollouts of two applications at once (R14)", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 2, 1, '{}');
+			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 2, 2, 2)`},
+		{"a handle stored on a rollout that has ended", `UPDATE cd_rollouts SET state = 5, finished_at = now(); UPDATE cd_rollouts SET workflow_ref = 'r'`},
+		{"a set with its entries in one transaction", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-2', 'd3', 1);
+			INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) SELECT 1, max(id), 2, 1, 1 FROM cd_version_sets`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if err := attempt(t.Context(), seeded(t), tt.sql); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestEveryTableHasAnOwnerAndTimes asks the database's own catalogue (R5).
+func TestEveryTableHasAnOwnerAndTimes(t *testing.T) {
+	t.Parallel()
+	pool, _ := pgtest.New(t, migration())
+	rows, err := pool.Query(t.Context(), `
+		SELECT t.table_name || '.' || wanted.name FROM information_schema.tables t
+		CROSS JOIN (VALUES ('organization_id'), ('created_at'), ('updated_at'), ('id')) AS wanted (name)
+		WHERE t.table_schema = current_schema() AND t.table_name LIKE 'cd\_%'
+		  AND NOT (t.table_name = 'cd_organizations' AND wanted.name = 'organization_id')
+		  AND NOT EXISTS (SELECT FROM information_schema.columns c
+			WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.column_name = wanted.name AND c.is_nullable = 'NO')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(absent) > 0 {
+		t.Errorf("columns that are absent or nullable: %q, %v", absent, err)
+	}
+}
+
+func TestMigrationsGoDownAndUpAgain(t *testing.T) {
+	t.Parallel()
+	pool, c := pgtest.New(t, migration())
+	before := catalogue(t, pool)
+	if len(before) < 20 {
+		t.Fatalf("catalogue has %d lines", len(before))
+	}
+	if err := pg.Rollback(t.Context(), c, "domain", store.Migrations(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if left := catalogue(t, pool); len(left) > 0 {
+		t.Errorf("left after all the way down: %q", left)
+	}
+	if err := pg.Migrate(t.Context(), c, "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, catalogue(t, pool)); diff != "" {
+		t.Errorf("catalogue (-before +after):\n%s", diff)
+	}
+}
+
+// catalogue is every column, constraint, index, trigger and function of ours.
+func catalogue(t *testing.T, pool *pgxpool.Pool) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `
+		SELECT format('column %s.%s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull)
+		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		WHERE c.relnamespace = current_schema()::regnamespace AND c.relname LIKE 'cd\_%' AND a.attnum > 0
+		UNION ALL SELECT format('constraint %s %s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
+		WHERE connamespace = current_schema()::regnamespace AND conname LIKE 'cd\_%'
+		UNION ALL SELECT format('trigger %s', tgname) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+		WHERE c.relnamespace = current_schema()::regnamespace AND NOT tgisinternal
+		UNION ALL SELECT format('function %s', proname) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+		ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return lines
+}

@@ -1,0 +1,274 @@
+package domain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+const token = "a-token-for-tests-only"
+
+// flow is the AutoFlow service: it takes notes.
+type flow struct {
+	autoflowv1.UnimplementedAutoFlowServer
+	mu      sync.Mutex
+	started []string
+}
+
+func (f *flow) StartWorkflow(_ context.Context, r *autoflowv1.StartWorkflowRequest) (*autoflowv1.StartWorkflowResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = append(f.started, r.GetWorkflowId())
+	return &autoflowv1.StartWorkflowResponse{WorkflowId: r.GetWorkflowId(), WorkflowRef: "run-1", Created: true}, nil
+}
+
+func (f *flow) has(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.started {
+		if s == id {
+			return true
+		}
+	}
+	return false
+}
+
+// running is the whole service, as Run starts it.
+type running struct {
+	t    *testing.T
+	url  string
+	flow *flow
+	nats *bustest.TestServer
+}
+
+func start(t *testing.T) *running {
+	t.Helper()
+	r := &running{t: t, flow: &flow{}, nats: bustest.Server(t)}
+	_, db := pgtest.New(t)
+	grpcServer := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{token: {Name: "domain"}}})
+	autoflowv1.RegisterAutoFlowServer(grpcServer, r.flow)
+	lis := listen(t)
+	serve(t, func(ctx context.Context) error { return rpc.Serve(ctx, grpcServer, lis) })
+	http := listen(t)
+	address := http.Addr().String()
+	_ = http.Close() // free for the service, which takes it at once
+	c := r.nats.Config(bus.UserDomain)
+	serve(t, func(ctx context.Context) error {
+		return Run(ctx, Config{
+			DatabaseURL: db.URL, Schema: db.Schema, NATSURL: c.URL, NATSUser: c.User, NATSPassword: c.Password, HTTPAddress: address,
+			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers", LogLevel: "error",
+		})
+	})
+	r.url = "http://" + address
+	r.eventually("the service answers", func() bool {
+		res, err := r.request(http0(t, "GET", r.url+"/", "", ""))
+		return err == nil && strings.Contains(res, "Lockstep")
+	})
+	return r
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	var lc net.ListenConfig
+	lis, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lis
+}
+
+// serve runs fn until the test ends, and waits for it.
+func serve(t *testing.T, fn func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func http0(t *testing.T, method, url, body, bearer string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	return req
+}
+
+func (r *running) request(req *http.Request) (string, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	return res.Status + " " + string(body), err
+}
+
+// graphql asks, and unmarshals the data.
+func (r *running) graphql(query string, variables map[string]any, into any) {
+	r.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := r.request(http0(r.t, "POST", r.url+"/graphql", string(body), token))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(answer, "{")
+	var res struct {
+		Data   json.RawMessage
+		Errors []struct{ Message string }
+	}
+	if err := json.NewDecoder(bytes.NewBufferString("{" + text)).Decode(&res); err != nil || len(res.Errors) > 0 {
+		r.t.Fatalf("%s: %v\n%s", query, err, answer)
+	}
+	if err := json.Unmarshal(res.Data, into); err != nil {
+		r.t.Fatalf("%s: %v", res.Data, err)
+	}
+}
+
+func (r *running) eventually(what string, is func() bool) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	for !is() {
+		if clock.Sleep(ctx, clock.System(), 20*time.Millisecond) != nil {
+			r.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// publish publishes an event as a service would.
+func (r *running) publish(conn *bus.Conn, id, source string, organization int64, data event.Data) {
+	r.t.Helper()
+	e, err := event.New(event.Header{ID: id, Source: source, Organization: organization, Time: time.Unix(1_700_000_000, 0)}, data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := conn.Publish(r.t.Context(), e); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestTheServiceFromEndToEnd(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	registry, workflow := r.nats.Connect(t, bus.UserRegistry), r.nats.Connect(t, bus.UserWorkflow)
+
+	var made struct {
+		CreateApplication struct{ Errors []struct{ Message string } }
+		CreateEnvironment struct {
+			Environment struct{ ID string }
+			Errors      []struct{ Message string }
+		}
+	}
+	r.graphql(`mutation($source: JSON!, $config: JSON!) {
+		createApplication(input: {name: "shop", services: [{name: "api", artifactSources: [{sourceRef: "oci-image@1", sourceConfig: $source}]}]}) { errors { message } }
+		createEnvironment(input: {name: "staging", tier: STAGING, driverRef: "paper@1", driverConfig: $config}) { environment { id } errors { message } }
+	}`, map[string]any{"source": map[string]any{"image": "registry.test/shop/api"}, "config": map[string]any{"drawer": 1}}, &made)
+	if made.CreateEnvironment.Environment.ID != "environment_1" {
+		t.Fatalf("made %+v", made)
+	}
+	r.eventually("the onboarding is handed over", func() bool { return r.flow.has("environment-1-onboarding-1") })
+	r.publish(workflow, "w1", "/services/workflow", 1, event.EnvironmentReady{EnvironmentID: 1})
+	var flowMade struct {
+		CreateFlowDefinition struct{ Errors []struct{ Message string } }
+	}
+	r.graphql(`mutation($d: JSON!) { createFlowDefinition(input: {application: "shop", definition: $d}) { errors { message } } }`,
+		map[string]any{"d": pipeline("staging")}, &flowMade)
+	if len(flowMade.CreateFlowDefinition.Errors) > 0 {
+		t.Fatalf("pipeline: %+v", flowMade)
+	}
+	r.eventually("the setup is handed over", func() bool { return r.flow.has("application-environment-1-setup-1") })
+	r.publish(workflow, "w2", "/services/workflow", 1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
+	r.publish(registry, "r1", "/services/registry", 0, event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
+
+	set := ""
+	r.eventually("a version set appears", func() bool {
+		var seen struct {
+			Application struct {
+				VersionSets  struct{ Nodes []struct{ ID string } }
+				Environments []struct{ Readiness string }
+			}
+		}
+		r.graphql(`{ application(name: "shop") { versionSets { nodes { id } } environments { readiness } } }`, nil, &seen)
+		if len(seen.Application.VersionSets.Nodes) == 0 || seen.Application.Environments[0].Readiness != "READY" {
+			return false
+		}
+		set = seen.Application.VersionSets.Nodes[0].ID
+		return true
+	})
+	var rollout struct {
+		CreateRollout struct {
+			Rollout struct{ ID string }
+			Errors  []struct{ Message string }
+		}
+	}
+	r.graphql(fmt.Sprintf(`mutation { createRollout(input: {versionSetId: %q}) { rollout { id } errors { message } } }`, set), nil, &rollout)
+	if rollout.CreateRollout.Rollout.ID != "rollout_1" {
+		t.Fatalf("rollout: %+v", rollout)
+	}
+	r.eventually("the rollout is handed over", func() bool { return r.flow.has("rollout-1") })
+	r.nats.Wipe(t) // nothing depends on the streams for the record (D44)
+	r.publish(workflow, "w3", "/services/workflow", 1, event.DeploymentHealthy{DeploymentID: 1})
+	r.publish(workflow, "w4", "/services/workflow", 1, event.RolloutEnvironmentHealthy{RolloutID: 1, EnvironmentID: 1})
+	r.publish(workflow, "w5", "/services/workflow", 1, event.RolloutHealthy{RolloutID: 1})
+	r.eventually("the rollout is completed", func() bool {
+		var seen struct{ Rollout struct{ State string } }
+		r.graphql(`{ rollout(id: "rollout_1") { state } }`, nil, &seen)
+		return seen.Rollout.State == "COMPLETED"
+	})
+}
+
+func TestNobodyGetsInWithoutAToken(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, bearer := range []string{"", "wrong", token + "x"} {
+		answer, err := r.request(http0(t, "POST", r.url+"/graphql", `{"query":"{ viewer { principalId } }"}`, bearer))
+		if err != nil || !strings.HasPrefix(answer, "401 ") || !strings.Contains(answer, "UNAUTHENTICATED") {
+			t.Errorf("with token %q: %s, %v", bearer, answer, err)
+		}
+	}
+	var seen struct {
+		Viewer struct {
+			PrincipalID  int
+			Organization struct{ Name string }
+		}
+	}
+	r.graphql(`{ viewer { principalId organization { name } } }`, nil, &seen)
+	if seen.Viewer.PrincipalID != 1 || seen.Viewer.Organization.Name != "default" {
+		t.Errorf("viewer = %+v", seen)
+	}
+}
