@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
@@ -68,17 +69,27 @@ func apt(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// releases are what the library can download, by major version.
+// release is what the library can download, by major version.
 func release(want int) (embedded.PostgresVersion, bool) {
 	v, ok := map[int]embedded.PostgresVersion{0: embedded.V18, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18}[want]
 	return v, ok
 }
 
-// download fetches the binaries with the embedded-postgres library, which takes them from Maven Central.
+// download fetches the binaries with the embedded-postgres library, which takes them from Maven Central, or from the
+// mirror that LOCKSTEP_POSTGRES_REPOSITORY names.
 //
 // The library has no call that only downloads. Its Start downloads, unpacks, and then prepares the data folder: a data
 // folder that cannot exist, because it lies below a file, ends it at that point, as root and as anybody.
 func download(ctx context.Context, log *slog.Logger, want int) error {
+	repository := os.Getenv("LOCKSTEP_POSTGRES_REPOSITORY")
+	if repository == "" {
+		repository = "https://repo1.maven.org/maven2"
+	}
+	return downloadFrom(ctx, log, repository, downloadDir(), want)
+}
+
+// downloadFrom puts the binaries into dir/<version>.
+func downloadFrom(ctx context.Context, log *slog.Logger, repository, dir string, want int) error {
 	version, ok := release(want)
 	if !ok {
 		return fmt.Errorf("download: no PostgreSQL %d is offered", want)
@@ -86,39 +97,55 @@ func download(ctx context.Context, log *slog.Logger, want int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("download is not tried: %w", err)
 	}
-	log.InfoContext(ctx, "downloading postgresql; about a minute, once", "version", string(version), "from", "Maven Central")
-	if err := os.MkdirAll(downloadDir(), 0o755); err != nil { //nolint:gosec // another account runs these programs
+	log.InfoContext(ctx, "downloading postgresql; about a minute, once", "version", string(version), "from", repository)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // another account runs these programs
 		return fmt.Errorf("download: %w", err)
 	}
-	work, err := os.MkdirTemp(downloadDir(), ".new-")
+	work, err := os.MkdirTemp(dir, ".new-")
 	if err != nil {
 		return fmt.Errorf("download: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := os.Chmod(work, 0o755); err != nil { //nolint:gosec // as above
-		return fmt.Errorf("download: %w", err)
-	}
-	file := filepath.Join(work, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return fmt.Errorf("download: %w", err)
-	}
-	free, err := freePort(ctx)
+	unpacked, err := unpack(ctx, embedded.DefaultConfig().BinaryRepositoryURL(repository).Version(version), work)
 	if err != nil {
 		return fmt.Errorf("download: %w", err)
 	}
-	unpacked := filepath.Join(work, "unpacked")
-	config := embedded.DefaultConfig().Version(version).Port(free).Logger(io.Discard).
-		CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "runtime")).
-		BinariesPath(unpacked).DataPath(filepath.Join(file, "none"))
-	startErr := embedded.NewDatabase(config).Start()
-	if _, err := os.Stat(filepath.Join(unpacked, "bin", "initdb")); err != nil {
-		return fmt.Errorf("download: %w", startErr)
-	}
-	target := filepath.Join(downloadDir(), string(version))
+	target := filepath.Join(dir, string(version))
 	if err := os.Rename(unpacked, target); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("download: %w", err)
 	}
 	return nil
+}
+
+// unpack has the library download and unpack into a folder in work.
+func unpack(ctx context.Context, config embedded.Config, work string) (dir string, err error) {
+	free, err := freePort(ctx) // the library insists on one, though it will not come to listening
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(work, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return "", err
+	}
+	logs := libraryLogs()
+	dir = filepath.Join(work, "unpacked")
+	err = embedded.NewDatabase(config.Port(free).Logger(io.Discard).CachePath(filepath.Join(work, "archive")).
+		RuntimePath(filepath.Join(work, "runtime")).BinariesPath(dir).DataPath(filepath.Join(file, "none"))).Start()
+	for _, log := range libraryLogs() {
+		if !slices.Contains(logs, log) {
+			_ = os.Remove(log) // an empty file in the temporary directory is no harm
+		}
+	}
+	if _, missing := os.Stat(filepath.Join(dir, "bin", "initdb")); missing != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// libraryLogs are the log files that the library leaves in the temporary directory.
+func libraryLogs() []string {
+	logs, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*")) // the pattern is well formed
+	return logs
 }
 
 // downloadDir keeps downloaded installations. Root's must be open to the account that runs the server.
