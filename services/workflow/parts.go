@@ -12,16 +12,24 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
 )
 
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
-func functions(_ Config, _ clock.Clock, _ *slog.Logger) (*core.Functions, error) {
-	registry, err := core.NewFunctions(
-		core.OnCluster("k8s.get"),
-		core.OnCluster("argo.sync"),
-		core.OnCluster("argo.promote"),
-	)
+func functions(c Config, wall clock.Clock, log *slog.Logger) (*core.Functions, error) {
+	credentials := make([]git.Credential, len(c.GitCredentials))
+	for i, g := range c.GitCredentials {
+		credentials[i] = git.Credential(g)
+	}
+	forge, err := git.New(git.Deps{
+		Credentials: credentials, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configure git: %w", err)
+	}
+	registry, err := core.NewFunctions(function.All(forge)...)
 	if err != nil {
 		return nil, fmt.Errorf("register functions: %w", err)
 	}
