@@ -54,11 +54,12 @@ func (c *Config) Validate() error {
 	if c.NATSPassword != "" && c.NATSNKeySeedFile != "" {
 		wrong = append(wrong, fault.Field{Name: "nats_password", Problem: "given beside nats_nkey_seed_file, expected one of the two"})
 	}
-	for name, d := range map[string]time.Duration{
-		"kube_timeout": c.KubeTimeout, "heartbeat_interval": c.HeartbeatInterval, "poll_interval": c.PollInterval,
-	} {
-		if d < 0 {
-			wrong = append(wrong, fault.Field{Name: name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d)})
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"kube_timeout", c.KubeTimeout}, {"heartbeat_interval", c.HeartbeatInterval}, {"poll_interval", c.PollInterval}} {
+		if d.value < 0 {
+			wrong = append(wrong, fault.Field{Name: d.name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d.value)})
 		}
 	}
 	if c.Concurrency < 0 {

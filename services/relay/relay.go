@@ -52,7 +52,7 @@ func Run(ctx context.Context, c Config) error {
 		Agent: c.AgentID, Version: version(), Interval: c.HeartbeatInterval,
 		Reachable: kube.Reachable, Bus: conn, Clock: clk, Log: log,
 	})
-	return run.Parts(ctx, log, stopWithin, //nolint:wrapcheck // Parts names the part that failed
+	return run.Parts(ctx, log, stopWithin,
 		run.Part{Name: "heartbeat", Run: func(ctx context.Context, ready func()) error {
 			ready()
 			return heartbeat.Run(ctx)
@@ -85,7 +85,7 @@ func health(c Config, log *slog.Logger, checks map[string]func(context.Context) 
 			return fmt.Errorf("listen on %s: %w", c.HealthAddress, err)
 		}
 		ready()
-		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks)) //nolint:wrapcheck // Parts names the part that failed
+		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks))
 	}}
 }
 

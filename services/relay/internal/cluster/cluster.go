@@ -130,7 +130,7 @@ func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, st
 	apply := func(subresources ...string) error {
 		_, err := client.Patch(ctx, ref.Name, types.MergePatchType, body,
 			metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
-		return err
+		return err //nolint:wrapcheck // looked at and classified below
 	}
 	if !status {
 		return classify(apply(), "patch", ref)

@@ -60,7 +60,7 @@ func TestAnswersAreToldApart(t *testing.T) {
 		{"not logged in", func(w http.ResponseWriter, _ *http.Request) { respond(w, 401, status(401, "Unauthorized")) }, fault.Denied, ""},
 		{"too busy", func(w http.ResponseWriter, _ *http.Request) { respond(w, 429, status(429, "TooManyRequests")) }, fault.Unavailable, ""},
 		{"starting", func(w http.ResponseWriter, _ *http.Request) { respond(w, 503, status(503, "ServiceUnavailable")) }, fault.Unavailable, ""},
-		{"a proxy in between", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", 502) }, fault.Unavailable, ""},
+		{"a proxy in between", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) }, fault.Unavailable, ""},
 		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

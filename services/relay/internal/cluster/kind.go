@@ -92,8 +92,7 @@ func (c *Cluster) client(ctx context.Context, ref core.Ref) (dynamic.ResourceInt
 		return c.api.Resource(r.gvr), nil
 	}
 	if ref.Namespace == "" {
-		return nil, fault.InvalidFields(fault.Field{Name: "namespace", Problem: fmt.Sprintf(
-			"missing, expected the namespace of the %s", ref.Kind.Kind)})
+		return nil, fault.InvalidFields(fault.Field{Name: "namespace", Problem: "missing, expected the namespace of the " + ref.Kind.Kind})
 	}
 	return c.api.Resource(r.gvr).Namespace(ref.Namespace), nil
 }

@@ -51,8 +51,6 @@ func (a args) text(name string, required bool) string {
 }
 
 // dnsName is the shape of Kubernetes names and namespaces (RFC 1123).
-//
-//nolint:gochecknoglobals // a compiled constant
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$`)
 
 // name is the name of an object or a namespace.

@@ -76,7 +76,7 @@ func runner(w *world) *Runner {
 }
 
 func call(function, args string) Call {
-	return Call{ID: callID, Function: function, Args: json.RawMessage(args), Attempt: 2, Deadline: time.Now().Add(time.Minute)} //nolint:forbidigo // synctest's clock
+	return Call{ID: callID, Function: function, Args: json.RawMessage(args), Attempt: 2, Deadline: time.Now().Add(time.Minute)}
 }
 
 const syncArgs = `{"agent_id":42,"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `","mode":"managed",

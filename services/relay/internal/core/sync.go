@@ -28,7 +28,6 @@ type SyncRequest struct {
 	Prune    bool
 }
 
-//nolint:gochecknoglobals // a compiled constant
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 func parseSync(call Call) (SyncRequest, error) {

@@ -113,7 +113,7 @@ func TestACallInFlightIsCarriedOutOnce(t *testing.T) {
 			}
 		}
 		g.proceed <- core.Answer{Value: map[string]any{"found": true}}
-		time.Sleep(5 * time.Second) //nolint:forbidigo // synctest's clock: lets the answer be sent again
+		time.Sleep(5 * time.Second)
 		want := []event.FunctionCompleted{{AgentID: 42, CallID: "exec/0.1", Attempt: 3, Value: json.RawMessage(`{"found":true}`)}}
 		if diff := cmp.Diff(want, bus.completed(t)); diff != "" || len(g.started) != 1 {
 			t.Errorf("%d runs, answers (-want +got):\n%s", len(g.started), diff)
@@ -208,7 +208,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Errorf("not ready: %v", err)
 		}
 		reachable = fault.New(fault.Unavailable, "the cluster does not answer")
-		time.Sleep(6 * time.Second) //nolint:forbidigo // synctest's clock
+		time.Sleep(6 * time.Second)
 		if h.Cluster(ctx) == nil {
 			t.Error("ready although the cluster does not answer")
 		}

@@ -68,7 +68,7 @@ func (h *Heartbeat) beat(ctx context.Context, started time.Time) error {
 	// A heartbeat that cannot be sent now is of no use later.
 	ctx, cancel := context.WithTimeout(ctx, h.deps.Interval)
 	defer cancel()
-	return h.deps.Bus.Publish(ctx, e) //nolint:wrapcheck // logged as a heartbeat that was not sent
+	return h.deps.Bus.Publish(ctx, e)
 }
 
 // Cluster is nil when the cluster answered at the last heartbeat, for the readiness check.

@@ -137,10 +137,10 @@ func (r *Receiver) answer(ctx context.Context, e event.Event, call core.Call, a 
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := r.deps.Bus.Publish(ctx, completed)
 		if err == nil || !fault.Is(err, fault.Unavailable) || r.deps.Clock.Now().After(call.Deadline) {
-			return err //nolint:wrapcheck // the log line names the call
+			return err
 		}
 		if clock.Sleep(ctx, r.deps.Clock, pause) != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 	}
 }

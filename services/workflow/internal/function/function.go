@@ -16,9 +16,9 @@ import (
 type Retry int
 
 const (
-	// RetryNever: the same call would fail in the same way.
+	// RetryNever is for Functions of which the same call would fail in the same way.
 	RetryNever Retry = iota
-	// RetryUnavailable: when something was away, the engine calls again until the deadline.
+	// RetryUnavailable makes the engine call again, until the deadline, when something was away.
 	RetryUnavailable
 )
 

@@ -26,7 +26,7 @@ func readFile(forge core.Forge) *Function {
 			path := text(call.Args, "path")
 			content, sha, err := forge.ReadFile(ctx, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
 			if err != nil {
-				return nil, err //nolint:wrapcheck // the message is the program's to see
+				return nil, err
 			}
 			if !utf8.Valid(content) {
 				return nil, fault.InvalidFields(fault.Field{Name: "path", Problem: fmt.Sprintf("found %q, which is not UTF-8 text", path)})
@@ -66,7 +66,7 @@ func commit(forge core.Forge) *Function {
 				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,
 			})
 			if err != nil {
-				return nil, err //nolint:wrapcheck // the message is the program's to see
+				return nil, err
 			}
 			return sha, nil
 		},

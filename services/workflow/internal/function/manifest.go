@@ -38,7 +38,7 @@ func pin() *Function {
 			}
 			pinned, err := manifest.Pin([]byte(text(call.Args, "content")), r)
 			if err != nil {
-				return nil, err //nolint:wrapcheck // the message is the program's to see
+				return nil, err
 			}
 			return map[string]any{
 				"content": string(pinned.Content), "digest": pinned.Digest, "changed": pinned.Changed,

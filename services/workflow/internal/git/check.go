@@ -55,7 +55,6 @@ func checkPath(field, path string) error {
 	return nil
 }
 
-//nolint:gochecknoglobals // a compiled constant
 var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
 func checkCommit(c core.CommitRequest) error {

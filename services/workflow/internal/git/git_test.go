@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/cgi"
+	"net/http/cgi" //nolint:gosec // Git's own server is a CGI program
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -80,6 +80,7 @@ func hermetic() []string {
 }
 
 func (s *server) git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
 	return s.gitIn(t, dir, "", args...)
 }
 
@@ -378,7 +379,7 @@ func TestARuleOfTheRepositoryIsNoRace(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(hook), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil { //nolint:gosec // a hook is executable
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"}))

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -31,7 +32,7 @@ func (q *queues) enter(ctx context.Context, key string) (release func(), err err
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("wait for %s: %w", key, ctx.Err())
 		}
 	}
 }

@@ -108,7 +108,6 @@ func (r *repository) branch(ctx context.Context, name string) (*object.Commit, e
 	return r.commit(hash)
 }
 
-//nolint:gochecknoglobals // a compiled constant
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // resolve finds the commit that a ref names: HEAD, a full name, a branch, a tag, or a commit id.
@@ -205,7 +204,11 @@ func (r *repository) file(commit *object.Commit, path string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
 	}
 	defer reader.Close() //nolint:errcheck // in memory
-	return io.ReadAll(reader)
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
+	}
+	return content, nil
 }
 
 // push has the branch moved from base to the commit, if it still stands at base: else the error is errMoved.

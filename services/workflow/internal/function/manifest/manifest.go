@@ -84,8 +84,6 @@ func Pin(content []byte, r Request) (Result, error) {
 }
 
 // reference is the shape of image references that need no escaping in any style of YAML.
-//
-//nolint:gochecknoglobals // a compiled constant
 var reference = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._:/@+-]*[a-zA-Z0-9])?$`)
 
 func (r Request) check() error {
