@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -22,12 +23,12 @@ const (
 	maxHeader    = 64 << 10
 )
 
-// ServeHTTP serves handler on lis until ctx ends. Then requests in progress may end within five seconds, and what still
-// streams is cut. Headers and bodies must come in time, answers may take as long as they like. It writes one line per
+// ServeHTTP serves handler on lis until ctx ends. Then requests in progress may end within five seconds; the contexts of
+// event streams, which have no end of their own, end at once. Headers and bodies must come in time, answers may take as long as they like. It writes one line per
 // request, and a panic is answered 500.
 func ServeHTTP(ctx context.Context, log *slog.Logger, lis net.Listener, handler http.Handler) error {
 	s := &http.Server{
-		Handler:           &observed{handler: handler, log: log, clock: clock.System()},
+		Handler:           &observed{handler: handler, log: log, clock: clock.System(), stopping: ctx.Done()},
 		ReadHeaderTimeout: headerWithin, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, // requests end gracefully
@@ -57,12 +58,16 @@ type observed struct {
 	handler http.Handler
 	log     *slog.Logger
 	clock   clock.Clock
+	// stopping is closed when the server stops.
+	stopping <-chan struct{}
 }
 
 func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := o.clock.Now()
 	ctx := telemetry.EnsureTrace(telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)))
-	answer := &answerWriter{ResponseWriter: w}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := &answerWriter{ResponseWriter: w, onEventStream: func() { go o.cutWhenStopping(ctx, cancel) }}
 	r = r.WithContext(ctx)
 	o.limitBody(w, r)
 	broken := o.guarded(ctx, answer, r)
@@ -103,6 +108,15 @@ func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request
 	return false
 }
 
+// cutWhenStopping ends a request together with the server.
+func (o *observed) cutWhenStopping(ctx context.Context, cancel func()) {
+	select {
+	case <-o.stopping:
+		cancel()
+	case <-ctx.Done():
+	}
+}
+
 func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == "/metrics" }
 
 // limitBody has the body come in time. The server's own ReadTimeout would go on after the body and cut answers that
@@ -140,20 +154,28 @@ func (b *timedBody) Close() error {
 // answerWriter remembers the status. It flushes, for handlers that look for http.Flusher, and unwraps for the rest.
 type answerWriter struct {
 	http.ResponseWriter
-	status int
+	status        int
+	onEventStream func()
+}
+
+// begin takes note of the status that the answer begins with; an informational one is not it.
+func (w *answerWriter) begin(status int) {
+	if w.status >= http.StatusOK {
+		return
+	}
+	w.status = status
+	if status >= http.StatusOK && strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		w.onEventStream()
+	}
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	if w.status == 0 || w.status < http.StatusOK {
-		w.status = status
-	}
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answerWriter) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 

@@ -105,6 +105,7 @@ func TestHTTPStreamsAreFlushedAndEndWithTheServer(t *testing.T) {
 	ended := make(chan struct{})
 	f := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		_, _ = io.WriteString(w, "event: next\n")
 		flusher, ok := w.(http.Flusher)
 		if !ok {
@@ -125,7 +126,7 @@ func TestHTTPStreamsAreFlushedAndEndWithTheServer(t *testing.T) {
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "event: next\n" || err != nil {
 		t.Errorf("line %q, error %v", line, err)
 	}
-	if err := f.stop(); err != nil { // cuts the stream after its grace
+	if err := f.stop(); err != nil {
 		t.Error(err)
 	}
 	<-ended

@@ -423,7 +423,12 @@ func TestTLS(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- rpc.Serve(ctx, s, lis) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
 
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token, CAFile: ca})
 	if err != nil {
