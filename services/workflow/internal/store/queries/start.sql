@@ -29,7 +29,7 @@ SELECT
     timer.branch, timer.op, timer.due,
     call.function, call.location, call.agent, call.attempt,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
-    (array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1]::text AS filter
+    coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
 FROM timer
 LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)

@@ -1,0 +1,418 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+)
+
+var update = flag.Bool("update", false, "rewrite the histories of the scenarios") //nolint:gochecknoglobals // a flag
+
+// TestScenarios runs testdata/scenarios/*.txtar: a program with its inputs (main.star, inputs.json, modules), the answers
+// of Functions (answers.json: name → list, the last one repeats), and a script of what happens whenever the run is
+// parked (script.txt: "event TYPE DATA", "advance DURATION", "cancel REASON"). What is recorded must be history.txt.
+//
+// Each scenario runs again for every commit of its first run, once with a crash before that commit and once with a
+// crash after it that hides the answer. Every such run must record the same, and no effect may happen twice.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/scenarios/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scenarios", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+			organization := int64(1)
+			commits, got := play(t, pool, organization, archive, crash{})
+			if *update {
+				rewrite(t, file, archive, got)
+			} else if diff := cmp.Diff(section(archive, "history.txt"), got); diff != "" {
+				t.Fatalf("history (-want +got):\n%s", diff)
+			}
+			for at := 1; at <= commits; at++ {
+				for _, applied := range []bool{false, true} {
+					organization++
+					_, again := play(t, pool, organization, archive, crash{at: at, applied: applied})
+					if diff := cmp.Diff(got, again); diff != "" {
+						t.Errorf("crash at commit %d, applied %t (-first +again):\n%s", at, applied, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+func section(a *txtar.Archive, name string) string {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return string(f.Data)
+		}
+	}
+	return ""
+}
+
+func rewrite(t *testing.T, file string, a *txtar.Archive, history string) {
+	t.Helper()
+	a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == "history.txt" })
+	a.Files = append(a.Files, txtar.File{Name: "history.txt", Data: []byte(history)})
+	if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crash is the end of a process: before commit number at, or right after it; 0 for none.
+type crash struct {
+	at      int
+	applied bool
+}
+
+var errCrashed = errors.New("the process is gone")
+
+// crashing is a store whose process dies once.
+type crashing struct {
+	core.Store
+	crash
+	mu      sync.Mutex
+	commits int
+	dead    bool
+	die     context.CancelFunc
+}
+
+func (c *crashing) Commit(ctx context.Context, commit core.Commit) (core.Committed, error) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return core.Committed{}, errCrashed
+	}
+	c.commits++
+	dies := c.commits == c.at
+	if dies {
+		c.dead = true
+	}
+	c.mu.Unlock()
+	if dies {
+		defer c.die()
+		if !c.applied {
+			return core.Committed{}, errCrashed
+		}
+	}
+	done, err := c.Store.Commit(context.WithoutCancel(ctx), commit)
+	if dies {
+		return core.Committed{}, errCrashed
+	}
+	return done, err
+}
+
+// world is what a scenario acts on: the functions, which keep what they did under its key, and the clock.
+type world struct {
+	t            *testing.T
+	pool         *pgxpool.Pool
+	organization int64
+	clock        *clocktest.Clock
+	mu           sync.Mutex
+	answers      map[string][]json.RawMessage
+	effects      []string
+	done         map[string]json.RawMessage
+}
+
+// carryOut has the effect once for each key, and answers the same again for the same key.
+func (w *world) carryOut(function, key string) (json.RawMessage, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	answer, known := w.done[key]
+	if !known {
+		list := w.answers[function]
+		if len(list) == 0 {
+			w.t.Errorf("no answer for %s", function)
+			return nil, &core.FunctionError{Code: "unscripted"}
+		}
+		answer = list[0]
+		if len(list) > 1 {
+			w.answers[function] = list[1:]
+		}
+		w.done[key] = answer
+		_, op, _ := strings.Cut(key, "/")
+		w.effects = append(w.effects, function+" "+op)
+	}
+	var failed struct {
+		Error *core.FunctionError `json:"$error"`
+	}
+	if json.Unmarshal(answer, &failed) == nil && failed.Error != nil {
+		return nil, failed.Error
+	}
+	return answer, nil
+}
+
+// shown is the scenario's clock with timers of the real one, so that loops go on while the scenario's time stands.
+type shown struct{ *clocktest.Clock }
+
+func (shown) NewTimer(d time.Duration) clock.Timer { return clock.System().NewTimer(d) }
+
+type function struct {
+	name string
+	*world
+}
+
+func (f function) Name() string { return f.name }
+
+func (f function) Location() core.Location { return core.InProcess }
+
+func (f function) Call(_ context.Context, call core.Call) (any, error) {
+	return f.carryOut(call.Function, call.ID)
+}
+
+// relay answers calls at once, and twice; calls of functions without answers it never answers.
+type relay struct {
+	*world
+	service *core.Service
+}
+
+func (r relay) Send(ctx context.Context, call core.OutgoingCall) error {
+	if len(r.answers[call.Function]) == 0 {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx) // a crash in between is made up for by the next attempt, which would take long
+	value, err := r.carryOut(call.Function, call.ID)
+	answer := core.Answer{Call: call.ID, Agent: call.Agent, Value: value}
+	if err != nil {
+		answer.Error = core.AsFunctionError(err)
+	}
+	return errors.Join(r.service.Answer(ctx, answer), r.service.Answer(ctx, answer))
+}
+
+// process is one life of the service: everything but the bus and the API.
+type process struct {
+	store   *crashing
+	service *core.Service
+	gone    <-chan struct{}
+	stop    func()
+}
+
+func (w *world) boot(c crash) process {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	log, wall := bustest.Log(w.t), shown{w.clock}
+	kept := store.New(store.Deps{
+		Pool: w.pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Clock: wall, Log: log,
+	})
+	crashing := &crashing{Store: kept, crash: c, die: cancel}
+	scripts := script.New(script.Limits{})
+	functions := []core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync")}
+	for name := range w.answers {
+		if !strings.HasPrefix(name, "k8s.") && !strings.HasPrefix(name, "argo.") {
+			functions = append(functions, function{name, w})
+		}
+	}
+	registry, err := core.NewFunctions(functions...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	engine := core.NewEngine(core.EngineDeps{
+		Store: crashing, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
+		Settings: core.Settings{
+			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
+			Live: 10, Activities: 10, History: 1000, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
+		},
+	})
+	service := core.NewService(kept, scripts, wall, engine.Wake)
+	dispatcher := core.Dispatcher{
+		Store: kept, Sender: relay{w, service}, Clock: wall, Log: log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := engine.Run(ctx, func() {}); err != nil && ctx.Err() == nil {
+			w.t.Error(err)
+		}
+	})
+	parts.Go(func() { _ = dispatcher.Run(ctx) })
+	return process{store: crashing, service: service, gone: ctx.Done(), stop: func() { cancel(); parts.Wait() }}
+}
+
+// play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
+// recorded.
+func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string) {
+	t.Helper()
+	w := &world{
+		t: t, pool: pool, organization: organization,
+		clock: clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)), done: map[string]json.RawMessage{},
+	}
+	if err := json.Unmarshal([]byte(section(a, "answers.json")), &w.answers); err != nil {
+		t.Fatal(err)
+	}
+	p := w.boot(c)
+	defer func() { p.stop() }()
+	if _, err := p.service.Start(t.Context(), w.startOf(a)); err != nil {
+		t.Fatal(err)
+	}
+	steps := strings.Split(strings.TrimSpace(section(a, "script.txt")), "\n")
+	for {
+		e, crashed := w.settle(p)
+		switch {
+		case crashed:
+			p.stop()
+			p = w.boot(crash{})
+		case e.State.Ended():
+			return p.store.commits, w.recorded(p.service, e)
+		case len(steps) == 0 || steps[0] == "":
+			_, waiting, _ := p.service.Get(t.Context(), organization, "scenario")
+			t.Fatalf("the script is over, but the run %v", waiting)
+		default:
+			w.act(p.service, steps[0])
+			steps = steps[1:]
+		}
+	}
+}
+
+func (w *world) startOf(a *txtar.Archive) core.Start {
+	s := core.Start{Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")), Program: core.Program{Modules: map[string][]byte{}}}
+	for _, f := range a.Files {
+		if f.Name == "main.star" {
+			s.Program.Source = f.Data
+		} else if strings.HasSuffix(f.Name, ".star") {
+			s.Program.Modules[f.Name] = f.Data
+		}
+	}
+	return s
+}
+
+// settle waits until nothing happens without the script any more, or the process has crashed.
+func (w *world) settle(p process) (e core.Execution, crashed bool) {
+	w.t.Helper()
+	deadline := clock.System().Now().Add(within)
+	for clock.System().Now().Before(deadline) {
+		select {
+		case <-p.gone:
+			return e, true
+		default:
+		}
+		var err error
+		if e, err = p.store.Get(w.t.Context(), w.organization, "scenario"); err != nil {
+			w.t.Fatal(err)
+		}
+		if e.State.Ended() || w.quiet(e) {
+			return e, false
+		}
+		if clock.Sleep(w.t.Context(), clock.System(), time.Millisecond) != nil {
+			break
+		}
+	}
+	w.t.Fatal("the run does not settle")
+	return e, false
+}
+
+// quiet reports whether the run is parked and waits for the script only: nothing is being matched, no timer is due and
+// no relay is about to answer. It is one statement, so one moment.
+func (w *world) quiet(e core.Execution) (quiet bool) {
+	w.t.Helper()
+	err := w.pool.QueryRow(w.t.Context(), `
+SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
+   AND NOT EXISTS (SELECT 1 FROM wait WHERE NOT looked)
+   AND NOT EXISTS (SELECT 1 FROM event WHERE NOT looked)
+   AND NOT EXISTS (SELECT 1 FROM timer WHERE execution = $1 AND due <= $2)
+   AND NOT EXISTS (SELECT 1 FROM call WHERE execution = $1 AND function = ANY ($3))`,
+		e.ID, w.clock.Now(), slices.Collect(maps.Keys(w.answers))).Scan(&quiet)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return quiet
+}
+
+func (w *world) act(service *core.Service, step string) {
+	w.t.Helper()
+	verb, rest, _ := strings.Cut(step, " ")
+	switch verb {
+	case "event":
+		eventType, data, _ := strings.Cut(rest, " ")
+		e := core.Event{Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data), Time: w.clock.Now()}
+		for _, duplicate := range []bool{false, true} {
+			_, found, err := service.Receive(w.t.Context(), e)
+			if err != nil || found != duplicate {
+				w.t.Fatalf("%s: duplicate %t, error %v", step, found, err)
+			}
+		}
+	case "advance":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.clock.Advance(d)
+	case "cancel":
+		if err := service.Cancel(w.t.Context(), w.organization, "scenario", rest); err != nil {
+			w.t.Fatal(err)
+		}
+	default:
+		w.t.Fatalf("unknown step %q", step)
+	}
+}
+
+// recorded is the history in the order of branches, since branches race, and what left the service.
+func (w *world) recorded(service *core.Service, e core.Execution) string {
+	w.t.Helper()
+	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	slices.SortStableFunc(entries, func(a, b core.Entry) int {
+		if a.Op.Branch < 0 || b.Op.Branch < 0 {
+			return b.Op.Branch - a.Op.Branch
+		}
+		return (a.Op.Branch-b.Op.Branch)*1000 + a.Op.Index - b.Op.Index
+	})
+	var out strings.Builder
+	for _, entry := range entries {
+		value := string(entry.Value)
+		if entry.Error != nil {
+			value = "error " + entry.Error.Error()
+		}
+		if entry.Kind == core.KindUUID {
+			value = "(unique)"
+		}
+		fmt.Fprintf(&out, "%s %s %s %s\n", entry.Op, entry.Kind, entry.Name, strings.ReplaceAll(value, e.Ref, "REF"))
+	}
+	for _, effect := range slices.Sorted(slices.Values(w.effects)) {
+		fmt.Fprintf(&out, "effect %s\n", effect)
+	}
+	rows, err := w.pool.Query(w.t.Context(), `SELECT event->>'type', event->>'data' FROM outbox WHERE event->>'organizationid' = $1 ORDER BY id`, strconv.FormatInt(w.organization, 10))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var eventType, data string
+		if err := rows.Scan(&eventType, &data); err != nil {
+			w.t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "sent %s %s\n", eventType, data)
+	}
+	return out.String()
+}
