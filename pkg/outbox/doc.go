@@ -56,7 +56,7 @@
 //	crash between publish and note       published again under the same message id; the stream or the inbox drops it
 //	two senders at once                  positions are given under the cursor's lock; the rest is repetition
 //	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
-//	the stream is away                   the round ends; it begins again after a pause that grows to ten seconds
+//	the stream is away                   the round ends; it begins again after a second
 //	the stream is wiped                  no receipt comes: sent again, same positions, new message ids
 //	an event is refused by the bus       postponed with the reason in last_error and logged; the others go on
 //	delivery repeated or out of order    Claim says so; the mark waits for the gap to close

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 )
 
 func TestRepeatedAndReorderedEventsAreAppliedOnce(t *testing.T) {
@@ -236,4 +237,15 @@ func TestOldEventsAreForgottenOnceTheMarkHasPassedThem(t *testing.T) {
 	cancel()
 	s.must(<-done)
 	same(t, "remembered", slices.Sorted(slices.Values(left)), []string{"c"})
+}
+
+func TestTheTablesCanBeUnmadeAndMadeAgain(t *testing.T) {
+	t.Parallel()
+	_, c := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
+	if err := pg.Rollback(t.Context(), c, "outbox", outbox.Migrations(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := pg.Migrate(t.Context(), c, "outbox", outbox.Migrations()); err != nil {
+		t.Fatal(err)
+	}
 }

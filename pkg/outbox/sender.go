@@ -73,8 +73,8 @@ func NewSender(d SenderDeps) *Sender {
 const (
 	// pollEvery is how soon the active sender finds what nobody woke it for, and a follower finds that it should lead.
 	pollEvery = time.Second
-	// longestPause bounds the pause after a round that failed.
-	longestPause = 10 * time.Second
+	// longestPause bounds the pause before the next try to lead when the database is away.
+	longestPause = 5 * time.Second
 )
 
 // Wake tells the active sender, here or in another replica, that something was committed. It never blocks.
@@ -207,26 +207,21 @@ func (s *Sender) listen(ctx context.Context, conn *pgx.Conn, schema string) erro
 
 // rounds publishes and takes receipts until ctx ends or the database fails.
 func (s *Sender) rounds(ctx context.Context) error {
-	pause := pollEvery
 	for {
 		more, err := s.round(ctx)
-		wait, woken := pollEvery, s.wake
+		woken := s.wake
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errBusAway):
-			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyService, s.Name, telemetry.KeyError, err, telemetry.KeyDelay, pause.Milliseconds())
-			wait, woken = pause, nil // being woken would not help
-			pause = min(2*pause, longestPause)
+			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyService, s.Name, telemetry.KeyError, err)
+			woken = nil // it would not help, and the bus has waited for seconds itself
 		case err != nil:
 			return err
 		case more:
-			pause = pollEvery
 			continue
-		default:
-			pause = pollEvery
 		}
-		timer := s.Clock.NewTimer(wait)
+		timer := s.Clock.NewTimer(pollEvery)
 		select {
 		case <-ctx.Done():
 		case <-woken:

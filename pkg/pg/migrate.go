@@ -83,7 +83,7 @@ func lockID(schema, name string) int64 {
 	return int64(h.Sum64() >> 1)
 }
 
-// createSchema is one of the two places with SQL in Go: an identifier cannot be a parameter, so sqlc has no way to say
+// createSchema has its SQL in Go, unlike the services: an identifier cannot be a parameter, so sqlc has no way to say
 // it. It asks first, because CREATE SCHEMA IF NOT EXISTS needs a privilege that the owner of an existing schema lacks.
 func createSchema(ctx context.Context, db *sql.DB, schema string) error {
 	if schema == "" {

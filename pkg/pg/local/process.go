@@ -92,10 +92,13 @@ func launchWatched(cmd *exec.Cmd, fast bool) (process, error) {
 	return p, nil
 }
 
+// PID is the process id of the postmaster.
 func (p *watched) PID() int { return p.pid }
 
+// Done is closed when the postmaster has ended.
 func (p *watched) Done() <-chan struct{} { return p.done }
 
+// Ended reports whether the postmaster has ended.
 func (p *watched) Ended() bool {
 	select {
 	case <-p.done:
@@ -105,6 +108,7 @@ func (p *watched) Ended() bool {
 	}
 }
 
+// End shuts the postmaster down.
 func (p *watched) End() error { return shutDown(p.pid, p.Ended) }
 
 // reaped is a postmaster that a small shell process ends, and whose folder it removes, when this process has ended.
@@ -151,15 +155,19 @@ func launchTemporary(cmd *exec.Cmd, s server) (process, error) {
 	return p, nil
 }
 
+// PID is the process id of the postmaster.
 func (p *reaped) PID() int { return p.pid }
 
+// Done is nil: nobody waits for the postmaster.
 func (p *reaped) Done() <-chan struct{} { return nil }
 
+// Ended reports whether the postmaster has ended, and leaves no zombie.
 func (p *reaped) Ended() bool {
 	pid, err := syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 	return pid == p.pid || errors.Is(err, syscall.ECHILD)
 }
 
+// End has the reaper do its work now.
 func (p *reaped) End() error {
 	if err := syscall.Close(p.pipe); err != nil {
 		return fmt.Errorf("end the server: %w", err)
