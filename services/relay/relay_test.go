@@ -191,6 +191,8 @@ func TestCallsAreAnsweredAlsoAfterTheStoreOfTheBusWasWiped(t *testing.T) {
 	if diff := cmp.Diff(want, w.call(t, "exec/0.2", 2, "argo.sync", sync)); diff != "" {
 		t.Errorf("argo.sync, sent again (-want +got):\n%s", diff)
 	}
+	cluster.mu.Lock()
+	defer cluster.mu.Unlock()
 	if cluster.patches != 1 {
 		t.Errorf("%d syncs were started, want 1", cluster.patches)
 	}

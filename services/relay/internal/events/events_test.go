@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,12 +37,17 @@ func (o *outgoing) Publish(_ context.Context, e event.Event) error {
 	return nil
 }
 
-func (o *outgoing) completed(t *testing.T) []event.FunctionCompleted {
-	t.Helper()
+// all is what was published so far.
+func (o *outgoing) all() []event.Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return slices.Clone(o.sent)
+}
+
+func (o *outgoing) completed(t *testing.T) []event.FunctionCompleted {
+	t.Helper()
 	var all []event.FunctionCompleted
-	for _, e := range o.sent {
+	for _, e := range o.all() {
 		data, err := event.Decode[event.FunctionCompleted](e)
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +125,7 @@ func TestACallInFlightIsCarriedOutOnce(t *testing.T) {
 		if diff := cmp.Diff(want, bus.completed(t)); diff != "" || len(g.started) != 1 {
 			t.Errorf("%d runs, answers (-want +got):\n%s", len(g.started), diff)
 		}
-		if got := event.Extension(bus.sent[0], event.ExtensionCorrelation); got != "rollout-1" {
+		if got := event.Extension(bus.all()[0], event.ExtensionCorrelation); got != "rollout-1" {
 			t.Errorf("correlation of the answer is %q", got)
 		}
 		if err := deliver(called(t, "exec/0.1", 4)); err != nil {
@@ -127,7 +134,7 @@ func TestACallInFlightIsCarriedOutOnce(t *testing.T) {
 		g.proceed <- core.Answer{Err: &core.Error{Code: core.CodeForbidden, Message: "no"}}
 		synctest.Wait()
 		got := bus.completed(t)
-		if len(got) != 2 || got[1].Error == nil || got[1].Error.Code != "forbidden" || bus.sent[0].ID() == bus.sent[1].ID() {
+		if len(got) != 2 || got[1].Error == nil || got[1].Error.Code != "forbidden" || bus.all()[0].ID() == bus.all()[1].ID() {
 			t.Errorf("a call that was answered before is not carried out again: %+v", got)
 		}
 	})
@@ -165,8 +172,8 @@ func TestInterruptedCallsAreNotAnswered(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		if len(bus.sent) != 0 {
-			t.Errorf("answered %+v", bus.sent)
+		if len(bus.all()) != 0 {
+			t.Errorf("answered %+v", bus.all())
 		}
 	})
 }
@@ -192,10 +199,15 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := &outgoing{}
-		var reachable error
+		var away atomic.Bool
 		h := NewHeartbeat(HeartbeatDeps{
 			Agent: 42, Version: "v1", Interval: 5 * time.Second, Bus: bus, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
-			Reachable: func(context.Context) error { return reachable },
+			Reachable: func(context.Context) error {
+				if away.Load() {
+					return fault.New(fault.Unavailable, "the cluster does not answer")
+				}
+				return nil
+			},
 		})
 		if h.Cluster(t.Context()) == nil {
 			t.Error("ready before the cluster was asked")
@@ -207,7 +219,7 @@ func TestHeartbeat(t *testing.T) {
 		if err := h.Cluster(ctx); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		reachable = fault.New(fault.Unavailable, "the cluster does not answer")
+		away.Store(true)
 		time.Sleep(6 * time.Second)
 		if h.Cluster(ctx) == nil {
 			t.Error("ready although the cluster does not answer")
@@ -217,7 +229,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Error(err)
 		}
 		var got []bool
-		for _, e := range bus.sent {
+		for _, e := range bus.all() {
 			data, err := event.Decode[event.AgentHeartbeat](e)
 			if err != nil {
 				t.Fatal(err)
