@@ -55,6 +55,8 @@ type Reads interface {
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]Snapshot, error)
 	// Journal is the three journals of a rollout as one, oldest first.
 	Journal(ctx context.Context, organization, rollout int64, p Page) (Slice[Transition], error)
+	// JournalsByRollout is the same page of the journal of every rollout, oldest first.
+	JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p Page) (map[int64]Slice[Transition], error)
 }
 
 // RolloutFilter narrows a list of rollouts; its zero value does not.

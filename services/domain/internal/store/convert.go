@@ -86,7 +86,7 @@ func snapshot(r sqlc.Snapshot) core.Snapshot {
 	}
 }
 
-func transition(r sqlc.JournalRow) core.Transition {
+func transition(r sqlc.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),

@@ -90,7 +90,7 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 	}
 	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
 		rows, err := q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{OrganizationID: organization, Ids: applications, Before: w.after, AtMost: w.limit()})
-		return convertAll(rows, func(r sqlc.RolloutsByApplicationRow) sqlc.Rollout { return r.Rollout }), err //nolint:wrapcheck // derived says what was read
+		return convertAll(rows, func(r sqlc.RolloutsByApplicationRow) sqlc.Rollout { return r.Rollout }), err
 	})
 	found := map[int64][]core.Rollout{}
 	for _, one := range all {
@@ -148,15 +148,24 @@ func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, d
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
-func (r reader) Journal(ctx context.Context, organization, rollout int64, p core.Page) (s core.Slice[core.Transition], err error) {
+func (r reader) Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error) {
+	found, err := r.JournalsByRollout(ctx, organization, []int64{rollout}, p)
+	return found[rollout], err
+}
+
+func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
 	w, err := open(p, 0)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
+	found := make(map[int64][]core.Transition, len(rollouts))
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.Journal(ctx, sqlc.JournalParams{OrganizationID: organization, RolloutID: rollout, After: w.after, AtMost: w.limit()})
-		s = slice(w, convertAll(rows, transition), func(t core.Transition) int64 { return t.ID })
-		return pg.Classify(err, "read journal of rollout %d", rollout)
+		rows, err := q.JournalsByRollout(ctx, sqlc.JournalsByRolloutParams{Ids: rollouts, OrganizationID: organization, After: w.after, AtMost: w.limit()})
+		clear(found) // the transaction may run again
+		for _, row := range rows {
+			found[row.RolloutID] = append(found[row.RolloutID], transition(row))
+		}
+		return pg.Classify(err, "read journals of rollouts %v", rollouts)
 	})
-	return s, err
+	return slices(w, found, func(t core.Transition) int64 { return t.ID }), err
 }

@@ -40,6 +40,7 @@ type loaders struct {
 	deployments             *loader[int64, core.Deployment]
 	deploymentsOf           *loader[int64, []core.Deployment]
 	snapshotOf              *loader[int64, core.Snapshot]
+	journalOf               *loader[paged, core.Slice[core.Transition]]
 }
 
 // paged is one page of what belongs to an object.
@@ -79,6 +80,7 @@ func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Durat
 		deployments:             plain(b, r.DeploymentsByID),
 		deploymentsOf:           plain(b, r.DeploymentsByRolloutEnvironment),
 		snapshotOf:              plain(b, r.SnapshotsByDeployment),
+		journalOf:               pages(b, r.JournalsByRollout),
 	}
 }
 

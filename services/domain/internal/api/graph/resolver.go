@@ -14,7 +14,7 @@ func (r resolvers) Query() exec.QueryResolver { return query(r) }
 func (r resolvers) Mutation() exec.MutationResolver { return mutation(r) }
 
 // Rollout resolves its fields.
-func (r resolvers) Rollout() exec.RolloutResolver { return rollout(r) }
+func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }
 
 // Application resolves its fields.
 func (resolvers) Application() exec.ApplicationResolver { return application{} }

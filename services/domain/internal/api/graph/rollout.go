@@ -7,7 +7,7 @@ import (
 )
 
 // rollout resolves the fields of Rollout that are loaded.
-type rollout struct{ domain Domain }
+type rollout struct{}
 
 // Application is what is rolled out.
 func (rollout) Application(ctx context.Context, r *model.Rollout) (model.Application, error) {
@@ -35,12 +35,12 @@ func (rollout) Environments(ctx context.Context, r *model.Rollout) ([]model.Roll
 }
 
 // Journal is one page of everything that happened, oldest first (R39).
-func (o rollout) Journal(ctx context.Context, r *model.Rollout, first *int, after *string) (model.JournalConnection, error) {
+func (rollout) Journal(ctx context.Context, r *model.Rollout, first *int, after *string) (model.JournalConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
 		return model.JournalConnection{}, err
 	}
-	s, err := o.domain.Journal(ctx, loadersOf(ctx).actor.Organization, r.ID, p)
+	s, _, err := loadersOf(ctx).journalOf.load(ctx, paged{r.ID, p})
 	return model.JournalConnection{Nodes: wrapAll(s.Nodes, model.WrapTransition), PageInfo: pageInfo(s)}, err
 }
 

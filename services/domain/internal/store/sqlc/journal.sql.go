@@ -114,35 +114,42 @@ func (q *Queries) InsertRolloutTransition(ctx context.Context, arg InsertRollout
 	return err
 }
 
-const journal = `-- name: Journal :many
-SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
-       t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
-FROM cd_rollout_transitions t
-WHERE t.organization_id = $2 AND t.rollout_id = $3 AND t.id > $4
-UNION ALL
-SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
-       u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
-FROM cd_rollout_environment_transitions u
-JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
-WHERE u.organization_id = $2 AND e.rollout_id = $3 AND u.id > $4
-UNION ALL
-SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, NULL::text,
-       v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
-FROM cd_deployment_transitions v
-JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
-JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
-WHERE v.organization_id = $2 AND f.rollout_id = $3 AND v.id > $4
-ORDER BY id LIMIT $1
+const journalsByRollout = `-- name: JournalsByRollout :many
+SELECT parent.id::bigint AS rollout_id, page.id, page.kind, page.subject_id, page.from_state, page.to_state, page.event, page.gate_id,
+       page.principal_type, page.principal_id, page.reason, page.triggered_by, page.created_at
+FROM unnest($1::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (
+    SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
+           t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = $3 AND t.rollout_id = parent.id AND t.id > $4
+    UNION ALL
+    SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
+           u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+    FROM cd_rollout_environment_transitions u
+    JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
+    WHERE u.organization_id = $3 AND e.rollout_id = parent.id AND u.id > $4
+    UNION ALL
+    SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, NULL::text,
+           v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+    FROM cd_deployment_transitions v
+    JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
+    JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
+    WHERE v.organization_id = $3 AND f.rollout_id = parent.id AND v.id > $4
+    ORDER BY id LIMIT $2
+) page
+ORDER BY parent.id, page.id
 `
 
-type JournalParams struct {
+type JournalsByRolloutParams struct {
+	Ids            []int64
 	AtMost         int32
 	OrganizationID int64
-	RolloutID      int64
 	After          int64
 }
 
-type JournalRow struct {
+type JournalsByRolloutRow struct {
+	RolloutID     int64
 	ID            int64
 	Kind          string
 	SubjectID     int64
@@ -157,22 +164,23 @@ type JournalRow struct {
 	CreatedAt     time.Time
 }
 
-// Three journals as one story: a single sequence numbers them.
-func (q *Queries) Journal(ctx context.Context, arg JournalParams) ([]JournalRow, error) {
-	rows, err := q.db.Query(ctx, journal,
+// The three journals of each rollout as one story: a single sequence numbers them.
+func (q *Queries) JournalsByRollout(ctx context.Context, arg JournalsByRolloutParams) ([]JournalsByRolloutRow, error) {
+	rows, err := q.db.Query(ctx, journalsByRollout,
+		arg.Ids,
 		arg.AtMost,
 		arg.OrganizationID,
-		arg.RolloutID,
 		arg.After,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []JournalRow
+	var items []JournalsByRolloutRow
 	for rows.Next() {
-		var i JournalRow
+		var i JournalsByRolloutRow
 		if err := rows.Scan(
+			&i.RolloutID,
 			&i.ID,
 			&i.Kind,
 			&i.SubjectID,
