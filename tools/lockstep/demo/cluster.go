@@ -53,9 +53,10 @@ type position struct {
 	Image string
 	// Phase is Argo's: Healthy, Progressing, Paused, Degraded.
 	Phase, Message string
-	// Weight is the share of the new version, in percent; Paused says that it stands there.
-	Weight int
-	Paused bool
+	// Weight is the share of the new version, in percent. AtGate says that it has been reached and that a pause follows, Paused
+	// that the pause holds: once promoted, a Rollout is for a moment at a gate without being paused.
+	Weight         int
+	AtGate, Paused bool
 	// Passed is the highest gate that it has left behind.
 	Passed int
 	// Stable says that the version asked for serves everything.
@@ -94,14 +95,14 @@ func (o rolloutObject) position() position {
 		p.Image = o.Spec.Template.Spec.Containers[0].Image
 	}
 	steps := o.Spec.Strategy.Canary.Steps
-	for i, step := range steps[:min(o.Status.CurrentStepIndex, len(steps))] {
-		switch {
-		case step.SetWeight != nil:
+	for _, step := range steps[:min(o.Status.CurrentStepIndex, len(steps))] {
+		if step.SetWeight != nil {
 			p.Weight = *step.SetWeight
-		case i < o.Status.CurrentStepIndex:
+		} else {
 			p.Passed = p.Weight
 		}
 	}
+	p.AtGate = o.Status.CurrentStepIndex < len(steps) && steps[o.Status.CurrentStepIndex].SetWeight == nil
 	for _, condition := range o.Status.PauseConditions {
 		p.Paused = p.Paused || condition.Reason == "CanaryPauseStep"
 	}
@@ -117,5 +118,5 @@ func (p position) digest() string {
 
 // reached reports whether the gate has been come to.
 func (p position) reached(gate int) bool {
-	return p.Passed >= gate || (p.Paused && p.Weight >= gate) || p.Stable
+	return p.Passed >= gate || (p.AtGate && p.Weight >= gate) || p.Stable
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			tell.print("\nThe end of what each part has said:")
+			tell.print("\nThe last complaints of each part:")
 			tell.print(tails(s))
 		}
 		err = errors.Join(err, s.Stop())
@@ -89,6 +89,11 @@ func folder(dir string) (string, func() error, error) {
 		if err != nil {
 			return "", nil, fmt.Errorf("temporary folder: %w", err)
 		}
+		// The account that runs PostgreSQL in place of root passes through it.
+		//nolint:gosec // what is in it is closed to others
+		if err := os.Chmod(temporary, 0o711); err != nil {
+			return "", nil, fmt.Errorf("temporary folder: %w", err)
+		}
 		return temporary, func() error { return os.RemoveAll(temporary) }, nil
 	}
 	dir, err := filepath.Abs(dir)
@@ -105,13 +110,14 @@ func folder(dir string) (string, func() error, error) {
 	return dir, func() error { return nil }, nil
 }
 
-// tails are the ends of all logs.
+// tails are the last complaints of each part, or its last line where it has none.
 func tails(s *stack.Stack) string {
 	const lines = 8
-	parts := stack.Parts()
-	text := make([]string, len(parts))
-	for i, part := range parts {
-		text[i] = s.LogTail(part, lines)
+	var text []string
+	for _, part := range stack.Parts() {
+		text = append(text, s.LogTail(part, lines, func(line string) bool {
+			return !strings.Contains(line, `"level":"INFO"`) && !strings.Contains(line, `"level":"DEBUG"`)
+		}))
 	}
 	return strings.Join(text, "\n")
 }

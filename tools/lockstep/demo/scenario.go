@@ -73,6 +73,7 @@ metadata:
 spec:
   replicas: 4
   revisionHistoryLimit: 5
+  progressDeadlineSeconds: 30
   selector:
     matchLabels:
       app.kubernetes.io/name: %[1]s

@@ -96,15 +96,26 @@ func (x *Watcher) look(ctx context.Context) {
 
 // compare holds the product's signature: what was read first has not passed a gate that what was read later has not reached.
 func (x *Watcher) compare(stage Stage, first string, a position, later string, b position) {
-	k := key{stage.Environment, first}
-	if x.broken != nil || a.digest() != x.target[first] || a.digest() == "" || !x.canary[k] {
+	if x.broken != nil {
 		return
 	}
+	passed := x.passed(key{stage.Environment, first}, a)
 	for _, gate := range stage.Gates {
-		passed := a.Passed >= gate || a.Stable
-		if passed && (b.digest() != x.target[later] || !b.reached(gate)) {
+		if passed >= gate && (b.digest() != x.target[later] || !b.reached(gate)) {
 			x.broken = fmt.Errorf("%s: %s has passed gate %d while %s, at %d %%, has not reached it", stage.Environment, first, gate, later, b.Weight)
 		}
+	}
+}
+
+// passed is the highest gate that a service has left behind on its way to its target; 0 where there is no canary.
+func (x *Watcher) passed(k key, p position) int {
+	switch {
+	case !x.canary[k] || p.digest() != x.target[k.service]:
+		return 0
+	case p.Stable:
+		return 100
+	default:
+		return p.Passed
 	}
 }
 
@@ -118,17 +129,16 @@ func (x *Watcher) note(stage Stage, service string, now position) {
 	x.last[k] = now
 	if before.Image != now.Image {
 		delete(x.passes, k)
-	} else {
-		for _, gate := range stage.Gates {
-			if before.Passed < gate && now.Passed >= gate && !now.Stable {
-				x.pass(k, gate)
-			}
+	}
+	if now.digest() == x.target[service] && now.digest() != "" && !now.Stable {
+		x.canary[k] = true
+	}
+	for _, gate := range stage.Gates {
+		if x.passed(k, before) < gate && x.passed(k, now) >= gate {
+			x.pass(k, gate)
 		}
 	}
-	if now.digest() == x.target[service] && !now.Stable {
-		x.canary[k] = true
-		x.highest[k] = max(x.highest[k], now.Passed)
-	}
+	x.highest[k] = max(x.highest[k], x.passed(k, now))
 	x.moved(stage.Environment, service, before, now)
 }
 

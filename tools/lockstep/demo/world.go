@@ -13,6 +13,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
+// notReady is the Readiness that does not change by itself.
+const notReady = "NOT_READY"
+
 // waitLimit bounds each wait of the demo for something that takes a second or two.
 const waitLimit = 60 * time.Second
 
@@ -77,7 +80,10 @@ func (w *World) CreateEnvironments(ctx context.Context) error {
 	for _, stage := range w.Scenario.Stages {
 		err := w.Await(ctx, "environment "+stage.Environment+" to be ready", func() (string, bool, error) {
 			e, err := w.API.Environment(ctx, stage.Environment)
-			return e.Readiness + " " + e.ReadinessReason, e.Readiness == "READY", err
+			if e.Readiness == notReady {
+				return "", false, fmt.Errorf("it is not: %s", e.ReadinessReason)
+			}
+			return e.Readiness, e.Readiness == "READY", err
 		})
 		if err != nil {
 			return err
@@ -96,7 +102,10 @@ func (w *World) CreatePipeline(ctx context.Context) error {
 		a, err := w.API.Application(ctx, w.Scenario.Application)
 		seen, ready := "", len(a.Environments) == len(w.Scenario.Stages)
 		for _, e := range a.Environments {
-			seen += fmt.Sprintf("%s %s %s; ", e.Environment.Name, e.Readiness, e.ReadinessReason)
+			if e.Readiness == notReady {
+				return "", false, fmt.Errorf("%s: %s", e.Environment.Name, e.ReadinessReason)
+			}
+			seen += e.Environment.Name + " " + e.Readiness + "; "
 			ready = ready && e.Readiness == "READY"
 		}
 		return seen, ready, err
@@ -105,6 +114,15 @@ func (w *World) CreatePipeline(ctx context.Context) error {
 
 // Push pushes one image for each service, and answers the version set that has all of them.
 func (w *World) Push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
+	return w.push(ctx, tag, labels, func() error { return nil })
+}
+
+// PushWhile is Push, with something that is done between the push and the first look for the version set.
+func (w *World) PushWhile(ctx context.Context, tag string, between func() error) (client.VersionSet, error) {
+	return w.push(ctx, tag, nil, between)
+}
+
+func (w *World) push(ctx context.Context, tag string, labels map[string]map[string]string, between func() error) (client.VersionSet, error) {
 	digests := map[string]string{}
 	for _, service := range w.Scenario.Services {
 		digest, err := PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
@@ -112,6 +130,9 @@ func (w *World) Push(ctx context.Context, tag string, labels map[string]map[stri
 			return client.VersionSet{}, err
 		}
 		digests[service] = digest
+	}
+	if err := between(); err != nil {
+		return client.VersionSet{}, err
 	}
 	var found client.VersionSet
 	err := w.Await(ctx, "a version set of the images pushed as "+tag, func() (string, bool, error) {

@@ -88,7 +88,7 @@ const registryNotifications = "/v1/notifications/distribution"
 // service adds what the three services with a database have in common.
 func (s *Stack) service(name string, more map[string]any) map[string]any {
 	more["database_url"] = s.database
-	more["schema"] = s.schema(name)
+	more["schema"] = s.Schema(name)
 	more["nats_url"] = "nats://" + s.address("nats")
 	more["nats_user"] = name
 	more["nats_password"] = s.settings.Passwords[name]

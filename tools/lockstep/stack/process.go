@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,7 +79,7 @@ func (p *process) supervise(ctx context.Context) {
 		}
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == ExitConfiguration {
 			p.mu.Lock()
-			p.hopeless = fmt.Errorf("%s refused its configuration:\n%s", p.name, tail(p.logFile, 5))
+			p.hopeless = fmt.Errorf("%s refused its configuration:\n%s", p.name, tail(p.logFile, 5, nil))
 			p.mu.Unlock()
 			return
 		}
@@ -183,7 +184,7 @@ func (p *process) waitReady(ctx context.Context) error {
 			return nil
 		}
 		if clock.Sleep(ctx, p.clock, 20*time.Millisecond) != nil {
-			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, tail(p.logFile, 10))
+			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, tail(p.logFile, 10, nil))
 		}
 	}
 }
@@ -194,15 +195,20 @@ func (p *process) end() {
 	<-p.ended
 }
 
-// tail is the last lines of a log, indented.
-func tail(path string, lines int) string {
+// tail is the last lines of a log that matter (nil: all do), each with the name of the log.
+func tail(path string, lines int, matters func(line string) bool) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "  (no log: " + err.Error() + ")"
 	}
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	if len(all) > lines {
-		all = all[len(all)-lines:]
+	if matters != nil {
+		all = slices.DeleteFunc(all, func(line string) bool { return !matters(line) })
 	}
-	return "  " + filepath.Base(path) + ": " + strings.Join(all, "\n  "+filepath.Base(path)+": ")
+	all = all[max(0, len(all)-lines):]
+	name := "  " + filepath.Base(path) + ": "
+	if len(all) == 0 {
+		return name + "(nothing)"
+	}
+	return name + strings.Join(all, "\n"+name)
 }

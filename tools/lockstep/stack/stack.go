@@ -117,8 +117,8 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 	return nil
 }
 
-// schema is the name of a service's schema: plain on a server of our own, this stack's on one that is shared.
-func (s *Stack) schema(service string) string {
+// Schema is the name of a service's schema: plain on a server of our own, this stack's on one that is shared.
+func (s *Stack) Schema(service string) string {
 	if s.config.DatabaseURL == "" {
 		return service
 	}
@@ -211,8 +211,10 @@ func (s *Stack) RepositoryURL(name string) string {
 // LogFile is where the output of a part goes.
 func (s *Stack) LogFile(part string) string { return s.path("log", part+".log") }
 
-// LogTail is the end of a part's log, for messages.
-func (s *Stack) LogTail(part string, lines int) string { return tail(s.LogFile(part), lines) }
+// LogTail is the end of a part's log, of those lines that matter, for messages.
+func (s *Stack) LogTail(part string, lines int, matters func(line string) bool) string {
+	return tail(s.LogFile(part), lines, matters)
+}
 
 // Kill ends a part as a crash would (kill -9), and answers how many times it had been started before. It is started again at once.
 func (s *Stack) Kill(part string) (starts int, err error) {

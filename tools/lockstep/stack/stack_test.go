@@ -92,8 +92,8 @@ func TestAProcessThatDiesIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.end()
-	if !strings.HasSuffix(tail(p.logFile, 1), "ending as asked") {
-		t.Errorf("log: got %q, want that it ended by itself", tail(p.logFile, 5))
+	if !strings.HasSuffix(tail(p.logFile, 1, nil), "ending as asked") {
+		t.Errorf("log: got %q, want that it ended by itself", tail(p.logFile, 5, nil))
 	}
 	if _, err := os.Stat(p.pidFile); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pid file after the end: got %v, want none", err)

@@ -1,0 +1,150 @@
+package crash
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// TestMain is also what the stack starts as its child processes: `<this binary> serve PART …`.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(cli.Main("test", os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// limit bounds one test: two run at a time on a small machine that does other things as well.
+const limit = 4 * time.Minute
+
+// world is a stack with a scenario that is ready to be deployed to.
+type world struct {
+	*demo.World
+
+	stack   *stack.Stack
+	watcher *demo.Watcher
+}
+
+// setup brings a stack up with a scenario on it, whose first version has been deployed.
+func setup(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
+	t.Helper()
+	ctx, w := start(t, scenario)
+	if err := w.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	set, err := w.Push(ctx, "1.0.0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.roll(ctx, t, set, func(context.Context, client.Rollout) error { return nil })
+	return ctx, w
+}
+
+// start brings an empty stack up.
+func start(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	s, err := stack.Start(ctx, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, part := range stack.Parts() {
+				t.Log(s.LogTail(part, 15, func(line string) bool { return !strings.Contains(line, `"level":"INFO"`) }))
+			}
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Discard(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{World: demo.NewWorld(s, scenario, clock.System()), stack: s}
+	w.watcher = demo.NewWatcher(w.World, nil)
+	return ctx, w
+}
+
+// roll promotes a version set to its end while disturb disturbs, and checks that everything is as if nothing had been: completed, every
+// gate passed once and together, one commit for each environment.
+func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, disturb func(context.Context, client.Rollout) error) client.Rollout {
+	t.Helper()
+	before, err := w.Commits(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests := map[string]string{}
+	for _, e := range set.Entries {
+		digests[e.Service.Name] = e.Version.Digest
+	}
+	w.watcher.Expect(digests)
+	var r client.Rollout
+	err = w.watcher.During(ctx, func(ctx context.Context) error {
+		created, err := w.API.CreateRollout(ctx, set.ID, t.Name())
+		if err != nil {
+			return err
+		}
+		disturbed := make(chan error, 1)
+		within, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() { disturbed <- disturb(within, created) }()
+		r, err = w.Follow(ctx, created.ID, demo.Hooks{})
+		cancel()
+		if late := <-disturbed; err == nil {
+			err = late
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.ExpectState(r, "COMPLETED", nil); err != nil {
+		t.Error(err)
+	}
+	want := map[string]int{}
+	for _, stage := range w.Scenario.Stages {
+		want[stage.Environment] = 1
+		if err := w.ExpectHealthy(ctx, stage, set); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.ExpectCommits(ctx, before, want); err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+// expectAllGates checks in the cluster that every service went through the whole canary.
+func (w *world) expectAllGates(t *testing.T) {
+	t.Helper()
+	for _, stage := range w.Scenario.Stages {
+		for _, service := range w.Scenario.Services {
+			if got, want := w.watcher.Highest(stage.Environment, service), stage.Gates[len(stage.Gates)-1]; got < want {
+				t.Errorf("cluster: %s/%s was seen past gate %d, want all up to %d", stage.Environment, service, got, want)
+			}
+		}
+	}
+}
+
+// oneStage is a short scenario: one environment, two gates.
+func oneStage() demo.Scenario {
+	s := demo.Story()
+	s.Stages = s.Stages[:1]
+	s.Stages[0].Gates = []int{50, 100}
+	s.PollInterval = 0.5
+	return s
+}
+
+// ended reports that a disturbance was cut short because the rollout is over.
+func ended(ctx context.Context) bool { return ctx.Err() != nil }

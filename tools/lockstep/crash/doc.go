@@ -1,0 +1,3 @@
+// Package crash holds no code, only tests: what becomes of a rollout when processes of a whole stack are killed, its streams
+// are wiped, and its boundaries are given wrong input.
+package crash
