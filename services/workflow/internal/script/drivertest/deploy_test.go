@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,11 +15,7 @@ func shop(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	for _, service := range []string{"api", "worker"} {
-		text, err := json.Marshal(manifest{Name: service, Image: image(service, 1), Weights: []int64{25, 50, 100}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.files["staging/"+service+".yaml"] = string(text)
+		w.files["staging/"+service+".yaml"] = manifestOf(service, image(service, 1))
 		w.rollouts["shop/"+service] = &rollout{
 			namespace: "shop", name: service, image: image(service, 1), weights: []int64{25, 50, 100}, generation: 3, seen: true,
 			stable: "hash-" + image(service, 1), current: "hash-" + image(service, 1), step: 6, pace: 2 * time.Second,
@@ -331,6 +326,36 @@ func TestSomebodyElsesChangeIsToldApart(t *testing.T) {
 	}
 	w.run(driver.Deploy, inputs(2, nil))
 	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+": somebody else has changed the Rollout")
+}
+
+func TestPodsThatAreDeclaredElsewhere(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	deployment := object{"kind": "Deployment", "metadata": object{"name": "api", "generation": 4}, "spec": object{"template": object{"spec": object{"containers": []any{object{"name": "api", "image": image("api", 2)}}}}}}
+	w.objects["Deployment shop/api"] = deployment
+	seen := 3
+	w.see = func(r *rollout, o object) {
+		if r.name != "api" {
+			return
+		}
+		spec := o["spec"].(object)
+		delete(spec, "template")
+		spec["workloadRef"] = object{"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+		o["status"].(object)["workloadObservedGeneration"] = fmt.Sprint(seen)
+		if w.now.Sub(r.changed) > 20*time.Second { // the controller is slow to see the Deployment
+			seen = 4
+		}
+	}
+	start := w.now
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	if took := w.now.Sub(start); took < 20*time.Second {
+		t.Errorf("the rollout is healthy after %v, before the controller has seen the Deployment", took)
+	}
+	if !strings.Contains(strings.Join(w.story, "\n"), "deployment.gate_reached deployment_id=11 weight=50") {
+		t.Errorf("story: %q", w.story)
+	}
 }
 
 // expectEnd compares the last lines of the story.

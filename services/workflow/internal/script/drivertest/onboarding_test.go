@@ -86,16 +86,16 @@ func TestSetup(t *testing.T) {
 			w.objects["Application argocd/shop"] = object{"metadata": object{}, "spec": object{"syncPolicy": object{"automated": object{"enabled": false}}}}
 		}, ""},
 		{"no such file", func(w *world, _ object) { delete(w.files, "s/api.yaml") }, `s/api.yaml: no file "s/api.yaml" at "main"`},
-		{"not YAML", func(w *world, _ object) { w.files["s/api.yaml"] = "a: [" }, "s/api.yaml: not YAML: "},
-		{"no Rollout", func(w *world, _ object) { w.files["s/api.yaml"] = "kind: Service" }, "s/api.yaml: found 0 documents of kind Rollout; expected one"},
-		{"an empty file", func(w *world, _ object) { w.files["s/api.yaml"] = "" }, "s/api.yaml: found 0 documents of kind Rollout; expected one"},
-		{"other containers", func(_ *world, c object) { c["services"] = c["services"].([]any)[1:] }, "container mismatch in s/api.yaml: the Rollout has api, sidecar, the configuration declares sidecar"},
+		{"not YAML", func(w *world, _ object) { w.files["s/api.yaml"] = "a: [" }, "s/api.yaml: content: not YAML: "},
+		{"no Rollout", func(w *world, _ object) { w.files["s/api.yaml"] = "kind: Service" }, "s/api.yaml: content: found Service, expected a Rollout"},
+		{"an empty file", func(w *world, _ object) { w.files["s/api.yaml"] = " " }, "s/api.yaml: content: found none, expected a Rollout"},
+		{"other containers", func(_ *world, c object) { c["services"] = c["services"].([]any)[1:] }, "s/api.yaml: container mismatch: the Rollout has api, sidecar, the configuration declares sidecar"},
 		{"no canary", func(w *world, _ object) {
 			w.files["s/worker.yaml"] = strings.Replace(workerManifest, "canary", "blueGreen", 1)
-		}, "s/worker.yaml: the Rollout has no spec.strategy.canary"},
+		}, "s/worker.yaml: content: spec.strategy has blueGreen, expected canary"},
 		{"pods elsewhere", func(w *world, _ object) {
-			w.files["s/worker.yaml"] = strings.Replace(workerManifest, "strategy:", "workloadRef: {name: worker}\n  strategy:", 1)
-		}, "s/worker.yaml: the Rollout takes its pods from spec.workloadRef"},
+			w.files["s/worker.yaml"] = strings.Replace(strings.Replace(workerManifest, "strategy:", "workloadRef: {apiVersion: apps/v1, kind: Deployment, name: worker}\n  strategy:", 1), "  template: {spec: {containers: [{name: worker, image: x}]}}\n", "", 1)
+		}, "s/worker.yaml: content: "},
 		{"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" }, "s/worker.yaml: the Rollout has no spec.strategy.canary.trafficRouting.nginx"},
 		{"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] }, "service mismatch: the application has api, worker, the configuration declares api"},
 		{"automated sync", func(w *world, _ object) { w.objects["Application argocd/shop"] = automated }, "Application argocd/shop syncs by itself (spec.syncPolicy.automated)"},

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -36,6 +38,8 @@ type world struct {
 	answers map[string]string
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *core.FunctionError
+	// see edits a Rollout as it is looked at.
+	see func(*rollout, object)
 	// story is what happened, one line for each thing that matters.
 	story []string
 	// waiting are answers that have been given, by gate.
@@ -47,6 +51,7 @@ func newWorld(t *testing.T) *world {
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
 		fail: func(string, object) *core.FunctionError { return nil },
+		see:  func(*rollout, object) {},
 	}
 }
 
@@ -132,7 +137,7 @@ func (r *rollout) view() object {
 		phase, updated = "Healthy", 2
 	}
 	return object{
-		"found":    true,
+		"found": true, "kind": "Rollout",
 		"metadata": object{"name": r.name, "namespace": r.namespace, "generation": r.generation},
 		"spec": object{
 			"replicas": 2,
@@ -174,27 +179,48 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 	}
 }
 
-// manifest is a line: name, image, weights.
-type manifest struct {
-	Name, Image string
-	Weights     []int64
+func (w *world) pin(args object) (any, *core.FunctionError) {
+	r := manifest.Request{}
+	for _, i := range args["images"].([]any) {
+		r.Images = append(r.Images, manifest.Image{Container: i.(object)["container"].(string), Reference: i.(object)["reference"].(string)})
+	}
+	if gates, given := args["gates"].([]any); given {
+		r.Gates = []int{}
+		for _, g := range gates {
+			r.Gates = append(r.Gates, int(g.(float64)))
+		}
+	}
+	pinned, err := manifest.Pin([]byte(args["content"].(string)), r)
+	if err != nil {
+		return nil, &core.FunctionError{Code: core.CodeInvalid, Message: err.Error()}
+	}
+	return object{
+		"content": string(pinned.Content), "digest": pinned.Digest, "rollout_name": pinned.RolloutName, "rollout_namespace": pinned.RolloutNamespace,
+		"containers": pinned.Containers, "changed": pinned.Changed,
+	}, nil
 }
 
-func (w *world) pin(args object) (any, *core.FunctionError) {
-	var m manifest
-	if err := json.Unmarshal([]byte(args["content"].(string)), &m); err != nil {
-		return nil, &core.FunctionError{Code: "invalid", Message: err.Error()}
+// workload is what Argo CD needs to know of a manifest.
+type workload struct {
+	Metadata struct{ Name string }
+	Spec     struct {
+		Template struct {
+			Spec struct{ Containers []struct{ Image string } }
+		}
+		Strategy struct {
+			Canary struct {
+				Steps []struct {
+					SetWeight int64 `yaml:"setWeight"`
+				}
+			}
+		}
 	}
-	m.Image = args["images"].([]any)[0].(object)["reference"].(string)
-	m.Weights = nil
-	for _, g := range args["gates"].([]any) {
-		m.Weights = append(m.Weights, int64(g.(float64)))
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return object{"content": string(text), "digest": "sha256:" + strings.Repeat("0", 64), "rollout_name": m.Name, "rollout_namespace": "", "containers": []any{m.Name}}, nil
+}
+
+// manifestOf is a Rollout of an image, with steps that are not those of any pipeline.
+func manifestOf(name, image string) string {
+	return "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: " + name + "}\nspec:\n  strategy: {canary: {steps: [{setWeight: 1}]}}\n" +
+		"  template: {spec: {containers: [{name: " + name + ", image: \"" + image + "\"}]}}\n"
 }
 
 func (w *world) commit(args object) any {
@@ -219,17 +245,26 @@ func (w *world) sync(args object) (any, *core.FunctionError) {
 	w.tell("sync: %s/%s", args["app_namespace"], args["app_name"])
 	namespace := args["source"].(object)["destination_namespace"].(string)
 	for path, text := range w.files {
-		var m manifest
-		if json.Unmarshal([]byte(text), &m) != nil || !strings.HasPrefix(path, args["source"].(object)["path"].(string)+"/") {
+		if !strings.HasPrefix(path, args["source"].(object)["path"].(string)+"/") {
 			continue
 		}
-		key := namespace + "/" + m.Name
+		var m workload
+		if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+			w.t.Fatal(err)
+		}
+		key := namespace + "/" + m.Metadata.Name
 		r := w.rollouts[key]
 		if r == nil {
-			r = &rollout{namespace: namespace, name: m.Name, pace: 2 * time.Second}
+			r = &rollout{namespace: namespace, name: m.Metadata.Name, pace: 2 * time.Second}
 			w.rollouts[key] = r
 		}
-		r.apply(w.now, m.Image, m.Weights)
+		var weights []int64
+		for _, step := range m.Spec.Strategy.Canary.Steps {
+			if step.SetWeight > 0 {
+				weights = append(weights, step.SetWeight)
+			}
+		}
+		r.apply(w.now, m.Spec.Template.Spec.Containers[0].Image, weights)
 	}
 	return object{"revision": w.head, "phase": "Succeeded"}, nil
 }
@@ -252,7 +287,9 @@ func (w *world) get(args object) any {
 	if args["kind"] == "Rollout" {
 		if r := w.rollouts[args["namespace"].(string)+"/"+args["name"].(string)]; r != nil {
 			r.move(w.now)
-			return r.view()
+			o := r.view()
+			w.see(r, o)
+			return o
 		}
 	}
 	if o := w.objects[fmt.Sprintf("%s %s/%s", args["kind"], args["namespace"], args["name"])]; o != nil {
