@@ -115,7 +115,7 @@ func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
 			f.artifact("registry.test/shop/web", string(rune('A'+i)), 200+i, at.Add(time.Duration(i)*time.Minute)))
 	}
 	for range 3 {
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // any order will do
 		f.publish(all...)
 	}
 	sets := describeSets(f, a)

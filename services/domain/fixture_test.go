@@ -32,7 +32,7 @@ func user() core.Actor { return core.Actor{Organization: org, Type: core.Princip
 // fixture is the service over a real database, with an engine that only takes notes.
 type fixture struct {
 	*service
-	t      testing.TB
+	t      *testing.T
 	pool   *pgxpool.Pool
 	on     *events.Handlers
 	engine *engine
@@ -40,7 +40,7 @@ type fixture struct {
 	count  int
 }
 
-func setup(t testing.TB) *fixture {
+func setup(t *testing.T) *fixture {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
 	drivers, err := loadDrivers(filepath.Join("testdata", "drivers"))
@@ -220,7 +220,7 @@ type shop struct {
 	set         core.VersionSet
 }
 
-func newShop(t testing.TB) *shop {
+func newShop(t *testing.T) *shop {
 	t.Helper()
 	f := setup(t)
 	s := &shop{fixture: f, application: f.application("shop", "api", "web")}

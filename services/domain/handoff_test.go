@@ -17,7 +17,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-//nolint:gochecknoglobals // how go test takes flags
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -100,7 +100,7 @@ func TestStateIsTheJournalWhateverTheOrder(t *testing.T) {
 			add(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "boom"})
 		}
 		all = append(all, all...)
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // any order will do
 		s.deliver(all...)
 		s.verifyJournal(r)
 		if got := s.reload(r).State; !got.Terminal() {

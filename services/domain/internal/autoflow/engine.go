@@ -8,9 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // Engine is core.Engine over a connection.

@@ -9,8 +9,6 @@ import (
 )
 
 // nameForm is what everything people name is called: it goes into identifiers, gates and paths unescaped.
-//
-//nolint:gochecknoglobals // compiled once, never written
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 const maxDescription = 4096

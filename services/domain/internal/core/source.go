@@ -49,7 +49,6 @@ func ImageMatchKey(image string) (string, error) {
 
 const defaultRegistry = "docker.io"
 
-//nolint:gochecknoglobals // compiled once, never written
 var (
 	hostForm       = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$`)
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)

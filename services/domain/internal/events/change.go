@@ -21,13 +21,13 @@ func change(e event.Event) (core.Change, error) {
 type reader func(event.Event) (core.Change, error)
 
 // as decodes the payload and makes the change of it.
-func as[T event.Data](make func(T) core.Change) reader {
+func as[T event.Data](read func(T) core.Change) reader {
 	return func(e event.Event) (core.Change, error) {
 		data, err := event.Decode[T](e)
 		if err != nil {
 			return nil, err
 		}
-		return make(data), nil
+		return read(data), nil
 	}
 }
 

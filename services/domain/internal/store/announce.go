@@ -16,7 +16,7 @@ const Source = "/services/domain"
 func (t *tx) Announce(ctx context.Context, r core.GateResolved) error {
 	data := event.ApprovalResolved{
 		RolloutID: r.RolloutID, GateID: r.GateID, Resolution: "rejected",
-		PrincipalType: string(r.Type), PrincipalID: r.Actor.ID, Reason: r.Reason,
+		PrincipalType: string(r.Type), PrincipalID: r.ID, Reason: r.Reason,
 	}
 	if r.Approved {
 		data.Resolution = "approved"

@@ -102,7 +102,7 @@ func open(p core.Page, start int64) (window, error) {
 // newest is where a list begins that shows the newest first.
 const newest = math.MaxInt64
 
-func (w window) limit() int32 { return int32(w.shown) + 1 } //nolint:gosec // at most maxPage + 1
+func (w window) limit() int32 { return int32(w.shown) + 1 }
 
 // slice makes a page of rows that were read with limit.
 func slice[T any](w window, all []T, key func(T) int64) core.Slice[T] {

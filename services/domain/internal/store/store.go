@@ -57,7 +57,7 @@ var (
 // New is a store over a pool whose search path is the domain's schema.
 func New(d Deps) *Store {
 	s := &Store{deps: d}
-	s.reader.run = s.view
+	s.run = s.view
 	return s
 }
 
@@ -65,7 +65,7 @@ func New(d Deps) *Store {
 func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
 	return s.inOrganization(ctx, organization, func(t pgx.Tx, q *sqlc.Queries) error {
 		inside := &tx{pgx: t, q: q, organization: organization, deps: s.deps}
-		inside.reader.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
+		inside.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
 			if asked != organization {
 				return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
 			}

@@ -75,7 +75,7 @@ func (t *tx) CountVersionSets(ctx context.Context, application int64) (int, erro
 
 func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []core.VersionSetEntry) (core.VersionSet, error) {
 	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
-		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)), //nolint:gosec // a few
+		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)),
 	})
 	if err != nil {
 		return core.VersionSet{}, pg.Classify(err, "add version set %q", s.Name)
@@ -93,7 +93,7 @@ func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []cor
 
 func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error) {
 	row, err := t.q.InsertFlowDefinition(ctx, sqlc.InsertFlowDefinitionParams{
-		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition), //nolint:gosec // counts
+		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition),
 	})
 	return flowDefinition(row), pg.Classify(err, "add flow definition %d of application %d", f.Version, f.ApplicationID)
 }
@@ -116,7 +116,7 @@ func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.Appli
 func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error {
 	n, err := t.q.SaveApplicationEnvironment(ctx, sqlc.SaveApplicationEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
-		Discovered: e.Discovered, SetupAttempt: int32(e.SetupAttempt), SetupWanted: e.SetupWanted, //nolint:gosec // counts
+		Discovered: e.Discovered, SetupAttempt: int32(e.SetupAttempt), SetupWanted: e.SetupWanted,
 	})
 	return one(n, err, "application environment", e.ID)
 }
@@ -128,7 +128,7 @@ func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Envir
 
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
 	row, err := t.q.InsertDriverBinding(ctx, sqlc.InsertDriverBindingParams{
-		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig, //nolint:gosec // counts
+		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig,
 	})
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }
@@ -149,7 +149,7 @@ func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironme
 
 func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	n, err := t.q.SaveEnvironment(ctx, sqlc.SaveEnvironmentParams{
-		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt), //nolint:gosec // counts
+		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt),
 	})
 	return one(n, err, "environment", e.ID)
 }
