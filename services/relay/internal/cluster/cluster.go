@@ -152,6 +152,7 @@ func (c *Cluster) AwaitChange(ctx context.Context, ref core.Ref, resourceVersion
 	}
 }
 
+// watch reports whether the object has changed, or the time is up; false means that there is no watch to be had.
 func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion string) (changed bool) {
 	client, err := c.client(ctx, ref)
 	if err != nil {

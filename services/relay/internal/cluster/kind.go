@@ -119,6 +119,8 @@ func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 	return c.discover(ctx, k, gv)
 }
 
+// discover asks the API server for the resources of a group and version. What it finds stays true for as long as the
+// process lives: a resource is not renamed.
 func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVersion) (resource, error) {
 	c.mu.Lock()
 	r, found := c.discovered[k]

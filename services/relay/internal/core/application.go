@@ -11,6 +11,7 @@ const (
 	managedBy      = "lockstep"
 )
 
+// isManaged reports whether we have created the Application.
 func isManaged(app Object) bool { return app.object("metadata", "labels")[labelManagedBy] == managedBy }
 
 // createApplication is an Application without a sync policy, so that only we decide when it syncs (E56, D21).
@@ -93,6 +94,7 @@ func owner(app Object) string {
 	return ""
 }
 
+// sameRepository compares two ways to write a repository's address: forges take them with and without .git.
 func sameRepository(a, b string) bool {
 	norm := func(s string) string { return strings.TrimSuffix(strings.TrimRight(strings.ToLower(s), "/"), ".git") }
 	return norm(a) == norm(b)

@@ -20,6 +20,7 @@ type args struct {
 	wrong  *[]fault.Field
 }
 
+// readArgs keeps numbers as they were written, so that 1 and 1.0 and 10000000000000001 are told apart.
 func readArgs(raw json.RawMessage) (args, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -122,6 +123,7 @@ func (a args) rest() {
 	}
 }
 
+// err is everything that was wrong, as one Invalid error.
 func (a args) err() error {
 	if len(*a.wrong) == 0 {
 		return nil
@@ -129,6 +131,7 @@ func (a args) err() error {
 	return fault.InvalidFields(*a.wrong...)
 }
 
+// absence tells null, which a program may have computed, from what was never there.
 func absence(present bool) string {
 	if present {
 		return "found null"

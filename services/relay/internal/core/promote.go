@@ -16,6 +16,7 @@ type RolloutRequest struct {
 	PodHash string
 }
 
+// parseRollout reads the arguments that the three Functions share; only argo.promote has a step.
 func parseRollout(raw json.RawMessage, withStep bool) (RolloutRequest, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -145,6 +146,7 @@ func isStale(observed Object) bool {
 	return seen != strconv.FormatInt(generation, 10)
 }
 
+// pauseReasons is why the Rollout stands still, in the controller's words.
 func pauseReasons(observed Object) []string {
 	var reasons []string
 	for _, c := range observed.list("status", "pauseConditions") {

@@ -103,6 +103,7 @@ func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return NextSync(want, observed) })
 }
 
+// rollout drives one of the three Functions on a Rollout. Each is one patch, so they need no queue.
 func (r *Runner) rollout(
 	ctx context.Context, call Call, withStep bool, next func(RolloutRequest, Object) (Decision, error),
 ) (map[string]any, error) {
@@ -157,6 +158,7 @@ const (
 	longestPause = 3 * time.Second
 )
 
+// do carries a decision out.
 func (r *Runner) do(ctx context.Context, ref Ref, d Decision) error {
 	switch d.Action {
 	case Create:

@@ -30,6 +30,7 @@ type SyncRequest struct {
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
+// parseSync reads the arguments of argo.sync.
 func parseSync(call Call) (SyncRequest, error) {
 	a, err := readArgs(call.Args)
 	if err != nil {
@@ -88,6 +89,7 @@ type Decision struct {
 	Waiting string
 }
 
+// wait is the decision to wait for what the words say.
 func wait(format string, args ...any) Decision {
 	return Decision{Action: Wait, Waiting: fmt.Sprintf(format, args...)}
 }
@@ -123,6 +125,7 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 	}
 }
 
+// waitForOperation says how far our own operation has come.
 func waitForOperation(want SyncRequest, state Object) Decision {
 	phase := "not started yet"
 	if isOurs(state.object("operation"), want) {
@@ -190,6 +193,7 @@ func synced(revision string) Decision {
 	return Decision{Action: Done, Value: map[string]any{"revision": revision, "phase": "Succeeded"}}
 }
 
+// isFinished: Argo CD will not change the operation any more. Terminating is not finished.
 func isFinished(phase string) bool {
 	switch phase {
 	case "Succeeded", "Failed", "Error":
@@ -206,6 +210,7 @@ const infoCall = "lockstep.dev/call"
 // initiator and nothing else of an operation.
 func username(callID string) string { return "lockstep:" + callID }
 
+// isOurs reports whether the operation was started by this very call.
 func isOurs(operation Object, want SyncRequest) bool {
 	for _, i := range operation.list("info") {
 		m, _ := i.(map[string]any)
@@ -216,6 +221,7 @@ func isOurs(operation Object, want SyncRequest) bool {
 	return operation.text("initiatedBy", "username") == username(want.CallID)
 }
 
+// initiator is who started what we wait for, for the reader of a timeout.
 func initiator(pending, state Object) string {
 	op := pending
 	if op == nil {
@@ -239,6 +245,7 @@ func startOperation(want SyncRequest, observed Object) Object {
 	}
 }
 
+// operation is what Argo CD's own command would write, with the call in it.
 func operation(want SyncRequest, observed Object) map[string]any {
 	sync := map[string]any{
 		"revision": want.Revision,

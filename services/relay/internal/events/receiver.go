@@ -70,6 +70,7 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 	})
 }
 
+// read takes a call apart. One that is malformed never gets better: the class ends its delivery.
 func (r *Receiver) read(e event.Event) (core.Call, error) {
 	data, err := event.Decode[event.FunctionCalled](e)
 	if err != nil {
@@ -107,6 +108,7 @@ func (r *Receiver) release(call core.Call) int {
 	return attempt
 }
 
+// carryOut runs the call and answers it, and writes the one line that tells of it.
 func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) {
 	start := r.deps.Clock.Now()
 	answer := r.deps.Runner.Run(ctx, call)

@@ -68,6 +68,7 @@ func check(fields []Field, args map[string]any, under string) []fault.Field {
 	return wrong
 }
 
+// check finds what is wrong with one value.
 func (f Field) check(v any, at string) []fault.Field {
 	wrong := []fault.Field{{Name: at, Problem: "found " + describe(v) + ", expected " + f.expected()}}
 	switch f.Type {
@@ -106,6 +107,7 @@ func (f Field) check(v any, at string) []fault.Field {
 	return nil
 }
 
+// checkTexts wants strings under whatever keys there are.
 func (Field) checkTexts(v any, at string, wrong []fault.Field) []fault.Field {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -120,6 +122,7 @@ func (Field) checkTexts(v any, at string, wrong []fault.Field) []fault.Field {
 	return all
 }
 
+// expected ends the sentence "found 7, expected …".
 func (f Field) expected() string {
 	switch {
 	case len(f.OneOf) > 0:

@@ -105,6 +105,7 @@ func (r *repository) build(head *object.Commit, c core.CommitRequest, by author,
 	return built{commit: commit, tree: tree, objects: b.unsent}, nil
 }
 
+// builder stores objects and remembers those that the remote does not have.
 type builder struct {
 	*repository
 	unsent []plumbing.Hash
@@ -136,6 +137,7 @@ func (b *builder) tree(base *object.Tree, files map[string][]byte, under string)
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
+		// A script stays executable; a symbolic link becomes the file that was asked for.
 		mode := filemode.Regular
 		if exists && old.Mode == filemode.Executable {
 			mode = old.Mode
@@ -161,6 +163,7 @@ func (b *builder) tree(base *object.Tree, files map[string][]byte, under string)
 	return b.put(t)
 }
 
+// blob stores a file's content.
 func (b *builder) blob(content []byte) (plumbing.Hash, error) {
 	o := b.objects.NewEncodedObject()
 	o.SetType(plumbing.BlobObject)
@@ -177,6 +180,7 @@ func (b *builder) blob(content []byte) (plumbing.Hash, error) {
 	return b.store(o)
 }
 
+// put stores a tree or a commit.
 func (b *builder) put(encodable interface {
 	Encode(plumbing.EncodedObject) error
 },

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
+// invalid is an error about one argument.
 func invalid(name, format string, args ...any) error {
 	return fault.InvalidFields(fault.Field{Name: name, Problem: fmt.Sprintf(format, args...)})
 }
@@ -39,7 +40,8 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 	return u, nil
 }
 
-// checkPath takes the path of a file inside a repository.
+// checkPath takes the path of a file inside a repository. Git itself refuses most of the others, but only when somebody
+// clones what we have pushed.
 func checkPath(field, path string) error {
 	if path == "" {
 		return invalid(field, "missing, expected the path of a file")
@@ -55,8 +57,10 @@ func checkPath(field, path string) error {
 	return nil
 }
 
+// trailerKey is what Git takes for the key of a trailer.
 var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
+// checkCommit finds what is wrong with a request before the remote is asked anything.
 func checkCommit(c core.CommitRequest) error {
 	if _, err := parseURL("repo_url", c.RepoURL, false); err != nil {
 		return err
@@ -89,6 +93,7 @@ func checkCommit(c core.CommitRequest) error {
 	return nil
 }
 
+// checkBranch applies the rules of git check-ref-format.
 func checkBranch(branch string) error {
 	if branch == "" {
 		return invalid("branch", "missing, expected the name of a branch")

@@ -22,6 +22,7 @@ type Credential struct {
 	PasswordRef string
 }
 
+// check finds credentials that could never work when the process starts, not when the first commit is due.
 func (c Credential) check() error {
 	var wrong []fault.Field
 	if _, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
@@ -37,7 +38,8 @@ func (c Credential) check() error {
 	return nil
 }
 
-// matches reports how many bytes of path the credential covers; -1 for none.
+// matches reports how many bytes of path the credential covers; -1 for none. Scheme, host and port have to be the same,
+// and the path to continue at a slash: git.example.com must not match git.example.com.evil.org, nor /team match /teammate.
 func (c Credential) matches(u *url.URL) int {
 	p, err := parseURL("url_prefix", c.URLPrefix, true)
 	if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Host, u.Host) {
@@ -69,6 +71,7 @@ func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
 	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
 }
 
+// readSecret resolves a reference. It is read again for every operation, so that a rotated password takes effect at once.
 func readSecret(ref string) (string, error) {
 	scheme, rest, _ := strings.Cut(ref, ":")
 	if scheme == "env" {
@@ -88,6 +91,7 @@ func readSecret(ref string) (string, error) {
 // limited refuses to read more of a response than fits into memory.
 type limited struct{ next http.RoundTripper }
 
+// RoundTrip passes the request on.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := l.next.RoundTrip(r)
 	if err == nil {

@@ -43,6 +43,7 @@ type Forge struct {
 
 var _ core.Forge = (*Forge)(nil)
 
+// author signs commits.
 type author struct{ name, email string }
 
 const (
@@ -126,6 +127,8 @@ const (
 // errMoved means that the branch is no longer where the commit was built on.
 var errMoved = errors.New("the branch has moved")
 
+// commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
+// commit is there by now, because the answer to a push can be lost.
 func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
 	r, err := f.open(ctx, c.RepoURL)
 	if err != nil {
@@ -135,6 +138,7 @@ func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, e
 	if err != nil {
 		return "", err
 	}
+	// The activity comes first: files that somebody has changed after our commit must not be set back by a repeat of it.
 	if found, ok := findActivity(head, c.Activity); ok {
 		return found, nil
 	}
@@ -142,6 +146,7 @@ func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, e
 	if err != nil {
 		return "", err
 	}
+	// The same tree means that the branch has these contents; a commit without a change would only be noise.
 	if made.tree == head.TreeHash {
 		return head.Hash.String(), nil
 	}

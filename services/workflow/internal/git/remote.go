@@ -59,6 +59,7 @@ func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
 	return r, nil
 }
 
+// authenticate chooses the credentials of the repository, if any are configured.
 func (r *repository) authenticate(credentials []Credential, u *url.URL) error {
 	auth, err := authFor(credentials, u)
 	if err != nil || auth == nil { // a nil *BasicAuth must not become a non-nil AuthMethod
@@ -83,6 +84,7 @@ func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Has
 		return r.classify(err, "read")
 	}
 	defer res.Close() //nolint:errcheck // everything of interest has been read
+	// The server puts progress messages between the parts of the pack, if it can; they are dropped.
 	var pack io.Reader = res
 	switch {
 	case req.Capabilities.Supports(capability.Sideband64k):
@@ -108,6 +110,7 @@ func (r *repository) branch(ctx context.Context, name string) (*object.Commit, e
 	return r.commit(hash)
 }
 
+// commitID is a full SHA-1. Shorter ones may become ambiguous, and Git's protocol does not know them.
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // resolve finds the commit that a ref names: HEAD, a full name, a branch, a tag, or a commit id.
@@ -125,6 +128,7 @@ func (r *repository) resolve(ctx context.Context, ref string) (*object.Commit, e
 	return r.commit(hash)
 }
 
+// lookup finds a ref among those that the remote has told of, in the order in which Git looks.
 func (r *repository) lookup(ref string) (plumbing.Hash, bool) {
 	if ref == "HEAD" && r.refs.Head != nil {
 		return *r.refs.Head, true
@@ -180,6 +184,7 @@ func (r *repository) commit(hash plumbing.Hash) (*object.Commit, error) {
 	return nil, fmt.Errorf("read commit %s of %s: %w", hash, r.url, err)
 }
 
+// file reads a file out of a commit that was fetched.
 func (r *repository) file(commit *object.Commit, path string) ([]byte, error) {
 	tree, err := commit.Tree()
 	if err != nil {
@@ -221,10 +226,12 @@ func (r *repository) push(ctx context.Context, branch string, base plumbing.Hash
 	if err != nil {
 		return r.classify(err, "write to")
 	}
+	// Somebody may have been faster already; the server checks once more, when it has the lock.
 	name := plumbing.NewBranchReferenceName(branch)
 	if refs.References[string(name)] != base {
 		return errMoved
 	}
+	// Only what is new is sent: the remote has everything else, since it served it.
 	var pack bytes.Buffer
 	if _, err := packfile.NewEncoder(&pack, r.objects, false).Encode(made.objects, 0); err != nil {
 		return fmt.Errorf("pack commit for %s: %w", r.url, err)

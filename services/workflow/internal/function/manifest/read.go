@@ -51,6 +51,7 @@ func (d doc) at(path ...string) any {
 	return v
 }
 
+// text is the string at the path, "" where there is none.
 func (d doc) text(path ...string) string {
 	s, _ := d.at(path...).(string)
 	return s
@@ -100,6 +101,7 @@ type pods struct {
 //nolint:gochecknoglobals // a constant
 var podPath = []string{"spec", "template", "spec"}
 
+// pods finds them. A reference that leads out of the file cannot be followed: who owns that file is not known here.
 func (f file) pods(rollout doc) (pods, error) {
 	ref, isRef := rollout.at("spec", "workloadRef").(map[string]any)
 	if !isRef {
@@ -125,6 +127,7 @@ func (p pods) list(field string) []any {
 	return l
 }
 
+// names are the names in a list of containers, in order.
 func (p pods) names(field string) []string {
 	names := []string{}
 	for _, c := range p.list(field) {

@@ -41,6 +41,7 @@ func firstLine(err error) string {
 	return line
 }
 
+// hasSteps spares a strategy that means the same already, however it is written.
 func hasSteps(rollout doc, gates []int) bool {
 	found, isList := rollout.at("spec", "strategy", "canary", "steps").([]any)
 	return isList && reflect.DeepEqual(found, stepValues(gates))
@@ -87,6 +88,7 @@ func child(n ast.Node, key string) *ast.MappingValueNode {
 	return nil
 }
 
+// value is what a pair holds, behind anchors and tags.
 func value(pair *ast.MappingValueNode) ast.Node {
 	if pair == nil {
 		return nil
@@ -94,6 +96,7 @@ func value(pair *ast.MappingValueNode) ast.Node {
 	return unwrap(pair.Value)
 }
 
+// textOf is the string that a pair holds.
 func textOf(pair *ast.MappingValueNode) string {
 	s, _ := value(pair).(*ast.StringNode)
 	if s == nil {
@@ -200,6 +203,7 @@ func (t *text) addBlock(path string, pair *ast.MappingValueNode, values []*ast.M
 	return nil
 }
 
+// replaceSteps replaces the value of the key steps, in the style it is written in.
 func (t *text) replaceSteps(path string, pair *ast.MappingValueNode, gates []int) error {
 	key := pair.Key.GetToken().Position
 	switch v := value(pair).(type) {
