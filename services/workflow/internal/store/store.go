@@ -231,6 +231,9 @@ func (s *Store) Renew(ctx context.Context, l core.Lease, until time.Time) error 
 
 // Claim takes executions that can go on.
 func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []int64, limit int) ([]int64, error) {
+	if live == nil {
+		live = []int64{} // NULL would make every row unknown
+	}
 	ids, err := s.queries.Claim(ctx, query.ClaimParams{
 		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit), //nolint:gosec // bounded by the settings
 	})

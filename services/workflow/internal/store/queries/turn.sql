@@ -7,18 +7,21 @@ RETURNING epoch;
 UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2;
 
 -- name: Claim :many
--- Running executions whose owner is nobody, dead, or this instance without knowing of them.
+-- Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
+-- of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
+-- which it could not do for a join.
 UPDATE execution SET owner = sqlc.arg(instance), owner_epoch = sqlc.arg(epoch)::bigint
 WHERE id IN (
     SELECT e.id
     FROM execution e
-    LEFT JOIN lease l ON l.instance = e.owner AND l.epoch = e.owner_epoch AND l.until > sqlc.arg(now)
     WHERE e.state = 0
-      AND (l.instance IS NULL OR l.instance = sqlc.arg(instance))
+      AND (e.owner IS NULL OR e.owner = sqlc.arg(instance) OR e.owner || '/' || e.owner_epoch <> ALL (
+          ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
+      ))
       AND e.id <> ALL (sqlc.arg(live)::bigint[])
     ORDER BY e.id
     LIMIT sqlc.arg(most)
-    FOR UPDATE OF e SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
 )
 RETURNING id;
 

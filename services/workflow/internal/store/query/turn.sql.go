@@ -128,13 +128,14 @@ UPDATE execution SET owner = $1, owner_epoch = $2::bigint
 WHERE id IN (
     SELECT e.id
     FROM execution e
-    LEFT JOIN lease l ON l.instance = e.owner AND l.epoch = e.owner_epoch AND l.until > $3
     WHERE e.state = 0
-      AND (l.instance IS NULL OR l.instance = $1)
+      AND (e.owner IS NULL OR e.owner = $1 OR e.owner || '/' || e.owner_epoch <> ALL (
+          ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
+      ))
       AND e.id <> ALL ($4::bigint[])
     ORDER BY e.id
     LIMIT $5
-    FOR UPDATE OF e SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
 )
 RETURNING id
 `
@@ -147,7 +148,9 @@ type ClaimParams struct {
 	Most     int32
 }
 
-// Running executions whose owner is nobody, dead, or this instance without knowing of them.
+// Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
+// of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
+// which it could not do for a join.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,

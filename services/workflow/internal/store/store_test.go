@@ -1,0 +1,404 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// The conformance suite: what core.Store promises, against a real server.
+
+const lease = 5 * time.Second
+
+type bench struct {
+	*Store
+	t     *testing.T
+	clock *clocktest.Clock
+	lease core.Lease
+	n     int
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: Migrations()})
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	b := &bench{t: t, clock: c, Store: New(Deps{
+		Pool: pool, Add: outbox.Add, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
+		Encode: func(e core.Emit) (event.Event, error) {
+			return event.New(event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}, event.WorkflowCompleted{WorkflowID: e.Workflow})
+		},
+		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
+	})}
+	b.lease = b.acquire("one")
+	return b
+}
+
+func (b *bench) acquire(instance string) core.Lease {
+	b.t.Helper()
+	epoch, err := b.Acquire(b.t.Context(), instance, b.clock.Now(), lease)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return core.Lease{Instance: instance, Epoch: epoch}
+}
+
+func (b *bench) claim(l core.Lease, live ...int64) []int64 {
+	b.t.Helper()
+	ids, err := b.Claim(b.t.Context(), l, b.clock.Now(), live, 1000)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (b *bench) start(organization int64) core.NewExecution {
+	b.n++
+	source := []byte("x = 1")
+	return core.NewExecution{
+		Start: core.Start{
+			Organization: organization, Workflow: fmt.Sprintf("w-%d", b.n), Labels: map[string]string{"a": "b"}, Secrets: map[string]string{"git": "env:X"},
+			Program: core.Program{Source: source, Modules: map[string][]byte{"m.star": []byte("y = 2")}}, Inputs: []byte(`{"b": 1, "a": 2}`),
+		},
+		Ref: fmt.Sprintf("ref-%d", b.n), Digests: core.Digests{Program: core.Digest(source), Inputs: [32]byte{1}}, At: b.clock.Now(),
+	}
+}
+
+// running creates an execution, claims it and loads it.
+func (b *bench) running(organization int64) core.Loaded {
+	b.t.Helper()
+	n := b.start(organization)
+	if _, _, created, err := b.Create(b.t.Context(), n); err != nil || !created {
+		b.t.Fatal(created, err)
+	}
+	e, err := b.Get(b.t.Context(), organization, n.Workflow)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.claim(b.lease)
+	return b.load(e.ID)
+}
+
+func (b *bench) load(id int64) core.Loaded {
+	b.t.Helper()
+	l, err := b.Load(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+// turn is an empty turn of what was loaded, that parks.
+func (b *bench) turn(l core.Loaded, opened ...core.Op) core.Commit {
+	c := core.Commit{
+		Lease: b.lease, Execution: l.Execution, Turn: l.Turn, Wakes: l.Wakes, LastSeq: int64(len(l.History)), Next: core.Parked, At: b.clock.Now(),
+	}
+	for _, op := range opened {
+		o := core.Opening{Op: op, Due: b.clock.Now().Add(op.Timeout)}
+		if op.Kind == core.KindRun {
+			o.Location, o.Agent = core.Cluster, 7
+		}
+		c.Open = append(c.Open, o)
+	}
+	return c
+}
+
+func (b *bench) commit(c core.Commit) core.Committed {
+	b.t.Helper()
+	done, err := b.Commit(b.t.Context(), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return done
+}
+
+func (b *bench) receive(organization int64, id, eventType, data string) int {
+	b.t.Helper()
+	matched, _, err := b.Receive(b.t.Context(), happened(organization, id, eventType, data, b.clock.Now()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return matched
+}
+
+func happened(organization int64, id, eventType, data string, at time.Time) core.Event {
+	return core.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
+}
+
+func wait(branch int, eventType string, filter core.Filter) core.Op {
+	return core.Op{Ref: core.OpRef{Branch: branch}, Kind: core.KindWait, Types: strings.Split(eventType, ","), Filter: filter, Timeout: time.Hour}
+}
+
+// arrived lists what came, as "branch.index event-id-or-kind".
+func (b *bench) arrived(id int64) []string {
+	b.t.Helper()
+	_, arrivals, err := b.Arrivals(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var list []string
+	for _, a := range arrivals {
+		var e struct {
+			ID string `json:"id"`
+		}
+		what := []string{"event", "answer", "timer"}[a.Kind]
+		if a.Kind == core.EventArrived && json.Unmarshal(a.Value, &e) == nil {
+			what = e.ID
+		}
+		if a.Error != nil {
+			what += " " + a.Error.Code
+		}
+		list = append(list, a.Op.String()+" "+what)
+	}
+	return list
+}
+
+func same(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestCreateOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := b.start(1)
+	if _, ref, created, err := b.Create(t.Context(), n); err != nil || !created || ref != "ref-1" {
+		t.Fatal(ref, created, err)
+	}
+	again := n
+	again.Ref, again.Digests.Inputs = "other", [32]byte{2}
+	existing, ref, created, err := b.Create(t.Context(), again)
+	if err != nil || created || ref != "ref-1" {
+		t.Fatal(ref, created, err)
+	}
+	same(t, "differences", []string{"inputs"}, again.Digests.Differences(existing))
+	n.Organization, n.Ref = 2, "ref-2"
+	if _, _, created, err := b.Create(t.Context(), n); err != nil || !created {
+		t.Error("the same id in another organization is another workflow", created, err)
+	}
+	if _, err := b.Get(t.Context(), 3, n.Workflow); !fault.Is(err, fault.NotFound) {
+		t.Error("another organization's workflow:", err)
+	}
+	e, err := b.Get(t.Context(), 2, n.Workflow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := b.load(e.ID)
+	same(t, "program", n.Program, l.Program)
+	same(t, "inputs", `{"b": 1, "a": 2}`, string(l.Inputs))
+	same(t, "secrets", n.Secrets, l.Secrets)
+}
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := b.running(1), b.running(1)
+	same(t, "claimed again by the owner that knows of one", []int64{second.ID}, b.claim(b.lease, first.ID))
+	other := b.acquire("two")
+	same(t, "claimed while the owner lives", []int64(nil), b.claim(other))
+
+	// A process that comes back under its name has its executions at once, and its former self is out.
+	former := b.lease
+	b.lease = b.acquire("one")
+	if err := b.Renew(t.Context(), former, b.clock.Now().Add(lease)); !errors.Is(err, core.ErrFenced) {
+		t.Error("the former process renewed its lease:", err)
+	}
+	same(t, "claimed by the next process of the name", []int64{first.ID, second.ID}, b.claim(b.lease))
+	c := b.turn(first)
+	c.Lease = former
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+		t.Error("the former process committed:", err)
+	}
+
+	b.clock.Advance(lease + time.Second)
+	if err := b.Renew(t.Context(), other, b.clock.Now().Add(lease)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "claimed after the lease ran out", []int64{first.ID, second.ID}, b.claim(other))
+	if _, err := b.Commit(t.Context(), b.turn(first)); !errors.Is(err, core.ErrFenced) {
+		t.Error("the owner whose lease ran out committed:", err)
+	}
+}
+
+func TestOneOfManyClaimsAnExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 20 {
+		if _, _, _, err := b.Create(t.Context(), b.start(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	var all []int64
+	var claimers sync.WaitGroup
+	var leases []core.Lease
+	for i := range 4 {
+		leases = append(leases, b.acquire(fmt.Sprintf("claimer-%d", i)))
+	}
+	for _, l := range leases {
+		claimers.Go(func() {
+			var live []int64
+			for {
+				ids, err := b.Claim(t.Context(), l, b.clock.Now(), live, 3)
+				if err != nil {
+					t.Error(err)
+				}
+				live = append(live, ids...)
+				mu.Lock()
+				all = append(all, ids...)
+				mu.Unlock()
+				if len(ids) == 0 {
+					return
+				}
+			}
+		})
+	}
+	claimers.Wait()
+	owned := len(all)
+	slices.Sort(all)
+	if distinct := len(slices.Compact(all)); distinct != 20 || owned != 20 {
+		t.Errorf("%d of 20 executions were claimed, %d times", distinct, owned)
+	}
+}
+
+func TestCommitIsFenced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	c := b.turn(l, wait(0, "x", nil))
+	c.LastSeq, c.Next = 1, core.Running
+	c.Entries = []core.Entry{{Seq: 1, Kind: core.KindNow, Value: []byte("1"), At: b.clock.Now()}}
+	c.Emits = []core.Emit{{ID: "e", Organization: 1, Workflow: "w", Type: event.TypeWorkflowCompleted, Data: []byte(`{}`), Time: b.clock.Now()}}
+	b.commit(c)
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+		t.Error("the same turn twice:", err)
+	}
+	c.Turn++ // as if the turn were right, but the history not
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+		t.Error("the same entry twice:", err)
+	}
+	if l := b.load(l.ID); len(l.History) != 1 || l.Turn != 1 || len(l.Open) != 1 {
+		t.Errorf("after refused commits: %d entries, turn %d, %d open", len(l.History), l.Turn, len(l.Open))
+	}
+	var sent int
+	if err := b.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox").Scan(&sent); err != nil || sent != 1 {
+		t.Errorf("%d events in the outbox, error %v", sent, err)
+	}
+}
+
+func TestWhatArrivesBeforeParkingKeepsItRunning(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	if done := b.commit(b.turn(l, wait(0, "x", nil))); done.State != core.Parked {
+		t.Fatal("state", done.State)
+	}
+	same(t, "matched", 1, b.receive(1, "a", "x", "{}"))
+	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
+	l = b.load(l.ID)
+	b.receive(1, "b", "y", "{}")
+	c := b.turn(l, wait(1, "y", nil)) // its event is there already, but nobody knows
+	if done := b.commit(c); done.State != core.Parked {
+		t.Fatal("state", done.State)
+	}
+	same(t, "found after parking", []string{"0.0 a", "1.0 b"}, b.arrived(l.ID))
+	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
+	l = b.load(l.ID)
+	if _, err := b.Cancel(t.Context(), 1, "none", "", b.clock.Now()); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	l.Wakes-- // as if something had come after loading
+	if done := b.commit(b.turn(l)); done.State != core.Running {
+		t.Error("parked over an arrival: state", done.State)
+	}
+}
+
+func TestTimers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	b.commit(b.turn(l,
+		core.Op{Ref: core.OpRef{Branch: 0}, Kind: core.KindSleep, Timeout: time.Minute},
+		core.Op{Ref: core.OpRef{Branch: 1}, Kind: core.KindSleep, Timeout: time.Hour},
+	))
+	fire := func(want int, wantNext time.Duration) {
+		t.Helper()
+		fired, next, err := b.FireTimers(t.Context(), b.clock.Now(), 10)
+		if err != nil || fired != want || !next.Equal(b.clock.Now().Add(wantNext)) {
+			t.Errorf("fired %d, next %s, error %v", fired, next, err)
+		}
+	}
+	fire(0, time.Minute)
+	same(t, "claimed", []int64(nil), b.claim(b.lease))
+	b.clock.Advance(time.Minute)
+	fire(1, 59*time.Minute)
+	fire(0, 59*time.Minute)
+	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
+	same(t, "arrived", []string{"0.0 timer"}, b.arrived(l.ID))
+	l = b.load(l.ID)
+	c := b.turn(l)
+	c.Closed = []core.OpRef{{Branch: 0}}
+	b.commit(c)
+	same(t, "open", []core.Opened{{Op: core.OpRef{Branch: 1}, Deadline: b.clock.Now().Add(59 * time.Minute)}}, b.load(l.ID).Open)
+}
+
+func TestCancelRemovesEverything(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	b.commit(b.turn(l,
+		core.Op{Ref: core.OpRef{Branch: 0}, Kind: core.KindSleep, Timeout: time.Minute}, wait(1, "x", core.Filter{"a": "1"}),
+		core.Op{Ref: core.OpRef{Branch: 2}, Kind: core.KindRun, Name: "k8s.get", Args: []byte("{}"), Timeout: time.Minute},
+	))
+	waiting, err := b.Waiting(t.Context(), l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sentences []string
+	for _, w := range waiting {
+		sentences = append(sentences, w.Sentence())
+	}
+	same(t, "sentences", []string{
+		"sleeps until 2026-03-25T10:01:00Z",
+		"waits for event x with a=1, at the longest until 2026-03-25T11:00:00Z",
+		"waits for function k8s.get on agent 7 (sent 0 times), at the longest until 2026-03-25T10:01:00Z",
+	}, sentences)
+	for _, want := range []bool{true, false} {
+		if got, err := b.Cancel(t.Context(), 1, l.Workflow, "why not", b.clock.Now()); err != nil || got != want {
+			t.Errorf("cancelled %t, error %v", got, err)
+		}
+	}
+	e, err := b.Get(t.Context(), 1, l.Workflow)
+	if err != nil || e.State != core.Cancelled || e.Error != "why not" || e.EndedAt.IsZero() {
+		t.Errorf("%+v, error %v", e, err)
+	}
+	var left int
+	if err := b.Pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM timer) + (SELECT count(*) FROM wait) + (SELECT count(*) FROM call)").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d rows are left, error %v", left, err)
+	}
+	if _, err := b.Commit(t.Context(), b.turn(l)); !errors.Is(err, core.ErrFenced) {
+		t.Error("a turn after the cancellation:", err)
+	}
+	if _, err := b.Load(t.Context(), l.ID); !errors.Is(err, core.ErrFenced) {
+		t.Error("loaded after the cancellation:", err)
+	}
+}
