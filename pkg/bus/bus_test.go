@@ -57,7 +57,9 @@ func TestAnEventIsStoredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, conn, healthy(t, 2))
-	c := consume(t, conn, watcher(), accept)
+	consumer := watcher()
+	consumer.Workers = 1
+	c := consume(t, conn, consumer, accept)
 	for _, want := range []string{"healthy-1", "healthy-1", "healthy-2"} {
 		if got := next(t, c.handled).Event.ID(); got != want {
 			t.Errorf("got %s, want %s", got, want)

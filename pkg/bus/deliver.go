@@ -27,6 +27,7 @@ type loop struct {
 	log      *slog.Logger
 	slots    chan struct{}
 	running  sync.WaitGroup
+	ended    chan struct{} // closed when no more messages are asked for
 }
 
 // outcome is what becomes of a message.
@@ -148,6 +149,7 @@ func (l *loop) settle(ctx context.Context, msg jetstream.Msg, d Delivery, what o
 	case retried:
 		return msg.NakWithDelay(delay)
 	case interrupted:
+		<-l.ended // else it would come back to us
 		return msg.Nak()
 	case terminated:
 		// In this order, since a rejection that is told twice does less harm than one that is never told.

@@ -35,7 +35,8 @@ type Consumer struct {
 	Stream, Durable string
 	// Filters are the subjects of interest; none is all of the stream.
 	Filters []string
-	// AckWait is how long the server waits for an outcome before it delivers again, 30 s by default. Long handlers are
+	// AckWait is how long the server waits for an outcome before it delivers again, 6 s by default: how long the events in
+	// hand of a process that was killed have to wait. Long handlers are
 	// no concern: a heartbeat renews it.
 	AckWait time.Duration
 	// MaxDeliver is the delivery whose failure is final, 20 by default. Failures that are Unavailable do not count: nothing
@@ -57,7 +58,7 @@ type Topology struct {
 }
 
 func (c Consumer) withDefaults() Consumer {
-	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
+	c.AckWait = cmp.Or(c.AckWait, 6*time.Second)
 	c.MaxDeliver = cmp.Or(c.MaxDeliver, 20)
 	c.MaxAckPending = cmp.Or(c.MaxAckPending, 256)
 	c.Workers = max(c.Workers, 1)
