@@ -69,7 +69,7 @@ func Run(ctx context.Context, c Config, log *slog.Logger, ready func()) error {
 		return fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
 	log.InfoContext(ctx, "simulated cluster listening", "address", listener.Addr().String())
-	return run.Parts(ctx, log, stopWithin, parts(store, listener, c, log, ready)...) //nolint:wrapcheck // names the part
+	return run.Parts(ctx, log, stopWithin, parts(store, listener, c, log, ready)...)
 }
 
 func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Logger, ready func()) []run.Part {

@@ -77,7 +77,7 @@ type target struct {
 	part Part
 }
 
-var errNoResource = general(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource") //nolint:gochecknoglobals // an error value
+var errNoResource = general(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
 // resource answers a request below /api/v1 and /apis/<group>/<version>.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) error {

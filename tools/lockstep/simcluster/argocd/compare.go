@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -155,7 +156,7 @@ func healthOf(r apiserver.Resource, live apiserver.Object) (status, message stri
 		return "Progressing", "the simulated cluster runs Rollouts only"
 	}
 	generation, _ := live.Number("metadata", "generation")
-	if live.Text("status", "observedGeneration") != fmt.Sprint(generation) {
+	if live.Text("status", "observedGeneration") != strconv.FormatInt(generation, 10) {
 		return "Progressing", "Waiting for rollout spec update to be observed"
 	}
 	message = live.Text("status", "message")

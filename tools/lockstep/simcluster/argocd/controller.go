@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
 
@@ -77,7 +78,7 @@ func (c *Controller) Sync(ctx context.Context) {
 	for _, app := range all {
 		err := c.reconcile(ctx, app)
 		if err != nil && ctx.Err() == nil && !apiserver.Is(err, "Conflict") && !apiserver.Is(err, "NotFound") {
-			c.Log.ErrorContext(ctx, "application cannot be reconciled", "application", app.Namespace()+"/"+app.Name(), "error", err.Error())
+			c.Log.ErrorContext(ctx, "application cannot be reconciled", "application", app.Namespace()+"/"+app.Name(), telemetry.KeyError, err.Error())
 		}
 	}
 }

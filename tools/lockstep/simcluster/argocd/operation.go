@@ -35,7 +35,7 @@ func (c *Controller) update(app apiserver.Object, change func(apiserver.Object))
 	o := app.Copy()
 	change(o)
 	_, err := c.Store.Update(apiserver.Applications, o, apiserver.Whole)
-	return err //nolint:wrapcheck // a Status, which says what it is about
+	return err
 }
 
 // carryOut syncs, and leaves phase, message and result in the state.
@@ -125,7 +125,7 @@ func (c *Controller) put(d desired) (string, error) {
 	}
 	if c.Store.Get(d.key) == nil {
 		_, err := c.Store.Create(d.key.Resource, d.object)
-		return name + " created", err //nolint:wrapcheck // a Status, which says what it is about
+		return name + " created", err
 	}
 	changed := false
 	_, err := c.Store.Modify(d.key, apiserver.Whole, func(live apiserver.Object) (apiserver.Object, error) {
@@ -134,9 +134,9 @@ func (c *Controller) put(d desired) (string, error) {
 		return next, nil
 	})
 	if !changed {
-		return name + " unchanged", err //nolint:wrapcheck // a Status, which says what it is about
+		return name + " unchanged", err
 	}
-	return name + " configured", err //nolint:wrapcheck // a Status, which says what it is about
+	return name + " configured", err
 }
 
 func (c *Controller) createNamespace(name string) {

@@ -76,7 +76,7 @@ func (r *repositories) resolve(ctx context.Context, url, revision string) (*obje
 // peel is the commit that an object is, or that a tag is of.
 func peel(repository *git.Repository, hash plumbing.Hash) (*object.Commit, error) {
 	if tag, err := repository.TagObject(hash); err == nil {
-		return tag.Commit() //nolint:wrapcheck // the caller says what for
+		return tag.Commit()
 	}
 	commit, err := repository.CommitObject(hash)
 	if err != nil {
@@ -116,10 +116,10 @@ func (r *repositories) fetch(ctx context.Context, repository *git.Repository) (p
 	}
 	refs, err := remote.ListContext(ctx, list)
 	if err != nil {
-		return plumbing.ZeroHash, err //nolint:wrapcheck // the caller says what for
+		return plumbing.ZeroHash, err
 	}
 	if err := remote.FetchContext(ctx, fetch); err != nil && !errors.Is(err, git.NoErrAlreadyUpToDate) {
-		return plumbing.ZeroHash, err //nolint:wrapcheck // the caller says what for
+		return plumbing.ZeroHash, err
 	}
 	return headOf(refs), nil
 }

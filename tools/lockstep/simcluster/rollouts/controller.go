@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
 
@@ -84,7 +85,7 @@ func (c *Controller) Sync(ctx context.Context) time.Duration {
 		case apiserver.Is(err, "Conflict"), apiserver.Is(err, "NotFound"):
 			again = 0 // somebody was faster: look again
 		case err != nil:
-			c.Log.ErrorContext(ctx, "rollout cannot be reconciled", "rollout", o.Namespace()+"/"+o.Name(), "error", err.Error())
+			c.Log.ErrorContext(ctx, "rollout cannot be reconciled", "rollout", o.Namespace()+"/"+o.Name(), telemetry.KeyError, err.Error())
 		}
 		rest = min(rest, max(again, time.Millisecond))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -50,7 +51,7 @@ func (v *view) healthy() bool {
 	available, _ := v.new.Number("availableReplicas")
 	all, _ := v.new.Number("replicas")
 	return updated == v.replicas && available == v.replicas && all == v.replicas &&
-		v.new.Text("stableRS") == v.hash && (v.stepCount() == 0 || v.index() == v.stepCount()) && v.old.Text("observedGeneration") == fmt.Sprint(v.generation())
+		v.new.Text("stableRS") == v.hash && (v.stepCount() == 0 || v.index() == v.stepCount()) && v.old.Text("observedGeneration") == strconv.FormatInt(v.generation(), 10)
 }
 
 // conditions brings the conditions up to date with the rest of the status.
@@ -66,7 +67,7 @@ func (c *Controller) conditions(v *view) {
 	current := v.condition("Progressing")
 	switch {
 	case v.new.Flag("abort"):
-		v.setCondition("Progressing", "False", "RolloutAborted", "Rollout aborted update to revision "+fmt.Sprint(v.generation()))
+		v.setCondition("Progressing", "False", "RolloutAborted", "Rollout aborted update to revision "+strconv.FormatInt(v.generation(), 10))
 	case v.healthy():
 		v.setCondition("Progressing", "True", "NewReplicaSetAvailable", fmt.Sprintf("ReplicaSet %q has successfully progressed.", name))
 		c.progressed[v.rollout.Text("metadata", "uid")] = v.now

@@ -55,7 +55,7 @@ func (c *Controller) look(ro apiserver.Object) *view {
 		v.replicas = n
 	}
 	if status := ro.Map("status"); status != nil {
-		v.new = apiserver.Object(status).Copy()
+		v.new = status.Copy()
 	} else {
 		v.old = apiserver.Object{}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
 
@@ -87,7 +88,7 @@ func images(template apiserver.Object) []string {
 
 // create makes the ReplicaSet of a version, without pods yet.
 func (c *Controller) create(ro apiserver.Object, hash string) error {
-	template := apiserver.Object(ro.Map("spec", "template")).Copy()
+	template := ro.Map("spec", "template").Copy()
 	template.Set(hash, "metadata", "labels", hashLabel)
 	o := apiserver.Object{
 		"apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -105,7 +106,7 @@ func (c *Controller) create(ro apiserver.Object, hash string) error {
 	if apiserver.Is(err, "AlreadyExists") {
 		return nil
 	}
-	return err //nolint:wrapcheck // a Status, which says what it is about
+	return err
 }
 
 // scale asks for pods. New ones take their time.
@@ -123,7 +124,7 @@ func (c *Controller) scale(rs *replicaSet, desired int64) error {
 		o.Set(rs.readyAt.UTC().Format(time.RFC3339Nano), "metadata", "annotations", readyAt)
 		return o, nil
 	})
-	return err //nolint:wrapcheck // a Status, which says what it is about
+	return err
 }
 
 // observe says how many pods are available, and when that may change.
@@ -142,7 +143,7 @@ func (c *Controller) observe(ctx context.Context, rs *replicaSet, weight int64) 
 		}
 		return o, nil
 	})
-	return again, err //nolint:wrapcheck // a Status, which says what it is about
+	return again, err
 }
 
 // fails reports whether the pods of a version do not come up at a share of the traffic.
@@ -150,7 +151,7 @@ func (c *Controller) fails(ctx context.Context, rs *replicaSet, weight int64) bo
 	for _, image := range rs.images {
 		labels, err := c.Images.Labels(ctx, image)
 		if err != nil {
-			c.Log.WarnContext(ctx, "image cannot be pulled", "image", image, "error", err.Error())
+			c.Log.WarnContext(ctx, "image cannot be pulled", "image", image, telemetry.KeyError, err.Error())
 			return true
 		}
 		at, isSet := strings.CutPrefix(labels[SimulateLabel], "degraded-at=")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ func newCluster(t *testing.T) *cluster {
 
 // restart replaces the controller, which forgets what it had in memory.
 func (c *cluster) restart() {
-	c.controller = rollouts.New(rollouts.Deps{Store: c.store, Clock: c.clock, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Images: c.images})
+	c.controller = rollouts.New(rollouts.Deps{Store: c.store, Clock: c.clock, Log: slog.New(slog.DiscardHandler), Images: c.images})
 }
 
 // settle lets d pass and the controller do all it wants to.

@@ -47,6 +47,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
