@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -12,6 +13,8 @@ type Config struct {
 	DatabaseURL string `koanf:"database_url" secret:"true"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"domain"`
+	// MaxConnections bounds the connections to the database.
+	MaxConnections int32 `koanf:"max_connections" default:"16"`
 	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"domain"`
@@ -37,14 +40,21 @@ type Config struct {
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// minToken keeps tokens from being guessed.
-const minToken = 16
+const (
+	// minToken keeps tokens from being guessed.
+	minToken = 16
+	// minConnections leaves something for the API beside the outbox, which keeps one connection to itself.
+	minConnections = 4
+)
 
 // Validate finds mistakes that only this service knows to be some.
 func (c Config) Validate() error {
 	var problems []fault.Field
 	if c.BootstrapToken != "" && (len(c.BootstrapToken) < minToken || strings.ContainsAny(c.BootstrapToken, " \t\r\n")) {
 		problems = append(problems, fault.Field{Name: "bootstrap_token", Problem: "found a token that is short or has spaces in it; expected at least 16 characters without spaces"})
+	}
+	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
+		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
 	}
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
@@ -71,6 +81,9 @@ func (c Config) withDefaults() Config {
 		if *d.field == "" {
 			*d.field = d.value
 		}
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 16
 	}
 	return c
 }

@@ -100,7 +100,7 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, Log: log}
 }
 
 // service is the assembled parts that the loops and the API share.

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -34,6 +35,7 @@ type fixture struct {
 	*service
 	t      *testing.T
 	pool   *pgxpool.Pool
+	db     pg.Config
 	on     *events.Handlers
 	engine *engine
 	mu     sync.Mutex
@@ -42,12 +44,12 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
+	pool, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
 	drivers, err := loadDrivers(filepath.Join("testdata", "drivers"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assemble(pool, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, engine: &engine{}}
+	f := &fixture{service: assemble(pool, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.domain, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
@@ -96,7 +98,7 @@ func (f *fixture) ok(err error) {
 func (f *fixture) handOver() {
 	f.t.Helper()
 	for {
-		worked, err := f.domain.HandOver(f.t.Context(), f.engine)
+		_, worked, err := f.domain.HandOver(f.t.Context(), f.engine)
 		f.ok(err)
 		if !worked {
 			return

@@ -118,17 +118,17 @@ func TestUnavailableEnginesAreTriedAgainAndRefusalsFail(t *testing.T) {
 	s.handOver()
 	r := s.rollout(s.set)
 	s.engine.answer = fault.New(fault.Unavailable, "the workflow service is away")
-	worked, err := s.domain.HandOver(t.Context(), s.engine)
+	_, worked, err := s.domain.HandOver(t.Context(), s.engine)
 	if !worked || !fault.Is(err, fault.Unavailable) {
 		t.Fatalf("first attempt: %v, %v", worked, err)
 	}
-	if worked, _ := s.domain.HandOver(t.Context(), s.engine); worked {
+	if _, worked, _ := s.domain.HandOver(t.Context(), s.engine); worked {
 		t.Fatal("tried again without a pause")
 	}
 	s.engine.answer = fault.New(fault.Invalid, "starlark: deploy.star:1:1: got end of file")
 	_, err = s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() - interval '1 second' WHERE state = 0`)
 	s.ok(err)
-	if _, err = s.domain.HandOver(t.Context(), s.engine); !fault.Is(err, fault.Invalid) {
+	if _, _, err = s.domain.HandOver(t.Context(), s.engine); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("second attempt: %v", err)
 	}
 	if got := s.reload(r); got.State != core.RolloutFailed {

@@ -47,11 +47,7 @@ func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()
 	for range dispatchers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				worked, err := s.domain.HandOver(ctx, engine)
-				if err != nil && ctx.Err() == nil {
-					s.log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "hand-over met an error", slog.Any(telemetry.KeyError, err))
-				}
-				if !worked || err != nil {
+				if !s.handOver(ctx, engine) {
 					s.idle(ctx)
 				}
 			}
@@ -59,6 +55,27 @@ func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()
 	}
 	wg.Wait()
 	return nil
+}
+
+// handOver hands over one thing, writes the one line about it, and answers whether to go on at once.
+func (s *service) handOver(ctx context.Context, engine core.Engine) bool {
+	started := clock.System().Now()
+	h, worked, err := s.domain.HandOver(ctx, engine)
+	if ctx.Err() != nil || !worked && err == nil {
+		return false
+	}
+	attrs := []slog.Attr{
+		slog.String(telemetry.KeyWorkflow, h.WorkflowID), slog.String(telemetry.KeyMethod, string(h.Kind)), slog.Int(telemetry.KeyAttempt, h.Attempts),
+		telemetry.Milliseconds(telemetry.KeyDuration, clock.System().Now().Sub(started)),
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		class := fault.ClassOf(err)
+		level = fault.Describe(class).Level
+		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err))
+	}
+	s.log.LogAttrs(ctx, level, "workflow handed over", attrs...)
+	return err == nil
 }
 
 // idle waits until something may be due.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -204,6 +205,31 @@ func TestRollingBackIsARolloutOfAnEarlierSet(t *testing.T) {
 		if got := s.reload(r).IsRollback; got != want {
 			t.Errorf("rollout %d is a rollback: %v, want %v", r.ID, got, want)
 		}
+	}
+}
+
+// TestADeploymentCarriesTheVersionsOfAllItsSources is the Pod with containers from two places (R10, R16).
+func TestADeploymentCarriesTheVersionsOfAllItsSources(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{{
+		Name: "api", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/shop/api"), ociSource("registry.test/shop/proxy")},
+	}}})
+	f.ok(err)
+	e := f.environment("staging", core.TierStaging)
+	_, err = f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
+	f.ok(err)
+	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
+	f.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
+	at := time.Unix(1_700_000_000, 0)
+	f.publish(f.artifact("registry.test/shop/api", "1", 1, at), f.artifact("registry.test/shop/proxy", "7", 2, at))
+	s := &shop{fixture: f, application: a}
+	r := s.rollout(s.sets()[0])
+	d := s.deployments(s.stops(r)[0])
+	versions, err := f.domain.VersionsByDeployment(t.Context(), org, []int64{d[0].ID})
+	f.ok(err)
+	if got := versions[d[0].ID]; len(d) != 1 || len(got) != 2 || got[0].Name != "1" || got[1].Name != "7" {
+		t.Errorf("deployments %+v carry %+v", d, got)
 	}
 }
 

@@ -18,9 +18,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 const token = "a-token-for-tests-only"
@@ -58,10 +60,9 @@ type running struct {
 	nats *bustest.TestServer
 }
 
-func start(t *testing.T) *running {
+func start(t *testing.T, db pg.Config) *running {
 	t.Helper()
 	r := &running{t: t, flow: &flow{}, nats: bustest.Server(t)}
-	_, db := pgtest.New(t)
 	grpcServer := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{token: {Name: "domain"}}})
 	autoflowv1.RegisterAutoFlowServer(grpcServer, r.flow)
 	lis := listen(t)
@@ -183,7 +184,8 @@ func (r *running) publish(conn *bus.Conn, id, source string, organization int64,
 
 func TestTheServiceFromEndToEnd(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	_, db := pgtest.New(t)
+	r := start(t, db)
 	registry, workflow := r.nats.Connect(t, bus.UserRegistry), r.nats.Connect(t, bus.UserWorkflow)
 
 	var made struct {
@@ -253,7 +255,8 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 
 func TestNobodyGetsInWithoutAToken(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	_, db := pgtest.New(t)
+	r := start(t, db)
 	for _, bearer := range []string{"", "wrong", token + "x"} {
 		answer, err := r.request(http0(t, "POST", r.url+"/graphql", `{"query":"{ viewer { principalId } }"}`, bearer))
 		if err != nil || !strings.HasPrefix(answer, "401 ") || !strings.Contains(answer, "UNAUTHENTICATED") {
@@ -269,5 +272,39 @@ func TestNobodyGetsInWithoutAToken(t *testing.T) {
 	r.graphql(`{ viewer { principalId organization { name } } }`, nil, &seen)
 	if seen.Viewer.PrincipalID != 1 || seen.Viewer.Organization.Name != "default" {
 		t.Errorf("viewer = %+v", seen)
+	}
+}
+
+// TestWhatWasCommittedIsPublishedByTheNextProcess resolves a gate and starts a rollout in a process that does no more than
+// commit, and starts the service over the same tables.
+func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
+	_, err := s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production"})
+	s.ok(err)
+
+	next := start(t, s.db)
+	next.eventually("the rollout is handed over", func() bool { return next.flow.has("rollout-1") })
+	resolved := make(chan event.Event, 8)
+	workflow := next.nats.Connect(t, bus.UserWorkflow)
+	serve(t, func(ctx context.Context) error {
+		return workflow.Consume(ctx, bus.Consumer{Stream: bus.StreamDomain, Durable: "workflow"}, func(_ context.Context, d bus.Delivery) error {
+			resolved <- d.Event
+			return nil
+		}, nil)
+	})
+	late, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	select {
+	case e := <-resolved:
+		data, err := event.Decode[event.ApprovalResolved](e)
+		s.ok(err)
+		if data.GateID != "production" || data.Resolution != "approved" {
+			t.Errorf("published %+v", data)
+		}
+	case <-late.Done():
+		t.Error("not published in time")
 	}
 }

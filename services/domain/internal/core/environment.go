@@ -75,16 +75,14 @@ func within(at string, err error) ([]fault.Field, error) {
 	return fields, nil
 }
 
-// RetryOnboarding submits the onboarding of an environment again (E29).
+// RetryOnboarding submits the onboarding of an environment again (E29), whatever became of the attempt before: what that
+// one may still say counts for nothing.
 func (d *Domain) RetryOnboarding(ctx context.Context, a Actor, environment int64) (Environment, error) {
 	var made Environment
 	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err
-		}
-		if e.Readiness == ReadinessPending {
-			return fault.New(fault.Refused, "environment %q is being onboarded already (attempt %d)", e.Name, e.OnboardingAttempt)
 		}
 		made, err = d.onboard(ctx, tx, e)
 		return err

@@ -106,7 +106,7 @@ func waitsFor(e Environment) string {
 	return fmt.Sprintf("waits for environment %q to be ready", e.Name)
 }
 
-// RetrySetup submits the setup of an application environment again (E29).
+// RetrySetup submits the setup of an application environment again (E29), whatever became of the attempt before.
 func (d *Domain) RetrySetup(ctx context.Context, a Actor, applicationEnvironment int64) (ApplicationEnvironment, error) {
 	var made ApplicationEnvironment
 	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
@@ -131,9 +131,6 @@ func (d *Domain) RetrySetup(ctx context.Context, a Actor, applicationEnvironment
 		}
 		if ae, err = tx.LockApplicationEnvironment(ctx, ae.ID); err != nil {
 			return err
-		}
-		if ae.Readiness == ReadinessPending && !ae.SetupWanted {
-			return fault.New(fault.Refused, "%q is being set up in %q already (attempt %d)", app.Name, e.Name, ae.SetupAttempt)
 		}
 		config, ok, err := d.latestConfig(ctx, tx, a.Organization, app.ID, e.Name)
 		if err != nil {

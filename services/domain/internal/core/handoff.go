@@ -74,50 +74,44 @@ const (
 	handoffMaxPause = 30 * time.Second
 )
 
-// HandOver tells the engine the next thing that is due, if there is one. It answers whether there was, and what went
-// wrong with it, which has been recorded: the error is for the log.
-func (d *Domain) HandOver(ctx context.Context, engine Engine) (bool, error) {
+// HandOver tells the engine the next thing that is due; false when there was none. An error about a hand-over has been
+// recorded with it and is for the log; one without is about the store.
+func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, error) {
 	organizations, err := d.store.OrganizationsWithDueHandoffs(ctx, d.clock.Now())
 	if err != nil {
-		return false, err
+		return Handoff{}, false, err
 	}
 	for _, organization := range organizations {
-		h, program, ok, err := d.claimHandoff(ctx, organization)
+		h, content, ok, err := d.claimHandoff(ctx, organization)
 		if err != nil {
-			return false, err
+			return Handoff{}, false, fmt.Errorf("claim a hand-over of organization %d: %w", organization, err)
 		}
 		if !ok {
 			continue
 		}
-		ref, callErr := d.tell(ctx, engine, organization, h, program)
+		ref, callErr := d.tell(ctx, engine, organization, h, content)
 		if err := d.settle(ctx, organization, h, ref, callErr); err != nil {
-			return true, fmt.Errorf("settle %s of %s: %w", h.Kind, h.WorkflowID, err)
+			return h, true, fmt.Errorf("settle: %w", err)
 		}
-		if callErr != nil {
-			callErr = fmt.Errorf("%s workflow %s, attempt %d: %w", h.Kind, h.WorkflowID, h.Attempts, callErr)
-		}
-		return true, callErr
+		return h, true, callErr
 	}
-	return false, nil
+	return Handoff{}, false, nil
 }
 
-func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handoff, p Program, ok bool, err error) {
+// claimHandoff takes one, with the bytes of the driver that it starts a program of.
+func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handoff, content []byte, ok bool, err error) {
 	err = d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		now := d.clock.Now()
 		if h, ok, err = tx.ClaimHandoff(ctx, now, now.Add(handoffLease)); err != nil || !ok || h.Kind != HandoffStart {
 			return err
 		}
-		content, err := tx.Bundle(ctx, h.DriverDigest)
-		if err != nil {
-			return err
-		}
-		p, err = d.drivers.Program(content, h.Program)
+		content, err = tx.Bundle(ctx, h.DriverDigest)
 		return err
 	})
-	return h, p, ok, err
+	return h, content, ok, err
 }
 
-func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h Handoff, p Program) (string, error) {
+func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h Handoff, content []byte) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, handoffCall)
 	defer cancel()
 	if h.Kind == HandoffCancel {
@@ -126,6 +120,10 @@ func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h 
 			return "", nil // it never started: nothing is left to cancel
 		}
 		return "", err
+	}
+	p, err := d.drivers.Program(content, h.Program)
+	if err != nil { // it could be read when it was kept
+		return "", fault.Because(err, fault.Terminal, "program %s of driver %s cannot be read any more: %s", h.Program, h.DriverDigest, fault.Public(err))
 	}
 	return engine.Start(ctx, Workflow{
 		Organization: organization, ID: h.WorkflowID, Program: p, Inputs: h.Inputs,
@@ -152,11 +150,13 @@ func (d *Domain) settle(ctx context.Context, organization int64, h Handoff, ref 
 			return tx.SaveHandoff(ctx, h)
 		}
 		h.State = HandoffFailed
-		if err := tx.SaveHandoff(ctx, h); err != nil || h.Kind != HandoffStart {
-			return err
+		if h.Kind == HandoffStart { // the subject first: a cancellation locks it first, too
+			c := cause{Actor: Actor{Organization: organization, Type: PrincipalSystem}, triggeredBy: "handoff " + h.WorkflowID, at: d.clock.Now()}
+			if err := d.workflowEnded(ctx, tx, c, h.WorkflowID, VerbFail, "the workflow could not be started: "+fault.Public(callErr)); err != nil {
+				return err
+			}
 		}
-		c := cause{Actor: Actor{Organization: organization, Type: PrincipalSystem}, triggeredBy: "handoff " + h.WorkflowID, at: d.clock.Now()}
-		return d.workflowEnded(ctx, tx, c, h.WorkflowID, VerbFail, "the workflow could not be started: "+fault.Public(callErr))
+		return tx.SaveHandoff(ctx, h)
 	})
 }
 

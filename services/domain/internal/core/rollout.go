@@ -11,6 +11,9 @@ import (
 // CreateRollout pins everything a rollout needs and hands it over to be run (R45). Rolling back is this too, with an
 // earlier set (E12).
 func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Rollout, error) {
+	if err := checkReason(n.Reason); err != nil {
+		return Rollout{}, err
+	}
 	var made Rollout
 	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
 		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID)
