@@ -79,8 +79,10 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"lease_duration", c.LeaseDuration}, {"call_timeout", c.CallTimeout},
-		{"wait_timeout", c.WaitTimeout}, {"event_retention", c.EventRetention},
+		{"lease_duration", c.LeaseDuration},
+		{"call_timeout", c.CallTimeout},
+		{"wait_timeout", c.WaitTimeout},
+		{"event_retention", c.EventRetention},
 	} {
 		if d.value < 0 {
 			problems = append(problems, fault.Field{Name: d.name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d.value)})

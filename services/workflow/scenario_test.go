@@ -31,7 +31,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
-var update = flag.Bool("update", false, "rewrite the histories of the scenarios") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("update", false, "rewrite the histories of the scenarios")
 
 // TestScenarios runs testdata/scenarios/*.txtar: a program with its inputs (main.star, inputs.json, modules), the answers
 // of Functions (answers.json: name → list, the last one repeats), and a script of what happens whenever the run is

@@ -179,7 +179,7 @@ run("emit", {"type": "com.gitlab.cd.rollout.healthy", "data": {"rollout_id": rol
 func TestAProgramReachesAClusterAndWaitsForThePeople(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.relay(func(call event.FunctionCalled) event.FunctionCompleted {
+	s.relay(func(event.FunctionCalled) event.FunctionCompleted {
 		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
 	})
 	domain := s.bus.Connect(t, "domain")

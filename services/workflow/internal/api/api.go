@@ -56,7 +56,7 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	if err != nil {
 		return nil, err
 	}
-	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil //nolint:gosec // bounded by the number of waits
+	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil
 }
 
 // check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone.

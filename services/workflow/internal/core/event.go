@@ -81,7 +81,7 @@ func (f Filter) String() string {
 func Key(organization int64, eventType string, paths, values []string) [16]byte {
 	h := sha256.New()
 	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(organization)) //nolint:gosec // bytes for a hash; the sign does not matter
+	binary.BigEndian.PutUint64(n[:], uint64(organization))
 	h.Write(n[:])
 	write := func(s string) {
 		binary.BigEndian.PutUint64(n[:], uint64(len(s)))

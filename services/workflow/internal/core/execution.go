@@ -8,15 +8,15 @@ import (
 type State int
 
 const (
-	// Running: something can be done now, by whoever owns the execution or claims it.
+	// Running executions have an owner, or want one: something can be done now, by whoever owns or claims them.
 	Running State = iota
-	// Parked: every branch waits for a timer, an event or an answer. A parked execution lives in the store only.
+	// Parked executions wait in every branch for a timer, an event or an answer. They live in the store only.
 	Parked
-	// Completed: the program ran to its end.
+	// Completed executions ran to the end of their program.
 	Completed
-	// Failed: the program failed; the execution's Error says why.
+	// Failed executions did not; their Error says why.
 	Failed
-	// Cancelled: stopped by a request.
+	// Cancelled executions were stopped by a request.
 	Cancelled
 )
 

@@ -69,8 +69,6 @@ func (s Start) validate() error {
 }
 
 // secretReference is the grammar of D27. The message about a bad one never shows it: it may be a secret by mistake.
-//
-//nolint:gochecknoglobals // compiled once, never written
 var secretReference = regexp.MustCompile(`^(k8s:[^/#\s]+/[^/#\s]+#[^#\s]+|env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\s]+|vault:[^#\s]+#[^#\s]+)$`)
 
 func checkWorkflowID(id string) string {

@@ -17,7 +17,7 @@ type Store interface {
 	// Waiting reads what the execution has open: timers, waits, calls.
 	Waiting(ctx context.Context, execution int64) ([]Waiting, error)
 	// History reads at most limit entries with a Seq above after, in order.
-	History(ctx context.Context, execution int64, after int64, limit int) ([]Entry, error)
+	History(ctx context.Context, execution, after int64, limit int) ([]Entry, error)
 	// Cancel ends an execution that has not ended: state, last entry, the event about it, and the removal of everything
 	// it has open, in one transaction. An execution that has ended is left as it is (false).
 	Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
@@ -99,11 +99,11 @@ type Opened struct {
 type ArrivalKind int
 
 const (
-	// EventArrived: a wait's event.
+	// EventArrived is a wait's event.
 	EventArrived ArrivalKind = iota
-	// AnswerArrived: a Function's answer.
+	// AnswerArrived is a Function's answer.
 	AnswerArrived
-	// TimerArrived: the end of a sleep, or of the time a wait or a run had.
+	// TimerArrived is the end of a sleep, or of the time a wait or a run had.
 	TimerArrived
 )
 

@@ -153,7 +153,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 
 func TestAPanicFailsOneRun(t *testing.T) {
 	t.Parallel()
-	m := open(t, `x = 1`, nil).(*machine) //nolint:forcetypeassert // New makes no other
+	m := open(t, `x = 1`, nil).(*machine)
 	m.start(func(*starlark.Thread) (starlark.Value, error) { panic("broken") })
 	err := m.Replay(nil)
 	if panicked, ok := errors.AsType[*PanicError](err); !ok || len(panicked.StackTrace()) == 0 {

@@ -21,7 +21,7 @@ func (handle) Freeze() {}
 
 func (handle) Truth() starlark.Bool { return true }
 
-func (h handle) Hash() (uint32, error) { return uint32(h.branch.number), nil } //nolint:gosec // bounded by Limits.Branches
+func (h handle) Hash() (uint32, error) { return uint32(h.branch.number), nil }
 
 // spawn(fn, *args, **kwargs) starts a branch that calls fn, and answers a handle for gather. The new branch runs when
 // the present one blocks. A run ends when all its branches have ended, and fails when one of them fails.

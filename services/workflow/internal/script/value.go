@@ -3,17 +3,17 @@ package script
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
-
-	"math/big"
 )
 
 // maxDepth bounds the nesting of values that enter or leave a program.
@@ -27,7 +27,7 @@ func decode(data []byte) (starlark.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // json.Decoder returns io.EOF itself
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("something follows the JSON value at byte %d", d.InputOffset())
 	}
 	return v, nil
@@ -179,18 +179,24 @@ func (e *encoder) float(f float64, path string) error {
 	if f == 0 {
 		f = 0 // -0 would read back as the int 0
 	}
-	b, err := json.Marshal(f)
-	e.out.Write(b)
-	return err
+	return e.plain(f)
 }
 
 func (e *encoder) string(s, path string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("value%s is a string that is not UTF-8", path)
 	}
-	b, err := json.Marshal(s)
+	return e.plain(s)
+}
+
+// plain writes what cannot fail: a finite number or a string.
+func (e *encoder) plain(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", v, err)
+	}
 	e.out.Write(b)
-	return err
+	return nil
 }
 
 func (e *encoder) array(v starlark.Iterable, path string, depth int) error {

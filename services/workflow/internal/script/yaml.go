@@ -43,16 +43,16 @@ func parseYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 		return nil, fmt.Errorf("parse_yaml: found a %s, expected a string or what git.read_file answered", given.Type())
 	}
 	value, err := readYAML(text, all)
-	if onError == onErrorReturn {
-		if err != nil {
-			return envelope(starlark.None, &core.FunctionError{Code: codeYAML, Message: err.Error()}), nil
-		}
+	switch {
+	case err == nil && onError == onErrorReturn:
 		return envelope(value, nil), nil
-	}
-	if err != nil {
+	case err == nil:
+		return value, nil
+	case onError == onErrorReturn:
+		return envelope(starlark.None, &core.FunctionError{Code: codeYAML, Message: err.Error()}), nil
+	default:
 		return nil, fmt.Errorf("parse_yaml: %w", err)
 	}
-	return value, nil
 }
 
 func readYAML(text string, all bool) (starlark.Value, error) {

@@ -16,7 +16,7 @@ import (
 
 // FireTimers marks due timers and wakes their executions. Executions are locked before their timers, as everywhere.
 func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
-	ids, err := s.queries.DueExecutions(ctx, query.DueExecutionsParams{Now: now, Most: int32(limit)}) //nolint:gosec // bounded by the caller
+	ids, err := s.queries.DueExecutions(ctx, query.DueExecutionsParams{Now: now, Most: int32(limit)})
 	if err != nil {
 		return 0, next, pg.Classify(err, "find due timers")
 	}
@@ -48,7 +48,7 @@ const (
 // NextCalls takes the calls that are to be sent now.
 func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
 	rows, err := s.queries.NextCalls(ctx, query.NextCallsParams{
-		Now: now, Most: int32(limit), First: interval(firstResend), Longest: interval(longestResend), //nolint:gosec // bounded by the caller
+		Now: now, Most: int32(limit), First: interval(firstResend), Longest: interval(longestResend),
 	})
 	if err != nil {
 		return nil, pg.Classify(err, "take calls to send")

@@ -51,7 +51,7 @@ func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, erro
 // fence moves the execution on, if it is still the caller's and stands where the caller thinks.
 func fence(ctx context.Context, q *query.Queries, c core.Commit) (core.Committed, error) {
 	row, err := q.EndTurn(ctx, query.EndTurnParams{
-		LastSeq: c.LastSeq, Next: int16(c.Next), Wakes: c.Wakes, Error: c.Error, Now: c.At, //nolint:gosec // one of five states
+		LastSeq: c.LastSeq, Next: int16(c.Next), Wakes: c.Wakes, Error: c.Error, Now: c.At,
 		ID: c.Execution.ID, Turn: c.Turn, Owner: c.Lease.Instance, Epoch: c.Lease.Epoch,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -71,8 +71,8 @@ func appendEntries(ctx context.Context, q *query.Queries, execution int64, entri
 			return err
 		}
 		rows[i] = query.AppendEntriesParams{
-			Execution: execution, Seq: e.Seq, Branch: int32(e.Op.Branch), Op: int32(e.Op.Index), //nolint:gosec // bounded by limits
-			Kind: string(e.Kind), Name: e.Name, Hash: int64(e.Hash), //nolint:gosec // the same 64 bits
+			Execution: execution, Seq: e.Seq, Branch: int32(e.Op.Branch), Op: int32(e.Op.Index),
+			Kind: string(e.Kind), Name: e.Name, Hash: int64(e.Hash),
 			Value: e.Value, Error: refusal, RecordedAt: e.At,
 		}
 		if e.Event != 0 {
@@ -93,7 +93,7 @@ func closeOps(ctx context.Context, q *query.Queries, execution int64, ops []core
 	}
 	branches, indexes := make([]int32, len(ops)), make([]int32, len(ops))
 	for i, op := range ops {
-		branches[i], indexes[i] = int32(op.Branch), int32(op.Index) //nolint:gosec // bounded by limits
+		branches[i], indexes[i] = int32(op.Branch), int32(op.Index)
 	}
 	return pg.Classify(errors.Join(
 		q.CloseTimers(ctx, query.CloseTimersParams{Execution: execution, Branches: branches, Ops: indexes}),
@@ -116,7 +116,7 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 	var calls []query.OpenCallParams
 	var waits []query.OpenWaitParams
 	for _, o := range c.Open {
-		branch, index := int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index) //nolint:gosec // bounded by limits
+		branch, index := int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)
 		timers = append(timers, query.OpenTimerParams{Execution: c.Execution.ID, Branch: branch, Op: index, Due: o.Due})
 		switch o.Op.Kind {
 		case core.KindRun:
@@ -127,6 +127,7 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 				return err
 			}
 			waits = append(waits, rows...)
+		default: // a sleep is its timer; nothing else blocks
 		}
 	}
 	_, err := q.OpenTimer(ctx, timers)
@@ -142,7 +143,7 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 func openCall(c core.Commit, o core.Opening, branch, index int32) query.OpenCallParams {
 	p := query.OpenCallParams{
 		ID: core.ActivityID(c.Execution.Ref, o.Op.Ref), Execution: c.Execution.ID, Branch: branch, Op: index,
-		Function: o.Op.Name, Args: o.Op.Args, Location: int16(o.Location), Agent: o.Agent, //nolint:gosec // one of two
+		Function: o.Op.Name, Args: o.Op.Args, Location: int16(o.Location), Agent: o.Agent,
 		NoRetry: o.Op.NoRetry, Deadline: o.Due,
 	}
 	if o.Location == core.Cluster {
@@ -175,7 +176,7 @@ func openWait(ctx context.Context, q *query.Queries, c core.Commit, o core.Openi
 		}
 		key := core.Key(c.Execution.Organization, t, paths, values)
 		rows = append(rows, query.OpenWaitParams{
-			Execution: c.Execution.ID, Branch: int32(o.Op.Ref.Branch), Op: int32(o.Op.Ref.Index), //nolint:gosec // bounded by limits
+			Execution: c.Execution.ID, Branch: int32(o.Op.Ref.Branch), Op: int32(o.Op.Ref.Index),
 			Key: key[:], Shape: shape, Type: t, Filter: filter, CreatedAt: c.At,
 		})
 	}

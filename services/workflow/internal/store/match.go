@@ -154,7 +154,7 @@ func (s *Store) satisfy(ctx context.Context, execution int64, ops []core.OpRef) 
 			return pg.Classify(err, "lock execution %d", execution)
 		}
 		for _, op := range ops {
-			branch, index := int32(op.Branch), int32(op.Index) //nolint:gosec // read from the database
+			branch, index := int32(op.Branch), int32(op.Index)
 			events, err := q.Satisfy(ctx, query.SatisfyParams{Execution: execution, Branch: branch, Op: index})
 			if err != nil {
 				return pg.Classify(err, "deliver to %s of execution %d", op, execution)

@@ -190,7 +190,7 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 
 // History reads a page of a history.
 func (s *Store) History(ctx context.Context, execution, after int64, limit int) ([]core.Entry, error) {
-	rows, err := s.queries.History(ctx, query.HistoryParams{Execution: execution, Seq: after, Limit: int32(limit)}) //nolint:gosec // bounded by the caller
+	rows, err := s.queries.History(ctx, query.HistoryParams{Execution: execution, Seq: after, Limit: int32(limit)})
 	if err != nil {
 		return nil, pg.Classify(err, "read history of execution %d", execution)
 	}
@@ -198,7 +198,7 @@ func (s *Store) History(ctx context.Context, execution, after int64, limit int) 
 	for i, row := range rows {
 		e := core.Entry{
 			Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: core.Kind(row.Kind), Name: row.Name,
-			Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt, //nolint:gosec // the same 64 bits
+			Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt,
 		}
 		if row.Event != nil {
 			e.Event = *row.Event
@@ -235,7 +235,7 @@ func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []i
 		live = []int64{} // NULL would make every row unknown
 	}
 	ids, err := s.queries.Claim(ctx, query.ClaimParams{
-		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit), //nolint:gosec // bounded by the settings
+		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit),
 	})
 	return ids, pg.Classify(err, "claim executions")
 }
