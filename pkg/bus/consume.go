@@ -57,7 +57,7 @@ func (c *Conn) Consume(ctx context.Context, consumer Consumer, h func(context.Co
 	l := &loop{
 		conn: c, consumer: consumer, handle: h, rejected: rejected,
 		slots: make(chan struct{}, consumer.Workers), ended: make(chan struct{}),
-		log:   c.log.With(telemetry.KeyStream, consumer.Stream, telemetry.KeyConsumer, consumer.Durable),
+		log: c.log.With(telemetry.KeyStream, consumer.Stream, telemetry.KeyConsumer, consumer.Durable),
 	}
 	defer l.running.Wait()
 	defer close(l.ended)

@@ -35,9 +35,8 @@ type Consumer struct {
 	Stream, Durable string
 	// Filters are the subjects of interest; none is all of the stream.
 	Filters []string
-	// AckWait is how long the server waits for an outcome before it delivers again, 6 s by default: how long the events in
-	// hand of a process that was killed have to wait. Long handlers are
-	// no concern: a heartbeat renews it.
+	// AckWait is how long the server waits for an outcome before it delivers again, 6 s by default. It is how long the
+	// events that a killed process had in hand have to wait. Long handlers are no concern: a heartbeat renews it.
 	AckWait time.Duration
 	// MaxDeliver is the delivery whose failure is final, 20 by default. Failures that are Unavailable do not count: nothing
 	// is wrong with the event, so it is tried for as long as its stream keeps it.

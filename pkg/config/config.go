@@ -102,6 +102,7 @@ func (l layer) origin(key string) string {
 	return l.name
 }
 
+// readFile reads a YAML file. A file that was named but cannot be read is a mistake, never an empty layer.
 func readFile(path string) (layer, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yamlparser.Parser()); err != nil {
@@ -119,6 +120,7 @@ type options struct {
 	sets []string
 }
 
+// parseArgs reads the command line, all of which must be understood.
 func parseArgs(service string, args []string, s *schema) (options, error) {
 	var o options
 	flags := flag.NewFlagSet(service, flag.ContinueOnError)
@@ -143,6 +145,7 @@ func parseArgs(service string, args []string, s *schema) (options, error) {
 	return o, nil
 }
 
+// layer is the values given by --set.
 func (o options) layer() layer {
 	l := layer{name: "--set", values: map[string]any{}, text: true}
 	for _, s := range o.sets {
@@ -155,6 +158,8 @@ func (o options) layer() layer {
 // helpError is the usage text as an error that is flag.ErrHelp.
 type helpError string
 
+// Error is the whole text, so that whoever prints errors prints help.
 func (e helpError) Error() string { return string(e) }
 
+// Is makes it flag.ErrHelp, which is what callers know.
 func (helpError) Is(target error) bool { return target == flag.ErrHelp }

@@ -104,6 +104,7 @@ func splitList(s string, element reflect.Type) []any {
 	return list
 }
 
+// intoDuration refuses bare numbers, since 5 may mean seconds to one and nanoseconds to another.
 func intoDuration(out reflect.Value, raw any, at string) []mismatch {
 	s, ok := raw.(string)
 	d, err := time.ParseDuration(s)
@@ -114,6 +115,7 @@ func intoDuration(out reflect.Value, raw any, at string) []mismatch {
 	return nil
 }
 
+// intoSlice reports every item at fault by its index.
 func intoSlice(out reflect.Value, raw any, text bool, at string) []mismatch {
 	items, ok := raw.([]any)
 	if !ok {
@@ -127,6 +129,7 @@ func intoSlice(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
+// intoMap reports every value at fault by its key.
 func intoMap(out reflect.Value, raw any, text bool, at string) []mismatch {
 	m, ok := raw.(map[string]any)
 	if !ok || out.Type().Key().Kind() != reflect.String {
@@ -142,6 +145,7 @@ func intoMap(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
+// intoStruct is for structs inside lists and maps, whose keys the schema does not know: unknown ones are refused here.
 func intoStruct(out reflect.Value, raw any, text bool, at string) []mismatch {
 	m, ok := raw.(map[string]any)
 	if !ok {
@@ -167,6 +171,7 @@ func intoStruct(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
+// intoScalar takes a value only if nothing is lost: no text as a number, no overflow, no fraction as a whole number.
 func intoScalar(out reflect.Value, raw any, at string) []mismatch {
 	v := reflect.ValueOf(raw)
 	switch k := out.Kind(); {

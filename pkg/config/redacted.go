@@ -80,6 +80,7 @@ func plain(v reflect.Value) any {
 	}
 }
 
+// plainStruct masks the secrets of a struct inside a list or a map.
 func plainStruct(v reflect.Value) any {
 	m := map[string]any{}
 	for i := range v.NumField() {

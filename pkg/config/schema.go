@@ -39,6 +39,8 @@ func schemaOf(target any) *schema {
 	return s
 }
 
+// add adds the fields of a struct, whose keys begin with under. Structs inside it are keys of their own; those that are
+// written as one text (times, addresses) are values.
 func (s *schema) add(under string, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -88,6 +90,7 @@ func snake(name string) string {
 	return b.String()
 }
 
+// defaults is the lowest layer: the default tags, which are text like everything an operator writes.
 func (s *schema) defaults() layer {
 	l := layer{name: "default", values: map[string]any{}, text: true}
 	for _, f := range s.leaves {

@@ -118,10 +118,12 @@ type clientStream struct {
 	method string
 }
 
+// RecvMsg is the stream's, with errors that have a class.
 func (s *clientStream) RecvMsg(m any) error {
 	return s.class(s.ClientStream.RecvMsg(m))
 }
 
+// SendMsg is the stream's, with errors that have a class.
 func (s *clientStream) SendMsg(m any) error {
 	return s.class(s.ClientStream.SendMsg(m))
 }

@@ -62,6 +62,7 @@ type observed struct {
 	stopping <-chan struct{}
 }
 
+// ServeHTTP is the handler's, between the trace that comes in and the line that goes out.
 func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := o.clock.Now()
 	ctx := telemetry.EnsureTrace(telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)))
@@ -138,6 +139,7 @@ type timedBody struct {
 	done func()
 }
 
+// Read lifts the deadline at the end of the body: from there on the server only listens for the client to hang up.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -146,6 +148,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close lifts the deadline for a handler that does not read to the end.
 func (b *timedBody) Close() error {
 	b.done()
 	return b.ReadCloser.Close()
@@ -169,11 +172,13 @@ func (w *answerWriter) begin(status int) {
 	}
 }
 
+// WriteHeader is the writer's.
 func (w *answerWriter) WriteHeader(status int) {
 	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Write is the writer's. The first one implies the status 200.
 func (w *answerWriter) Write(p []byte) (int, error) {
 	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)

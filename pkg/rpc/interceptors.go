@@ -55,6 +55,7 @@ type streamWithContext struct {
 	ctx context.Context //nolint:containedctx // grpc.ServerStream is an interface that hands out a context
 }
 
+// Context is the stream's, with the caller and the trace.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
 
 // around authenticates, calls, and writes the one line.

@@ -113,5 +113,8 @@ type fieldError struct {
 	cause   error
 }
 
-func (e *fieldError) Error() string   { return e.message }
+// Error is the server's message, which may say more than the fields do.
+func (e *fieldError) Error() string { return e.message }
+
+// Unwrap leads to the class with its fields, and to the status.
 func (e *fieldError) Unwrap() []error { return []error{e.fields, e.cause} }

@@ -31,6 +31,7 @@ func Milliseconds(key string, d time.Duration) slog.Attr {
 // traced adds the trace of the context to each record.
 type traced struct{ slog.Handler }
 
+// Handle adds what the context knows and passes the record on.
 func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r.AddAttrs(slog.String(KeyTrace, sc.TraceID().String()), slog.String(KeySpan, sc.SpanID().String()))
@@ -38,6 +39,8 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
+// WithAttrs keeps the trace on loggers made from this one.
 func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
 
+// WithGroup keeps the trace on loggers made from this one.
 func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }

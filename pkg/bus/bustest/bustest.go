@@ -155,6 +155,7 @@ type output struct {
 	ended bool
 }
 
+// Write drops what comes after the test: connections say goodbye in their own time.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

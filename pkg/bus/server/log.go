@@ -35,8 +35,17 @@ func (l logger) Fatalf(format string, args ...any) {
 	}
 }
 
+// Noticef is about starting and stopping, which our own lines tell as well.
 func (l logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
-func (l logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args...) }
-func (l logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, format, args...) }
-func (l logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }
-func (l logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args...) }
+
+// Warnf is something that an operator should know.
+func (l logger) Warnf(format string, args ...any) { l.write(slog.LevelWarn, format, args...) }
+
+// Errorf is something that an operator should act upon.
+func (l logger) Errorf(format string, args ...any) { l.write(slog.LevelError, format, args...) }
+
+// Debugf is not called: the server's debugging is off.
+func (l logger) Debugf(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
+
+// Tracef is not called: the server's tracing is off.
+func (l logger) Tracef(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
