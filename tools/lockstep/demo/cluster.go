@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -37,6 +38,9 @@ type rolloutObject struct {
 		} `json:"strategy"`
 	} `json:"spec"`
 	Status struct {
+		// ObservedGeneration is text, in Argo Rollouts.
+		ObservedGeneration string `json:"observedGeneration"`
+
 		Phase            string `json:"phase"`
 		Message          string `json:"message"`
 		CurrentStepIndex int    `json:"currentStepIndex"`
@@ -93,6 +97,10 @@ func (o rolloutObject) position() position {
 	p := position{Phase: o.Status.Phase, Message: o.Status.Message}
 	if len(o.Spec.Template.Spec.Containers) > 0 {
 		p.Image = o.Spec.Template.Spec.Containers[0].Image
+	}
+	if o.Status.ObservedGeneration != strconv.FormatInt(o.Metadata.Generation, 10) {
+		p.Phase, p.Message = "Progressing", "" // the rest is still about the version before
+		return p
 	}
 	steps := o.Spec.Strategy.Canary.Steps
 	for _, step := range steps[:min(o.Status.CurrentStepIndex, len(steps))] {
