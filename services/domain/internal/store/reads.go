@@ -8,8 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
 
-// The methods of this file and of reads_rollout.go implement core.Reads, whose comments say what they answer.
-
+// Organization implements core.Reads.
 func (r reader) Organization(ctx context.Context, organization int64) (o core.Organization, err error) {
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
 		row, err := q.GetOrganization(ctx, organization)
@@ -19,6 +18,7 @@ func (r reader) Organization(ctx context.Context, organization int64) (o core.Or
 	return o, err
 }
 
+// Applications implements core.Reads.
 func (r reader) Applications(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Application], err error) {
 	w, err := open(p, 0)
 	if err != nil {
@@ -32,6 +32,7 @@ func (r reader) Applications(ctx context.Context, organization int64, p core.Pag
 	return s, err
 }
 
+// ApplicationByName implements core.Reads.
 func (r reader) ApplicationByName(ctx context.Context, organization int64, name string) (a core.Application, err error) {
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
 		row, err := q.ApplicationByName(ctx, organization, name)
@@ -41,36 +42,43 @@ func (r reader) ApplicationByName(ctx context.Context, organization int64, name 
 	return a, err
 }
 
+// ApplicationsByID implements core.Reads.
 func (r reader) ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error) {
 	return byKey(ctx, r, organization, ids, "applications", (*sqlc.Queries).ApplicationsByID,
 		keyed(application, func(a core.Application) int64 { return a.ID }))
 }
 
+// ServicesByID implements core.Reads.
 func (r reader) ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error) {
 	return byKey(ctx, r, organization, ids, "services", (*sqlc.Queries).ServicesByID,
 		keyed(service, func(s core.Service) int64 { return s.ID }))
 }
 
+// ServicesByApplication implements core.Reads.
 func (r reader) ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error) {
 	return under(ctx, r, organization, applications, "services", (*sqlc.Queries).ServicesByApplication,
 		keyed(service, func(s core.Service) int64 { return s.ApplicationID }))
 }
 
+// ArtifactSourcesByID implements core.Reads.
 func (r reader) ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ArtifactSource, error) {
 	return byKey(ctx, r, organization, ids, "artifact sources", (*sqlc.Queries).ArtifactSourcesByID,
 		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ID }))
 }
 
+// ArtifactSourcesByService implements core.Reads.
 func (r reader) ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error) {
 	return under(ctx, r, organization, services, "artifact sources", (*sqlc.Queries).ArtifactSourcesByService,
 		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ServiceID }))
 }
 
+// VersionsByID implements core.Reads.
 func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error) {
 	return byKey(ctx, r, organization, ids, "versions", (*sqlc.Queries).VersionsByID,
 		keyed(version, func(v core.Version) int64 { return v.ID }))
 }
 
+// VersionsBySource implements core.Reads.
 func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
 	w, err := open(p, newest)
 	if err != nil {
@@ -85,11 +93,13 @@ func (r reader) VersionsBySource(ctx context.Context, organization int64, source
 	return slices(w, all, func(v core.Version) int64 { return v.ID }), err
 }
 
+// VersionSetsByID implements core.Reads.
 func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error) {
 	return byKey(ctx, r, organization, ids, "version sets", (*sqlc.Queries).VersionSetsByID,
 		keyed(versionSet, func(s core.VersionSet) int64 { return s.ID }))
 }
 
+// VersionSetsByApplication implements core.Reads.
 func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
 	w, err := open(p, newest)
 	if err != nil {
@@ -104,6 +114,7 @@ func (r reader) VersionSetsByApplication(ctx context.Context, organization int64
 	return slices(w, all, func(s core.VersionSet) int64 { return s.ID }), err
 }
 
+// EntriesByVersionSet implements core.Reads.
 func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error) {
 	return under(ctx, r, organization, versionSets, "version set entries", (*sqlc.Queries).EntriesByVersionSet,
 		func(e sqlc.EntriesByVersionSetRow) (int64, core.VersionSetEntry) {
@@ -111,6 +122,7 @@ func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, ver
 		})
 }
 
+// Environments implements core.Reads.
 func (r reader) Environments(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Environment], err error) {
 	w, err := open(p, 0)
 	if err != nil {
@@ -124,6 +136,7 @@ func (r reader) Environments(ctx context.Context, organization int64, p core.Pag
 	return s, err
 }
 
+// EnvironmentByName implements core.Reads.
 func (r reader) EnvironmentByName(ctx context.Context, organization int64, name string) (e core.Environment, err error) {
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
 		row, err := q.EnvironmentByName(ctx, organization, name)
@@ -133,36 +146,43 @@ func (r reader) EnvironmentByName(ctx context.Context, organization int64, name 
 	return e, err
 }
 
+// EnvironmentsByID implements core.Reads.
 func (r reader) EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error) {
 	return byKey(ctx, r, organization, ids, "environments", (*sqlc.Queries).EnvironmentsByID,
 		keyed(environment, func(e core.Environment) int64 { return e.ID }))
 }
 
+// DriverBindingsByID implements core.Reads.
 func (r reader) DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.DriverBinding, error) {
 	return byKey(ctx, r, organization, ids, "driver bindings", (*sqlc.Queries).DriverBindingsByID,
 		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.ID }))
 }
 
+// DriverBindingsByEnvironment implements core.Reads.
 func (r reader) DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error) {
 	return under(ctx, r, organization, environments, "driver bindings", (*sqlc.Queries).DriverBindingsByEnvironment,
 		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.EnvironmentID }))
 }
 
+// FlowDefinitionsByID implements core.Reads.
 func (r reader) FlowDefinitionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, ids, "flow definitions", (*sqlc.Queries).FlowDefinitionsByID,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ID }))
 }
 
+// LatestFlowDefinitions implements core.Reads.
 func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, applications, "flow definitions", (*sqlc.Queries).LatestFlowDefinitions,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ApplicationID }))
 }
 
+// ApplicationEnvironmentsByID implements core.Reads.
 func (r reader) ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "application environments", (*sqlc.Queries).ApplicationEnvironmentsByID,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ID }))
 }
 
+// ApplicationEnvironmentsByApplication implements core.Reads.
 func (r reader) ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.ApplicationEnvironment, error) {
 	return under(ctx, r, organization, applications, "application environments", (*sqlc.Queries).ApplicationEnvironmentsByApplication,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ApplicationID }))

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
 
+// Rollouts implements core.Reads.
 func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (s core.Slice[core.Rollout], err error) {
 	w, err := open(p, newest)
 	if err != nil {
@@ -74,6 +75,7 @@ func (r reader) derived(ctx context.Context, organization int64, what string, fn
 	return all, err
 }
 
+// RolloutsByID implements core.Reads.
 func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error) {
 	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
 	found := make(map[int64]core.Rollout, len(all))
@@ -83,6 +85,7 @@ func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int6
 	return found, err
 }
 
+// RolloutsByApplication implements core.Reads.
 func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
 	w, err := open(p, newest)
 	if err != nil {
@@ -99,6 +102,7 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 	return slices(w, found, func(r core.Rollout) int64 { return r.ID }), err
 }
 
+// ActiveRollouts implements core.Reads.
 func (r reader) ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error) {
 	all, err := r.derived(ctx, organization, "active rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
 		return q.ActiveRollouts(ctx, organization, applications)
@@ -110,32 +114,38 @@ func (r reader) ActiveRollouts(ctx context.Context, organization int64, applicat
 	return found, err
 }
 
+// OpenGates implements core.Reads.
 func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error) {
 	return under(ctx, r, organization, rollouts, "open gates", (*sqlc.Queries).OpenGates, func(g sqlc.OpenGatesRow) (int64, core.Gate) {
 		return g.RolloutID, core.Gate{RolloutID: g.RolloutID, GateID: orZero(g.GateID), Reason: orZero(g.Reason), RequestedAt: g.CreatedAt}
 	})
 }
 
+// RolloutEnvironmentsByID implements core.Reads.
 func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.RolloutEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByID,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.ID }))
 }
 
+// RolloutEnvironmentsByRollout implements core.Reads.
 func (r reader) RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error) {
 	return under(ctx, r, organization, rollouts, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByRollout,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.RolloutID }))
 }
 
+// DeploymentsByID implements core.Reads.
 func (r reader) DeploymentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Deployment, error) {
 	return byKey(ctx, r, organization, ids, "deployments", (*sqlc.Queries).DeploymentsByID,
 		keyed(deployment, func(d core.Deployment) int64 { return d.ID }))
 }
 
+// DeploymentsByRolloutEnvironment implements core.Reads.
 func (r reader) DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error) {
 	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*sqlc.Queries).DeploymentsByRolloutEnvironment,
 		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
 }
 
+// VersionsByDeployment implements core.Reads.
 func (r reader) VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error) {
 	return under(ctx, r, organization, deployments, "versions of deployments", (*sqlc.Queries).VersionsByDeployment,
 		func(row sqlc.VersionsByDeploymentRow) (int64, core.Version) {
@@ -143,16 +153,19 @@ func (r reader) VersionsByDeployment(ctx context.Context, organization int64, de
 		})
 }
 
+// SnapshotsByDeployment implements core.Reads.
 func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error) {
 	return byKey(ctx, r, organization, deployments, "snapshots", (*sqlc.Queries).SnapshotsByDeployment,
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
+// Journal implements core.Reads.
 func (r reader) Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error) {
 	found, err := r.JournalsByRollout(ctx, organization, []int64{rollout}, p)
 	return found[rollout], err
 }
 
+// JournalsByRollout implements core.Reads.
 func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
 	w, err := open(p, 0)
 	if err != nil {

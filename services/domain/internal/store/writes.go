@@ -9,18 +9,19 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
 
-// The methods of this file and of writes_rollout.go implement core.Tx, whose comments say what they do.
-
+// AddApplication implements core.Tx.
 func (t *tx) AddApplication(ctx context.Context, a core.Application) (core.Application, error) {
 	row, err := t.q.InsertApplication(ctx, t.organization, a.Name, a.Description)
 	return application(row), pg.Classify(err, "add application %q", a.Name)
 }
 
+// AddService implements core.Tx.
 func (t *tx) AddService(ctx context.Context, s core.Service) (core.Service, error) {
 	row, err := t.q.InsertService(ctx, sqlc.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
 	return service(row), pg.Classify(err, "add service %q", s.Name)
 }
 
+// AddArtifactSource implements core.Tx.
 func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error) {
 	row, err := t.q.InsertArtifactSource(ctx, sqlc.InsertArtifactSourceParams{
 		OrganizationID: t.organization, ServiceID: s.ServiceID, SourceRef: s.Ref, SourceConfig: s.Config, MatchKey: matchKey,
@@ -28,11 +29,13 @@ func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, match
 	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
 }
 
+// LockApplication implements core.Tx.
 func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, error) {
 	row, err := t.q.LockApplication(ctx, t.organization, id)
 	return application(row), missing(err, "application", id)
 }
 
+// SourcesByMatchKey implements core.Tx.
 func (t *tx) SourcesByMatchKey(ctx context.Context, matchKey string) ([]core.SourceOwner, error) {
 	rows, err := t.q.SourcesByMatchKey(ctx, t.organization, matchKey)
 	return convertAll(rows, func(r sqlc.SourcesByMatchKeyRow) core.SourceOwner {
@@ -40,6 +43,7 @@ func (t *tx) SourcesByMatchKey(ctx context.Context, matchKey string) ([]core.Sou
 	}), pg.Classify(err, "find sources of %s", matchKey)
 }
 
+// VersionNames implements core.Tx.
 func (t *tx) VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error) {
 	rows, err := t.q.VersionNames(ctx, sqlc.VersionNamesParams{OrganizationID: t.organization, ArtifactSourceID: source, Names: names, Digest: digest})
 	taken := make(map[string]string, len(rows))
@@ -49,6 +53,7 @@ func (t *tx) VersionNames(ctx context.Context, source int64, names []string, dig
 	return taken, pg.Classify(err, "read version names of source %d", source)
 }
 
+// AddVersion implements core.Tx.
 func (t *tx) AddVersion(ctx context.Context, v core.Version) (core.Version, error) {
 	row, err := t.q.InsertVersion(ctx, sqlc.InsertVersionParams{
 		OrganizationID: t.organization, ArtifactSourceID: v.ArtifactSourceID, Name: v.Name, Digest: v.Digest, Reference: v.Reference, PublishedAt: v.PublishedAt,
@@ -56,6 +61,7 @@ func (t *tx) AddVersion(ctx context.Context, v core.Version) (core.Version, erro
 	return version(row), pg.Classify(err, "add version %q to source %d", v.Name, v.ArtifactSourceID)
 }
 
+// LatestVersions implements core.Tx.
 func (t *tx) LatestVersions(ctx context.Context, application int64) ([]core.VersionSetEntry, error) {
 	rows, err := t.q.LatestVersions(ctx, t.organization, application)
 	return convertAll(rows, func(r sqlc.LatestVersionsRow) core.VersionSetEntry {
@@ -63,16 +69,19 @@ func (t *tx) LatestVersions(ctx context.Context, application int64) ([]core.Vers
 	}), pg.Classify(err, "read latest versions of application %d", application)
 }
 
+// VersionSetByDigest implements core.Tx.
 func (t *tx) VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (bool, error) {
 	exists, err := t.q.VersionSetExists(ctx, t.organization, application, entriesDigest)
 	return exists, pg.Classify(err, "look for version set %s", entriesDigest)
 }
 
+// CountVersionSets implements core.Tx.
 func (t *tx) CountVersionSets(ctx context.Context, application int64) (int, error) {
 	n, err := t.q.CountVersionSets(ctx, t.organization, application)
 	return int(n), pg.Classify(err, "count version sets of application %d", application)
 }
 
+// AddVersionSet implements core.Tx.
 func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []core.VersionSetEntry) (core.VersionSet, error) {
 	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
 		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)),
@@ -91,6 +100,7 @@ func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []cor
 	return versionSet(row), nil
 }
 
+// AddFlowDefinition implements core.Tx.
 func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error) {
 	row, err := t.q.InsertFlowDefinition(ctx, sqlc.InsertFlowDefinitionParams{
 		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition),
@@ -98,21 +108,25 @@ func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core
 	return flowDefinition(row), pg.Classify(err, "add flow definition %d of application %d", f.Version, f.ApplicationID)
 }
 
+// WantSetup implements core.Tx.
 func (t *tx) WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error) {
 	row, err := t.q.WantSetup(ctx, sqlc.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
 	return applicationEnvironment(row), pg.Classify(err, "want application %d set up in environment %d", application, environment)
 }
 
+// LockApplicationEnvironment implements core.Tx.
 func (t *tx) LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error) {
 	row, err := t.q.LockApplicationEnvironment(ctx, t.organization, id)
 	return applicationEnvironment(row), missing(err, "application environment", id)
 }
 
+// AwaitingSetup implements core.Tx.
 func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error) {
 	rows, err := t.q.AwaitingSetup(ctx, t.organization, environment)
 	return convertAll(rows, applicationEnvironment), pg.Classify(err, "find what waits for environment %d", environment)
 }
 
+// SaveApplicationEnvironment implements core.Tx.
 func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error {
 	n, err := t.q.SaveApplicationEnvironment(ctx, sqlc.SaveApplicationEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
@@ -121,11 +135,13 @@ func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationE
 	return one(n, err, "application environment", e.ID)
 }
 
+// AddEnvironment implements core.Tx.
 func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error) {
 	row, err := t.q.InsertEnvironment(ctx, sqlc.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
 	return environment(row), pg.Classify(err, "add environment %q", e.Name)
 }
 
+// AddDriverBinding implements core.Tx.
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
 	row, err := t.q.InsertDriverBinding(ctx, sqlc.InsertDriverBindingParams{
 		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig,
@@ -133,6 +149,7 @@ func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.D
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }
 
+// AllEnvironments implements core.Tx.
 func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
 	rows, err := t.q.BoundEnvironments(ctx, t.organization)
 	all := make(map[string]core.BoundEnvironment, len(rows))
@@ -142,11 +159,13 @@ func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironm
 	return all, pg.Classify(err, "read environments")
 }
 
+// LockEnvironment implements core.Tx.
 func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
 	r, err := t.q.LockEnvironment(ctx, t.organization, id)
 	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}, missing(err, "environment", id)
 }
 
+// SaveEnvironment implements core.Tx.
 func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	n, err := t.q.SaveEnvironment(ctx, sqlc.SaveEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt),
@@ -154,10 +173,12 @@ func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	return one(n, err, "environment", e.ID)
 }
 
+// KeepBundle implements core.Tx.
 func (t *tx) KeepBundle(ctx context.Context, digest, ref string, content []byte) error {
 	return pg.Classify(t.q.KeepBundle(ctx, sqlc.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
 }
 
+// Bundle implements core.Tx.
 func (t *tx) Bundle(ctx context.Context, digest string) ([]byte, error) {
 	content, err := t.q.BundleContent(ctx, t.organization, digest)
 	return content, missing(err, "driver bundle", digest)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
 
+// AddRollout implements core.Tx.
 func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error) {
 	row, err := t.q.InsertRollout(ctx, sqlc.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
@@ -20,6 +21,7 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 	return rollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
 }
 
+// AddRolloutEnvironment implements core.Tx.
 func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironment) (core.RolloutEnvironment, error) {
 	row, err := t.q.InsertRolloutEnvironment(ctx, sqlc.InsertRolloutEnvironmentParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position),
@@ -28,11 +30,13 @@ func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironmen
 	return rolloutEnvironment(row), pg.Classify(err, "add environment %d to rollout %d", e.EnvironmentID, e.RolloutID)
 }
 
+// AddDeployment implements core.Tx.
 func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deployment, error) {
 	row, err := t.q.InsertDeployment(ctx, t.organization, d.RolloutEnvironmentID, d.ServiceID)
 	return deployment(row), pg.Classify(err, "add deployment of service %d", d.ServiceID)
 }
 
+// LiveVersionSets implements core.Tx.
 func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
 	rows, err := t.q.LiveVersionSets(ctx, t.organization, application)
 	live := make(map[int64]int64, len(rows))
@@ -42,16 +46,19 @@ func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]
 	return live, pg.Classify(err, "read what is live of application %d", application)
 }
 
+// LockRollout implements core.Tx.
 func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
 	row, err := t.q.LockRollout(ctx, t.organization, id)
 	return rollout(row), missing(err, "rollout", id)
 }
 
+// RolloutOfDeployment implements core.Tx.
 func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error) {
 	id, err := t.q.RolloutOfDeployment(ctx, t.organization, deployment)
 	return id, missing(err, "deployment", deployment)
 }
 
+// AddSnapshot implements core.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, sqlc.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
@@ -113,6 +120,7 @@ func (t *tx) setState(ctx context.Context, r core.Transition, from int16) (int64
 	}
 }
 
+// AddHandoff implements core.Tx.
 func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 	err := t.q.InsertHandoff(ctx, sqlc.InsertHandoffParams{
 		OrganizationID: t.organization, Kind: string(h.Kind), WorkflowID: h.WorkflowID, SubjectKind: string(h.Subject), SubjectID: h.SubjectID,
@@ -121,11 +129,13 @@ func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 	return pg.Classify(err, "add %s of workflow %s", h.Kind, h.WorkflowID)
 }
 
+// WithdrawStart implements core.Tx.
 func (t *tx) WithdrawStart(ctx context.Context, workflowID string) (bool, error) {
 	n, err := t.q.WithdrawStart(ctx, t.organization, workflowID)
 	return n > 0, pg.Classify(err, "withdraw start of workflow %s", workflowID)
 }
 
+// ClaimHandoff implements core.Tx.
 func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handoff, bool, error) {
 	row, err := t.q.ClaimHandoff(ctx, until, t.organization, at)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -134,11 +144,13 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 	return handoff(row), err == nil, pg.Classify(err, "claim hand-over")
 }
 
+// SaveHandoff implements core.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
 	_, err := t.q.SaveHandoff(ctx, sqlc.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
 	return pg.Classify(err, "save hand-over %d", h.ID)
 }
 
+// SetWorkflowRef implements core.Tx.
 func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id int64, ref string) error {
 	var err error
 	switch kind {
