@@ -114,8 +114,8 @@ func (w *world) unsupportedStep(ctx context.Context, t *testing.T) {
 	steps, _ := flow["steps"].([]any)
 	flow["steps"] = append(steps, map[string]any{"type": "analysis", "name": "errors"})
 	_, err := w.API.CreateFlowDefinition(ctx, w.Scenario.Application, flow)
-	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "/steps/3/type") || !strings.Contains(err.Error(), "analysis") {
-		t.Errorf("got %v (%v), want Invalid with /steps/3/type and analysis", err, fault.ClassOf(err))
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "steps.3.type") || !strings.Contains(err.Error(), "analysis") {
+		t.Errorf("got %v (%v), want Invalid with definition.steps.3.type and analysis", err, fault.ClassOf(err))
 	}
 	a, err := w.API.Application(ctx, w.Scenario.Application)
 	if err != nil || len(a.Environments) > 0 {

@@ -63,8 +63,8 @@ type position struct {
 	AtGate, Paused bool
 	// Passed is the highest gate that it has left behind.
 	Passed int
-	// Stable says that the version asked for serves everything.
-	Stable bool
+	// Stable says that the version asked for serves everything, Canary that it is on its way there past one that serves now.
+	Stable, Canary bool
 }
 
 // rollout reads where one Rollout stands. A Rollout that is not there is NotFound.
@@ -115,6 +115,7 @@ func (o rolloutObject) position() position {
 		p.Paused = p.Paused || condition.Reason == "CanaryPauseStep"
 	}
 	p.Stable = o.Status.CurrentPodHash != "" && o.Status.CurrentPodHash == o.Status.StableRS
+	p.Canary = o.Status.StableRS != "" && !p.Stable
 	return p
 }
 

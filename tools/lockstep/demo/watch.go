@@ -102,7 +102,8 @@ func (x *Watcher) compare(stage Stage, first string, a position, later string, b
 	passed := x.passed(key{stage.Environment, first}, a)
 	for _, gate := range stage.Gates {
 		if passed >= gate && (b.digest() != x.target[later] || !b.reached(gate)) {
-			x.broken = fmt.Errorf("%s: %s has passed gate %d while %s, at %d %%, has not reached it", stage.Environment, first, gate, later, b.Weight)
+			x.broken = fmt.Errorf("%s: %s has passed gate %d while %s has not reached it: %+v, %+v", stage.Environment, first, gate, later, a, b)
+			return
 		}
 	}
 }
@@ -130,7 +131,7 @@ func (x *Watcher) note(stage Stage, service string, now position) {
 	if before.Image != now.Image {
 		delete(x.passes, k)
 	}
-	if now.digest() == x.target[service] && now.digest() != "" && !now.Stable {
+	if now.digest() == x.target[service] && now.Canary {
 		x.canary[k] = true
 	}
 	for _, gate := range stage.Gates {
