@@ -30,14 +30,18 @@ func System() Clock { return system{} }
 
 type system struct{}
 
+// Now is the machine's time.
 func (system) Now() time.Time { return time.Now() }
 
+// NewTimer is a timer of the runtime.
 func (system) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
 
 type systemTimer struct{ t *time.Timer }
 
+// C delivers the instant at which the timer fired.
 func (s systemTimer) C() <-chan time.Time { return s.t.C }
 
+// Stop gives the timer up; it reports whether that came before the timer fired.
 func (s systemTimer) Stop() bool { return s.t.Stop() }
 
 // Sleep waits for d on c, or until ctx ends, whose error it then returns.

@@ -77,8 +77,10 @@ type timer struct {
 	c     chan time.Time
 }
 
+// C delivers what the clock shows when it has been advanced far enough.
 func (t *timer) C() <-chan time.Time { return t.c }
 
+// Stop gives the timer up; it reports whether that came before the timer fired.
 func (t *timer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
