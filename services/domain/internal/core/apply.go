@@ -78,19 +78,52 @@ type DeploymentMoved struct {
 }
 
 func (m DeploymentMoved) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
-	rollout, err := tx.RolloutOfDeployment(ctx, m.DeploymentID)
-	if err != nil {
-		return err
-	}
-	t, err := lockTree(ctx, tx, c, rollout)
-	if err != nil {
-		return err
-	}
-	b, dep, err := t.deployment(m.DeploymentID)
+	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
 	if err != nil {
 		return err
 	}
 	return t.moveDeployment(ctx, b, dep, m.Verb, m.Reason)
+}
+
+// GatePassage is a deployment that has come to a gate, or goes past it. Whatever the order of events, a deployment at a gate has
+// started; one that is over absorbs it.
+type GatePassage struct {
+	DeploymentID int64
+	// Verb is reach_gate or pass_gate.
+	Verb   Verb
+	Weight int
+}
+
+func (m GatePassage) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
+	if err != nil || dep.State.Terminal() {
+		return err
+	}
+	if err := t.moveDeployment(ctx, b, dep, VerbStart, ""); err != nil {
+		return err
+	}
+	environments, err := tx.EnvironmentsByID(ctx, c.Organization, []int64{b.EnvironmentID})
+	if err != nil {
+		return err
+	}
+	row := t.row(Subject{SubjectDeployment, dep.ID}, m.Verb)
+	state := int16(dep.State)
+	row.From, row.To, row.GateID = &state, state, fmt.Sprintf("%s/%d", environments[b.EnvironmentID].Name, m.Weight)
+	return tx.Record(ctx, row)
+}
+
+// lockDeployment locks the rollout that a deployment belongs to, and finds the deployment in it.
+func lockDeployment(ctx context.Context, tx Tx, c cause, id int64) (*tree, *branch, *Deployment, error) {
+	rollout, err := tx.RolloutOfDeployment(ctx, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, dep, err := t.deployment(id)
+	return t, b, dep, err
 }
 
 // DeploymentCommitted keeps what is being deployed (E46).

@@ -28,7 +28,7 @@ type Transition struct {
 	From *int16
 	To   int16
 	Verb Verb
-	// GateID is the gate that a request or a resolution is about; empty for everything else.
+	// GateID is the gate that a request, a resolution or a deployment's progress is about; empty for everything else.
 	GateID        string
 	PrincipalType PrincipalType
 	// PrincipalID is 0 where the principal has no number.

@@ -88,4 +88,7 @@ const (
 	VerbDegrade         Verb = "degrade"
 	VerbFail            Verb = "fail"
 	VerbCancel          Verb = "cancel"
+	// VerbReachGate and VerbPassGate are a deployment's: they tell of a gate, and leave the state as it is too.
+	VerbReachGate Verb = "reach_gate"
+	VerbPassGate  Verb = "pass_gate"
 )

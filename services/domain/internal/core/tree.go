@@ -125,11 +125,15 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 	if err != nil || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
 		return err
 	}
+	why := because("the rollout was "+t.rollout.State.String(), reason)
+	if t.rollout.State == RolloutFailed {
+		why = because("the rollout failed", reason)
+	}
 	for _, b := range t.environments {
-		if err := t.moveEnvironment(ctx, b, VerbCancel, because(t.rollout.State, reason)); err != nil {
+		if err := t.moveEnvironment(ctx, b, VerbCancel, why); err != nil {
 			return err
 		}
-		if err := t.cancelDeployments(ctx, b, because(t.rollout.State, reason)); err != nil {
+		if err := t.cancelDeployments(ctx, b, why); err != nil { // also those of an environment that has ended by itself
 			return err
 		}
 	}
@@ -149,7 +153,10 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason
 	if err != nil || b.State != RolloutFailed && b.State != RolloutCancelled {
 		return err
 	}
-	return t.cancelDeployments(ctx, b, because(b.State, reason))
+	if b.State == RolloutFailed {
+		reason = because("the environment failed", reason)
+	}
+	return t.cancelDeployments(ctx, b, reason)
 }
 
 // moveDeployment applies a verb to a deployment. Whatever happens to one, its environment has started.
@@ -173,9 +180,9 @@ func (t *tree) cancelDeployments(ctx context.Context, b *branch, reason string) 
 	return nil
 }
 
-func because(parent RolloutState, reason string) string {
+func because(what, reason string) string {
 	if reason == "" {
-		return "the rollout was " + parent.String()
+		return what
 	}
-	return parent.String() + ": " + reason
+	return what + ": " + reason
 }

@@ -90,10 +90,15 @@ func readers() map[string]reader {
 		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) core.Change {
 			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
 		}),
-		event.TypeRolloutGateReached:    as(func(event.RolloutGateReached) core.Change { return core.Noted{} }),
-		event.TypeDeploymentGateReached: as(func(event.DeploymentGateReached) core.Change { return core.Noted{} }),
-		event.TypeDeploymentAdvance:     as(func(event.DeploymentAdvance) core.Change { return core.Noted{} }),
-		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
+		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) core.Change {
+			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
+		}),
+		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
+			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
+		}),
+		// The gates of the deployments are in their journals already.
+		event.TypeRolloutGateReached: as(func(event.RolloutGateReached) core.Change { return core.Noted{} }),
+		event.TypeApprovalResolved:   as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}
 }
 

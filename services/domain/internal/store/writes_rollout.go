@@ -99,7 +99,7 @@ func (t *tx) insertTransition(ctx context.Context, r core.Transition) error {
 		})
 	case core.SubjectDeployment:
 		return t.q.InsertDeploymentTransition(ctx, sqlc.InsertDeploymentTransitionParams{
-			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
+			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	default:

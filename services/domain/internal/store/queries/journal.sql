@@ -7,8 +7,8 @@ INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environ
 VALUES (@organization_id, @rollout_environment_id, @from_state, @to_state, @event, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
 -- name: InsertDeploymentTransition :exec
-INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
+VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
 -- name: OpenGates :many
 -- The latest word on each gate of a rollout that is not over is the request (R38).
@@ -40,7 +40,7 @@ CROSS JOIN LATERAL (
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
     WHERE u.organization_id = @organization_id AND e.rollout_id = parent.id AND u.id > @after
     UNION ALL
-    SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, NULL::text,
+    SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id

@@ -11,8 +11,8 @@ import (
 )
 
 const insertDeploymentTransition = `-- name: InsertDeploymentTransition :exec
-INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertDeploymentTransitionParams struct {
@@ -21,6 +21,7 @@ type InsertDeploymentTransitionParams struct {
 	FromState      *int16
 	ToState        int16
 	Event          string
+	GateID         *string
 	PrincipalType  string
 	PrincipalID    *int64
 	Reason         *string
@@ -35,6 +36,7 @@ func (q *Queries) InsertDeploymentTransition(ctx context.Context, arg InsertDepl
 		arg.FromState,
 		arg.ToState,
 		arg.Event,
+		arg.GateID,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.Reason,
@@ -130,7 +132,7 @@ CROSS JOIN LATERAL (
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
     WHERE u.organization_id = $3 AND e.rollout_id = parent.id AND u.id > $4
     UNION ALL
-    SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, NULL::text,
+    SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id

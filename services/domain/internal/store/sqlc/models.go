@@ -76,6 +76,8 @@ type DeploymentTransition struct {
 	TriggeredBy    *string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// The gate that was come to or gone past: <environment>/<weight>.
+	GateID *string
 }
 
 type DriverBinding struct {
