@@ -147,6 +147,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"an approval that changes the state", transition + `(1, 1, 0, 1, 'approve', 'g', 'user')`, "cd_rollout_transitions_request_changes_nothing"},
 		{"an approval of no gate", transition + `(1, 1, 0, 0, 'approve', NULL, 'user')`, "cd_rollout_transitions_gate_is_named"},
 		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 0, 2, 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
+		{"a gate that nobody names", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 1, 1, 'reach_gate', 'system')`, "cd_deployment_transitions_gate_is_named"},
+		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 0, 0, 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},
 		{"another organization's journal row", transition + `(2, 1, 0, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
 		// D15 and the hand-over
 		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},

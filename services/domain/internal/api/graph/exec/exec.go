@@ -1897,7 +1897,7 @@ type Transition {
   subject: ID!
   fromState: String
   toState: String!
-  "The verb: start, request_approval, approve, complete, fail …"
+  "The verb: start, request_approval, approve, reach_gate, pass_gate, complete, fail …"
   event: String!
   "The gate it is about; null for most."
   gateId: String
