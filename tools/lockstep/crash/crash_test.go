@@ -125,9 +125,12 @@ func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, d
 	return r
 }
 
-// expectAllGates checks in the cluster that every service went through the whole canary.
-func (w *world) expectAllGates(t *testing.T) {
+// expectAllGates checks, in the journal and in the cluster, that every service went through the whole canary.
+func (w *world) expectAllGates(t *testing.T, r client.Rollout) {
 	t.Helper()
+	if err := w.ExpectGates(r); err != nil {
+		t.Error(err)
+	}
 	for _, stage := range w.Scenario.Stages {
 		for _, service := range w.Scenario.Services {
 			if got, want := w.watcher.Highest(stage.Environment, service), stage.Gates[len(stage.Gates)-1]; got < want {

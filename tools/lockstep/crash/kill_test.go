@@ -30,7 +30,7 @@ func TestWorkflowServiceKilledAtEachStep(t *testing.T) {
 		kills, err = w.killAtEachStep(ctx, t, r)
 		return err
 	})
-	w.expectAllGates(t)
+	w.expectAllGates(t, r)
 	if least := 10; kills < least {
 		t.Errorf("the service was killed %d times, want at least %d: the program has more steps than that", kills, least)
 	}
@@ -63,7 +63,6 @@ func (w *world) killAtEachStep(ctx context.Context, t *testing.T, r client.Rollo
 			}
 			if err == nil {
 				kills, killedAt = kills+1, seq
-				t.Log(time.Now(), seq)
 			}
 		}
 		if clock.Sleep(ctx, clock.System(), time.Millisecond) != nil {
@@ -90,7 +89,7 @@ func TestEveryOtherProcessKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var killed []string
-	w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error {
+	r := w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error {
 		for _, part := range []string{"domain", "relay", "nats", "simcluster", "git", "registry"} {
 			starts, err := w.stack.Kill(part)
 			if err == nil {
@@ -106,7 +105,7 @@ func TestEveryOtherProcessKilled(t *testing.T) {
 		}
 		return nil
 	})
-	w.expectAllGates(t)
+	w.expectAllGates(t, r)
 	if len(killed) != 6 {
 		t.Errorf("killed %q before the rollout was over, want six processes", killed)
 	}
@@ -121,7 +120,7 @@ func TestStreamsWiped(t *testing.T) {
 		t.Fatal(err)
 	}
 	wiped := 0
-	w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error {
+	r := w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error {
 		for range 3 {
 			starts, err := w.stack.WipeStreams()
 			if err == nil {
@@ -140,7 +139,7 @@ func TestStreamsWiped(t *testing.T) {
 		}
 		return nil
 	})
-	w.expectAllGates(t)
+	w.expectAllGates(t, r)
 	if wiped == 0 {
 		t.Error("the rollout was over before the streams were wiped")
 	}

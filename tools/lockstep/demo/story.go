@@ -157,6 +157,9 @@ func (y *story) canary(ctx context.Context) error {
 	if err := y.completed(ctx, r, set, before, map[string]int{"staging": 1, "production": 1}); err != nil {
 		return err
 	}
+	if err := y.world.ExpectGates(r); err != nil {
+		return err
+	}
 	for _, stage := range y.world.Scenario.Stages {
 		for _, service := range y.world.Scenario.Services {
 			if top := slices.Max(stage.Gates); y.watcher.Highest(stage.Environment, service) < top {
@@ -164,7 +167,7 @@ func (y *story) canary(ctx context.Context) error {
 			}
 		}
 	}
-	y.tell.observed("in the cluster, both services passed every gate of both environments once, none before the other had reached it")
+	y.tell.observed("in the journal and in the cluster, both services passed every gate of both environments once, none before the other had reached it")
 	y.good = set
 	return nil
 }

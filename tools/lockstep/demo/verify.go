@@ -65,8 +65,8 @@ func (w *World) ExpectHealthy(ctx context.Context, stage Stage, set client.Versi
 	return nil
 }
 
-// ExpectJournal checks the journal by itself: every subject's rows form one chain of states that ends where the object stands, and each
-// request for approval has exactly one answer.
+// ExpectJournal checks the journal by itself: every subject's rows form one chain of states that ends where the object stands, each
+// request for approval has exactly one answer, and the gates follow expectGates.
 func ExpectJournal(r client.Rollout) error {
 	state := map[string]string{}
 	open := map[string]int{}
@@ -94,6 +94,58 @@ func ExpectJournal(r client.Rollout) error {
 		for _, d := range e.Deployments {
 			if !strings.EqualFold(state[d.ID], d.State) {
 				return fmt.Errorf("journal of %s ends with %q for %s/%s, which is %q", r.ID, state[d.ID], e.Environment.Name, d.Service.Name, d.State)
+			}
+		}
+		if err := expectGates(r, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expectGates checks what the journal says of the gates of one environment: no deployment comes to one, or goes past it, twice, and
+// none goes past one before all that come to it have come.
+func expectGates(r client.Rollout, e client.RolloutEnvironment) error {
+	name := map[string]string{}
+	for _, d := range e.Deployments {
+		name[d.ID] = e.Environment.Name + "/" + d.Service.Name
+	}
+	seen := map[string]bool{}     // subject, verb, gate
+	passed := map[string]string{} // gate → who went past it first
+	for _, t := range r.Journal {
+		if name[t.Subject] == "" || t.GateID == "" {
+			continue
+		}
+		what := name[t.Subject] + " " + t.Event + " " + t.GateID
+		if seen[what] {
+			return fmt.Errorf("journal of %s: found %q twice", r.ID, what)
+		}
+		seen[what] = true
+		switch {
+		case t.Event == "pass_gate" && !seen[name[t.Subject]+" reach_gate "+t.GateID]:
+			return fmt.Errorf("journal of %s: %s passes gate %s without having reached it", r.ID, name[t.Subject], t.GateID)
+		case t.Event == "pass_gate" && passed[t.GateID] == "":
+			passed[t.GateID] = name[t.Subject]
+		case t.Event == "reach_gate" && passed[t.GateID] != "":
+			return fmt.Errorf("journal of %s: %s had passed gate %s when %s reached it", r.ID, passed[t.GateID], t.GateID, name[t.Subject])
+		}
+	}
+	return nil
+}
+
+// ExpectGates checks that the journal has every deployment past every gate of the scenario.
+func (w *World) ExpectGates(r client.Rollout) error {
+	for _, stage := range w.Scenario.Stages {
+		for _, e := range r.Environments {
+			if e.Environment.Name != stage.Environment {
+				continue
+			}
+			for _, gate := range stage.Gates {
+				id := fmt.Sprintf("%s/%d", stage.Environment, gate)
+				want := slices.Repeat([]string{"pass_gate", "reach_gate"}, len(e.Deployments))
+				if found := events(r, id); !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(want))) {
+					return fmt.Errorf("journal of %s: gate %s has %q, expected each of %d deployments to reach and to pass it", r.ID, id, found, len(e.Deployments))
+				}
 			}
 		}
 	}
