@@ -134,6 +134,14 @@ func (c *crashing) Commit(ctx context.Context, commit core.Commit) (core.Committ
 	return done, err
 }
 
+// steady is a store for the dispatcher: a crash between the count of an attempt and its sending is made up for by the
+// next attempt, which in the scenario's time never comes.
+type steady struct{ core.Store }
+
+func (s steady) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+	return s.Store.NextCalls(context.WithoutCancel(ctx), now, limit)
+}
+
 // world is what a scenario acts on: the functions, which keep what they did under its key, and the clock.
 type world struct {
 	t            *testing.T
@@ -202,7 +210,7 @@ func (r relay) Send(ctx context.Context, call core.OutgoingCall) error {
 	if len(r.answers[call.Function]) == 0 {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx) // a crash in between is made up for by the next attempt, which would take long
+	ctx = context.WithoutCancel(ctx) // see steady
 	value, err := r.carryOut(call.Function, call.ID)
 	answer := core.Answer{Call: call.ID, Agent: call.Agent, Value: value}
 	if err != nil {
@@ -227,7 +235,7 @@ func (w *world) boot(c crash) process {
 	})
 	crashing := &crashing{Store: kept, crash: c, die: cancel}
 	scripts := script.New(script.Limits{})
-	functions := []core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync")}
+	functions := []core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync"), core.OnCluster("argo.promote")}
 	for name := range w.answers {
 		if !strings.HasPrefix(name, "k8s.") && !strings.HasPrefix(name, "argo.") {
 			functions = append(functions, function{name, w})
@@ -246,7 +254,7 @@ func (w *world) boot(c crash) process {
 	})
 	service := core.NewService(kept, scripts, wall, engine.Wake)
 	dispatcher := core.Dispatcher{
-		Store: kept, Sender: relay{w, service}, Clock: wall, Log: log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
+		Store: steady{kept}, Sender: relay{w, service}, Clock: wall, Log: log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
 	}
 	var parts sync.WaitGroup
 	parts.Go(func() {
@@ -326,7 +334,8 @@ func (w *world) settle(p process) (e core.Execution, crashed bool) {
 			break
 		}
 	}
-	w.t.Fatal("the run does not settle")
+	waiting, _ := p.store.Waiting(w.t.Context(), e.ID)
+	w.t.Fatalf("the run does not settle: it is %+v and waits for %+v", e, waiting)
 	return e, false
 }
 
