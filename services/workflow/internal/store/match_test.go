@@ -185,9 +185,9 @@ func TestCalls(t *testing.T) {
 	}
 	due(1)
 	due()
-	b.clock.Advance(10 * time.Second)
+	b.clock.Advance(2 * time.Second)
 	due(2)
-	b.clock.Advance(10 * time.Second)
+	b.clock.Advance(2 * time.Second)
 	due() // the interval grows
 	if err := answer(8, `{"of": "another agent"}`, nil); !fault.Is(err, fault.Denied) {
 		t.Error("another agent's answer:", err)
