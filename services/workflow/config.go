@@ -18,6 +18,8 @@ type Config struct {
 	DatabaseURL string `koanf:"database_url" secret:"true"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"workflow"`
+	// DatabaseConnections bounds the connections of this process.
+	DatabaseConnections int `koanf:"database_connections" default:"16"`
 	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"workflow"`
@@ -91,7 +93,7 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}} {
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"database_connections", c.DatabaseConnections}} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
@@ -105,6 +107,7 @@ func (c Config) Validate() error {
 // withDefaults is for callers that make a Config without package config; the numbers are those of the tags above.
 func (c Config) withDefaults() Config {
 	c.Schema = cmp.Or(c.Schema, name)
+	c.DatabaseConnections = cmp.Or(c.DatabaseConnections, 16)
 	c.NATSURL = cmp.Or(c.NATSURL, "nats://127.0.0.1:4222")
 	c.NATSUser = cmp.Or(c.NATSUser, name)
 	c.GRPCAddress = cmp.Or(c.GRPCAddress, ":8083")

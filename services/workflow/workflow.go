@@ -83,8 +83,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	dispatcher := core.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
 	}
-	health := events.NewHealth()
-	cluster := events.Cluster{Answerer: service, Health: health, Log: log}
+	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Log: log}
 	domain := events.Domain{Receiver: executions, Inbox: inbox, Matched: engine.Wake, Log: log}
 
 	parts := []run.Part{
@@ -127,5 +126,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: int32(c.DatabaseConnections), Log: log}
 }

@@ -139,7 +139,7 @@ func (d *driver) pending(ref OpRef) (Op, bool) {
 // commit ends the turn: everything it did becomes durable together, and only then do Functions start. It answers
 // Running when there is something to wait for in this process.
 func (d *driver) commit(ctx context.Context) (State, error) {
-	openings, inProcess := d.openings()
+	todo := d.survey()
 	d.take()
 	if ended, failure := d.machine.Outcome(); ended {
 		return d.end(ctx, failure)
@@ -148,21 +148,21 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 		return Failed, d.fail(ctx, fmt.Errorf("the history has grown past %d entries", d.engine.Settings.History))
 	}
 	next := Parked
-	if len(inProcess) > 0 {
+	if len(todo.inProcess) > 0 || todo.more {
 		next = Running
 	}
-	state, err := d.store(ctx, Commit{Open: openings, Next: next})
+	state, err := d.store(ctx, Commit{Open: todo.opened, Next: next})
 	if err != nil {
 		return state, err
 	}
-	for _, o := range openings {
+	for _, o := range todo.opened {
 		d.opened[o.Op.Ref] = o.Due
 	}
-	if len(openings) > 0 {
+	if len(todo.opened) > 0 {
 		d.engine.timers.raise()
 		d.engine.calls.raise()
 	}
-	for _, op := range inProcess {
+	for _, op := range todo.inProcess {
 		d.start(ctx, op)
 	}
 	return state, nil
@@ -201,83 +201,6 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 	d.loaded.Turn = done.Turn
 	d.entries, d.emits, d.closed = nil, nil, nil
 	return done.State, nil
-}
-
-// openings registers the operations that the store does not know yet, and lists those that this process carries out.
-// Operations that cannot be carried out at all are completed on the spot, which may lead to further operations.
-func (d *driver) openings() (openings []Opening, inProcess []Op) {
-	for settled := false; !settled; {
-		settled = true
-		openings, inProcess = nil, nil
-		for _, op := range d.machine.Pending() {
-			o, refusal := d.opening(op)
-			if refusal != nil {
-				d.complete(Completion{Op: op.Ref, Error: refusal})
-				settled = false
-				break
-			}
-			if _, known := d.opened[op.Ref]; !known {
-				openings = append(openings, o)
-			}
-			if op.Kind == KindRun && o.Location == InProcess {
-				inProcess = append(inProcess, op)
-			}
-		}
-	}
-	return openings, inProcess
-}
-
-// opening is how the store keeps an operation.
-func (d *driver) opening(op Op) (Opening, *FunctionError) {
-	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
-	if op.Kind != KindRun {
-		return o, nil
-	}
-	f, ok := d.engine.Functions.Lookup(op.Name)
-	if !ok {
-		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}
-	}
-	if o.Location = f.Location(); o.Location == InProcess {
-		return o, nil
-	}
-	if err := checkArguments(f, op.Args); err != nil {
-		return o, AsFunctionError(err)
-	}
-	var args struct {
-		Agent json.Number `json:"agent_id"`
-	}
-	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
-	agent, err := args.Agent.Int64()
-	if err != nil || !d.engine.Settings.Agents[agent] {
-		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected the number of a registered agent", op.Name, args.Agent)}
-	}
-	o.Agent = agent
-	return o, nil
-}
-
-// checkArguments has a Function that can do so look at its arguments, so that no relay is sent what it would refuse.
-func checkArguments(f Function, data json.RawMessage) error {
-	checker, ok := f.(Checker)
-	if !ok {
-		return nil
-	}
-	args, err := arguments(data)
-	if err != nil {
-		return err
-	}
-	return checker.Check(args)
-}
-
-// limit is how long an operation may take.
-func (d *driver) limit(op Op) time.Duration {
-	switch {
-	case op.Timeout > 0 || op.Kind == KindSleep:
-		return op.Timeout
-	case op.Kind == KindWait:
-		return d.engine.Settings.WaitTimeout
-	default:
-		return d.engine.Settings.CallTimeout
-	}
 }
 
 // await returns what has arrived, after a result of this process, a wake-up, or a while.

@@ -69,8 +69,8 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 		return c.completed(ctx, d)
 	case event.TypeAgentHeartbeat:
 		beat, err := event.Decode[event.AgentHeartbeat](d.Event)
-		if err == nil {
-			c.Health.note(beat)
+		if err == nil && c.Health.note(beat) {
+			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable, "message", beat.Message)
 		}
 		return err
 	default:
@@ -98,25 +98,20 @@ func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
 	return c.Answerer.Answer(ctx, answer)
 }
 
-// Health remembers the last heartbeat of each agent, for the metrics and for whoever asks. It is empty after a start.
+// Health remembers what each agent last said of its cluster, so that a change is told once. It is empty after a start.
 type Health struct {
-	mu    sync.Mutex
-	beats map[int64]event.AgentHeartbeat
+	mu        sync.Mutex
+	reachable map[int64]bool
 }
 
 // NewHealth knows of no agent yet.
-func NewHealth() *Health { return &Health{beats: map[int64]event.AgentHeartbeat{}} }
+func NewHealth() *Health { return &Health{reachable: map[int64]bool{}} }
 
-func (h *Health) note(beat event.AgentHeartbeat) {
+// note reports whether the heartbeat says something new.
+func (h *Health) note(beat event.AgentHeartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.beats[beat.AgentID] = beat
-}
-
-// Last is the last heartbeat of an agent.
-func (h *Health) Last(agent int64) (event.AgentHeartbeat, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	beat, ok := h.beats[agent]
-	return beat, ok
+	before, known := h.reachable[beat.AgentID]
+	h.reachable[beat.AgentID] = beat.ClusterReachable
+	return !known || before != beat.ClusterReachable
 }

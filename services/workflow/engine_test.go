@@ -1,0 +1,286 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+)
+
+// behaviour is a Function made of a Go function.
+type behaviour func(context.Context, core.Call) (any, error)
+
+func (behaviour) Name() string { return "act" }
+
+func (behaviour) Location() core.Location { return core.InProcess }
+
+func (b behaviour) Call(ctx context.Context, c core.Call) (any, error) { return b(ctx, c) }
+
+// engines are processes over one database.
+type engines struct {
+	t       *testing.T
+	store   *store.Store
+	service *core.Service
+
+	mu      sync.Mutex
+	running []*core.Engine
+}
+
+func newEngines(t *testing.T) *engines {
+	t.Helper()
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	e := &engines{t: t}
+	e.store = store.New(store.Deps{
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Clock: clock.System(), Log: bustest.Log(t),
+	})
+	e.service = core.NewService(e.store, script.New(script.Limits{}), clock.System(), e.wake)
+	return e
+}
+
+func (e *engines) wake() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, engine := range e.running {
+		engine.Wake()
+	}
+}
+
+const shortLease = 300 * time.Millisecond
+
+// run starts a process with one Function, "act". The answer stops it.
+func (e *engines) run(instance string, s core.Store, act behaviour) (stop func()) {
+	e.t.Helper()
+	functions, err := core.NewFunctions(act)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	engine := core.NewEngine(core.EngineDeps{
+		Store: s, Scripts: script.New(script.Limits{}), Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
+		Settings: core.Settings{
+			Instance: instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
+			Live: 10, Activities: 10, History: 100, Retention: time.Hour,
+		},
+	})
+	ctx, cancel := context.WithCancel(e.t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- engine.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	e.mu.Lock()
+	e.running = append(e.running, engine)
+	e.mu.Unlock()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			e.t.Error(err)
+		}
+	})
+	e.t.Cleanup(stop)
+	return stop
+}
+
+func (e *engines) start(program string) {
+	e.t.Helper()
+	_, err := e.service.Start(e.t.Context(), core.Start{Organization: 1, Workflow: "w", Program: core.Program{Source: []byte(program)}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *engines) await(want core.State) core.Execution {
+	e.t.Helper()
+	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); {
+		w, err := e.store.Get(e.t.Context(), 1, "w")
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if w.State == want {
+			return w
+		}
+		if w.State.Ended() {
+			e.t.Fatalf("the run ended as %d: %s", w.State, w.Error)
+		}
+		if clock.Sleep(e.t.Context(), clock.System(), 5*time.Millisecond) != nil {
+			break
+		}
+	}
+	e.t.Fatalf("the run did not come to state %d", want)
+	return core.Execution{}
+}
+
+func (e *engines) history() []string {
+	e.t.Helper()
+	entries, err := e.service.History(e.t.Context(), 1, "w", 0, 100)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var lines []string
+	for _, entry := range entries {
+		lines = append(lines, string(entry.Kind)+" "+string(entry.Value))
+	}
+	return lines
+}
+
+func TestCancelInterruptsAFunction(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	begun, told := make(chan struct{}), make(chan struct{})
+	e.run("one", e.store, func(ctx context.Context, _ core.Call) (any, error) {
+		close(begun)
+		<-ctx.Done()
+		close(told)
+		return "too late", nil
+	})
+	e.start(`run("act", {})`)
+	<-begun
+	if err := e.service.Cancel(t.Context(), 1, "w", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	e.await(core.Cancelled)
+	if h := e.history(); len(h) != 1 || !strings.HasPrefix(h[0], "cancelled") {
+		t.Errorf("history %q", h)
+	}
+}
+
+func TestAnEventReachesARunWhileItsFunctionIsUnderWay(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	e.run("one", e.store, func(context.Context, core.Call) (any, error) {
+		close(begun)
+		<-release
+		return nil, nil
+	})
+	e.start(`
+def waits():
+    wait_for_event("com.example.tick")
+    print("ticked")
+
+spawn(waits)
+run("act", {})
+`)
+	<-begun
+	matched, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: json.RawMessage(`{}`), Time: clock.System().Now()})
+	if err != nil || matched != 1 {
+		t.Fatal(matched, err)
+	}
+	for len(e.history()) < 2 { // the deadline is the test's
+		if clock.Sleep(t.Context(), clock.System(), 5*time.Millisecond) != nil {
+			t.Fatal("the event was not applied")
+		}
+	}
+	close(release)
+	e.await(core.Completed)
+}
+
+func TestAFunctionThatPanicsFailsItsRunOnly(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	e.run("one", e.store, func(context.Context, core.Call) (any, error) { panic("at the disco") })
+	e.start(`run("act", {})`)
+	if w := e.await(core.Failed); !strings.Contains(w.Error, "internal: the function panicked") || strings.Contains(w.Error, "disco") {
+		t.Errorf("failed with %q", w.Error)
+	}
+}
+
+func TestRetryableErrorsAreRetriedUnderOneKey(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	var mu sync.Mutex
+	keys := map[string]int{}
+	e.run("one", e.store, func(_ context.Context, c core.Call) (any, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		keys[c.ID]++
+		if keys[c.ID] != c.Attempt {
+			t.Errorf("call %d of %s is attempt %d", keys[c.ID], c.ID, c.Attempt)
+		}
+		if c.Attempt < 3 {
+			return nil, &core.FunctionError{Code: "unreachable", Message: "away", Retryable: true}
+		}
+		return map[string]any{"n": c.Args["n"]}, nil
+	})
+	e.start(`
+if run("act", {"n": 5}).n != 5:
+    fail("other number")
+if run("act", {}, retry = False, on_error = "return").code != "unreachable":
+    fail("retried")
+`)
+	e.await(core.Completed)
+	if len(keys) != 2 {
+		t.Errorf("keys %v", keys)
+	}
+}
+
+// cutOff is the store of a process that cannot reach the database any more to renew its lease, but works on.
+type cutOff struct{ core.Store }
+
+func (cutOff) Renew(context.Context, core.Lease, time.Time) error {
+	return errors.New("no route to host")
+}
+
+func TestAnotherProcessTakesOverAndTheFormerOwnerIsFenced(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	e.run("lost", cutOff{e.store}, func(_ context.Context, c core.Call) (any, error) {
+		close(begun)
+		<-release
+		return "from the former owner, " + c.ID, nil
+	})
+	e.start(`print(run("act", {}))`)
+	<-begun
+	e.run("heir", e.store, func(_ context.Context, c core.Call) (any, error) { return "from the heir, " + c.ID, nil })
+	w := e.await(core.Completed)
+	close(release)
+	want := `run "from the heir, ` + w.Ref + `/0.0"`
+	if h := e.history(); len(h) != 3 || h[0] != want {
+		t.Errorf("history %q, expected first %s", h, want)
+	}
+}
+
+func TestAProcessOfTheSameNameTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	begun := make(chan struct{})
+	stop := e.run("one", e.store, func(ctx context.Context, _ core.Call) (any, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	e.start(`run("act", {})`)
+	<-begun
+	stop()
+	e.run("one", e.store, func(context.Context, core.Call) (any, error) { return 1, nil })
+	e.await(core.Completed)
+}
+
+func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]string{
+		"of answers":  "while run(\"act\", {}):\n    pass",
+		"of refusals": "while not run(\"nothing\", {}, on_error=\"return\").ok:\n    pass",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEngines(t)
+			e.run("one", e.store, func(context.Context, core.Call) (any, error) { return true, nil })
+			e.start(program)
+			if w := e.await(core.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries") {
+				t.Errorf("failed with %q", w.Error)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// work is what branches are blocked on after a turn.
+type work struct {
+	// opened is what the store does not know yet, inProcess what this process carries out.
+	opened    []Opening
+	inProcess []Op
+	// more says that the turn was ended because it had become long, not because every branch is blocked.
+	more bool
+}
+
+// maxRefusals is how many operations one turn refuses. A program may ask for the impossible in a loop; its history is
+// bounded, and so must the turn be.
+const maxRefusals = 100
+
+// survey sorts the blocked operations. Those that cannot be carried out at all are completed on the spot, which may lead
+// to further ones.
+func (d *driver) survey() work {
+	for range maxRefusals {
+		w, refused := d.sort()
+		if refused == nil {
+			return w
+		}
+		d.complete(*refused)
+	}
+	return work{more: true}
+}
+
+func (d *driver) sort() (w work, refused *Completion) {
+	for _, op := range d.machine.Pending() {
+		o, refusal := d.opening(op)
+		if refusal != nil {
+			return work{}, &Completion{Op: op.Ref, Error: refusal}
+		}
+		if _, known := d.opened[op.Ref]; !known {
+			w.opened = append(w.opened, o)
+		}
+		if op.Kind == KindRun && o.Location == InProcess {
+			w.inProcess = append(w.inProcess, op)
+		}
+	}
+	return w, nil
+}
+
+// opening is how the store keeps an operation.
+func (d *driver) opening(op Op) (Opening, *FunctionError) {
+	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
+	if op.Kind != KindRun {
+		return o, nil
+	}
+	f, ok := d.engine.Functions.Lookup(op.Name)
+	if !ok {
+		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}
+	}
+	if o.Location = f.Location(); o.Location == InProcess {
+		return o, nil
+	}
+	if err := checkArguments(f, op.Args); err != nil {
+		return o, AsFunctionError(err)
+	}
+	var args struct {
+		Agent json.Number `json:"agent_id"`
+	}
+	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
+	agent, err := args.Agent.Int64()
+	if err != nil || !d.engine.Settings.Agents[agent] {
+		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected the number of a registered agent", op.Name, args.Agent)}
+	}
+	o.Agent = agent
+	return o, nil
+}
+
+// checkArguments has a Function that can do so look at its arguments, so that no relay is sent what it would refuse.
+func checkArguments(f Function, data json.RawMessage) error {
+	checker, ok := f.(Checker)
+	if !ok {
+		return nil
+	}
+	args, err := arguments(data)
+	if err != nil {
+		return err
+	}
+	return checker.Check(args)
+}
+
+// limit is how long an operation may take.
+func (d *driver) limit(op Op) time.Duration {
+	switch {
+	case op.Timeout > 0 || op.Kind == KindSleep:
+		return op.Timeout
+	case op.Kind == KindWait:
+		return d.engine.Settings.WaitTimeout
+	default:
+		return d.engine.Settings.CallTimeout
+	}
+}
