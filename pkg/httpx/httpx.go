@@ -1,0 +1,214 @@
+// Package httpx is the one HTTP transport for URLs that somebody other than the operator has written (D41): registries
+// that a notification names, hosts that a registry redirects to, endpoints in a tenant's configuration.
+//
+// It connects to public addresses only. The check is made on the address that is dialled, after every resolution and for
+// every redirect, so that no spelling of an address, no name that points inwards and no name whose answer changes gets
+// past it. What is inside, the operator allows by name.
+package httpx
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Config is what an operator may set. The zero value reaches public addresses on ports 80 and 443.
+type Config struct {
+	// Allow lists what may be reached beyond that: networks (10.1.0.0/16), addresses, and hosts by name (registry.corp, or
+	// *.corp for all below), each with a port (10.1.2.3:5000) or else on every port. A host that is allowed by name may
+	// have any address.
+	Allow []string
+	// Timeout is how long a request may take, body included. Default: 30 s.
+	Timeout time.Duration
+	// MaxBody is how many bytes an answer may have, decompressed. Default: 8 MiB.
+	MaxBody int64
+}
+
+// The limits that nobody may set.
+const (
+	maxRedirects   = 3
+	maxHeader      = 64 << 10
+	defaultTimeout = 30 * time.Second
+	defaultMaxBody = 8 << 20
+	dialTimeout    = 5 * time.Second
+)
+
+// Transport is an http.RoundTripper that keeps the rules whichever client uses it.
+type Transport struct {
+	policy  policy
+	base    *http.Transport
+	timeout time.Duration
+	maxBody int64
+}
+
+// New is a transport. The error is Invalid and names the entry of the list.
+func New(c Config) (*Transport, error) {
+	p, err := parseAllow(c.Allow)
+	if err != nil {
+		return nil, err
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.MaxBody <= 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	t := &Transport{policy: p, timeout: c.Timeout, maxBody: c.MaxBody}
+	t.base = &http.Transport{
+		Proxy:                  nil, // a proxy would dial for us, and the check would see only the proxy
+		DialContext:            t.dial,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        time.Minute,
+		TLSHandshakeTimeout:    dialTimeout,
+		ResponseHeaderTimeout:  c.Timeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	return t, nil
+}
+
+// Client is a client of the transport. Its redirects keep the rules too: three at most, and no credentials for another
+// host.
+func (t *Transport) Client() *http.Client { return &http.Client{Transport: t} }
+
+// Close closes idle connections.
+func (t *Transport) Close() { t.base.CloseIdleConnections() }
+
+// RoundTrip checks the URL, drops what a redirect must not carry, and bounds the answer.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := checkURL(r.URL); err != nil {
+		return nil, err
+	}
+	origin, hops := r, 0
+	for origin.Response != nil && origin.Response.Request != nil {
+		origin = origin.Response.Request
+		hops++
+	}
+	if hops > maxRedirects {
+		return nil, fault.New(fault.Denied, "%s redirects more than %d times", origin.URL.Host, maxRedirects)
+	}
+	if hops > 0 {
+		if origin.URL.Scheme == "https" && r.URL.Scheme != "https" {
+			return nil, fault.New(fault.Denied, "%s redirects from https to http", origin.URL.Host)
+		}
+		if !sameHost(origin.URL, r.URL) {
+			r = withoutCredentials(r)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), t.timeout)
+	response, err := t.base.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if response.ContentLength > t.maxBody && r.Method != http.MethodHead {
+		_ = response.Body.Close()
+		cancel()
+		return nil, t.tooLarge(r)
+	}
+	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r)}
+	response.Request = r
+	return response, nil
+}
+
+func (t *Transport) tooLarge(r *http.Request) error {
+	return fault.New(fault.Denied, "the answer of %s has more than %d bytes", r.URL.Host, t.maxBody)
+}
+
+// dial connects to an address that the policy lets through. The check is the dialer's own control function: it sees the
+// address that is about to be connected, not a name for it.
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "found %q; expected a host and a port", address)
+	}
+	d := net.Dialer{
+		Timeout: dialTimeout,
+		Control: func(network, address string, _ syscall.RawConn) error {
+			return t.policy.check(host, port, network, address)
+		},
+	}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", host, err)
+	}
+	return conn, nil
+}
+
+// checkURL refuses what cannot be meant: other schemes, and credentials in the URL, which would end up in logs.
+func checkURL(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fault.New(fault.Denied, "found a URL of scheme %q; expected https or http", u.Scheme)
+	case u.User != nil:
+		return fault.New(fault.Denied, "found credentials in the URL of %s; expected none", u.Host)
+	case u.Hostname() == "":
+		return fault.New(fault.Denied, "found a URL without a host")
+	case strings.Contains(u.Hostname(), "%"):
+		return fault.New(fault.Denied, "found a zone in the host %s; expected none", u.Host)
+	}
+	return nil
+}
+
+func sameHost(a, b *url.URL) bool {
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
+}
+
+func portOf(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// withoutCredentials is r for another host than the one that its credentials are for.
+func withoutCredentials(r *http.Request) *http.Request {
+	r = r.Clone(r.Context())
+	for name := range r.Header {
+		switch name {
+		case "Accept", "Accept-Encoding", "User-Agent", "If-None-Match", "If-Modified-Since", "Range", "Content-Type":
+		default: // whatever else a client sets may be a secret: X-Api-Key, Private-Token, Cookie
+			r.Header.Del(name)
+		}
+	}
+	return r
+}
+
+// bounded is a body that ends with an error where it gets too long.
+type bounded struct {
+	body   io.ReadCloser
+	left   int64
+	cancel context.CancelFunc
+	over   error
+}
+
+// Read reads, up to the bound and one byte, which nobody gets.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, b.over
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.body.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n - 1, b.over
+	}
+	return n, err // io.EOF stays what it is
+}
+
+// Close ends the request's time.
+func (b *bounded) Close() error {
+	defer b.cancel()
+	return b.body.Close()
+}
