@@ -184,6 +184,9 @@ func (p *process) waitReady(ctx context.Context) error {
 			return nil
 		}
 		if clock.Sleep(ctx, p.clock, 20*time.Millisecond) != nil {
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return fmt.Errorf("wait for %s to be ready: %w", p.name, ctx.Err())
+			}
 			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, tail(p.logFile, 10, nil))
 		}
 	}
