@@ -8,7 +8,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "dev" //nolint:gochecknoglobals // the linker can set nothing else
+var version = "dev"
 
 func main() {
 	os.Exit(cli.Main(version, os.Args[1:]))

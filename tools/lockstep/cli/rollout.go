@@ -105,17 +105,9 @@ func (c *command) resolve(verb, short string, do func(api *client.Client, ctx co
 	cmd := c.asking(verb+" ID [GATE]", short+"; without GATE the only one that is open",
 		"  lockstep rollout "+verb+" rollout_12 release --reason 'looked at it'", between(1, 2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			gate := ""
-			if len(args) == 2 {
-				gate = args[1]
-			} else {
-				one, err := api.Rollout(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				if gate, err = onlyGate(one); err != nil {
-					return err
-				}
+			gate, err := chooseGate(cmd.Context(), api, args)
+			if err != nil {
+				return err
 			}
 			one, err := do(api, cmd.Context(), args[0], gate, reason)
 			if err != nil {
@@ -127,7 +119,15 @@ func (c *command) resolve(verb, short string, do func(api *client.Client, ctx co
 	return cmd
 }
 
-func onlyGate(r client.Rollout) (string, error) {
+// chooseGate is the gate named, or the only one that waits for approval.
+func chooseGate(ctx context.Context, api *client.Client, args []string) (string, error) {
+	if len(args) == 2 {
+		return args[1], nil
+	}
+	r, err := api.Rollout(ctx, args[0])
+	if err != nil {
+		return "", err
+	}
 	gates := make([]string, len(r.OpenGates))
 	for i, g := range r.OpenGates {
 		gates[i] = g.GateID

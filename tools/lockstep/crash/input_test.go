@@ -21,7 +21,7 @@ import (
 )
 
 // Wrong input at each boundary is refused with an error that names the field and the reason, and leaves nothing behind.
-func TestWrongInputs(t *testing.T) {
+func TestWrongInputs(t *testing.T) { //nolint:tparallel // its subtests share one stack, in order
 	t.Parallel()
 	ctx, w := start(t, demo.Story())
 	for _, step := range []func(context.Context) error{w.CreateRepository, w.CreateApplication, w.CreateEnvironments} {

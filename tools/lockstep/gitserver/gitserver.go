@@ -13,7 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/cgi"
+	"net/http/cgi" //nolint:gosec // the hole it names was closed in Go 1.6.3
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +87,7 @@ func equal(got, want string) bool {
 }
 
 // repositoryName is what a repository may be called: nothing that leaves the folder.
-var repositoryName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) //nolint:gochecknoglobals // compiled once, never written
+var repositoryName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // Create makes the repository <dir>/<name>.git with one commit of files on branch main. Where it exists already it is
 // left as it is.

@@ -88,7 +88,7 @@ func eachJSON[T any](dir string, fn func(path string, v T) error) error {
 		return fmt.Errorf("list %s: %w", dir, err)
 	}
 	for _, path := range paths {
-		b, err := os.ReadFile(path) //nolint:gosec // the path comes from listing our own folder
+		b, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(path), err)
 		}

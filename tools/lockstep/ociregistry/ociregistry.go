@@ -9,7 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
+	"log" //nolint:depguard // the type that go-containerregistry takes
 	"log/slog"
 	"net"
 	"net/http"
