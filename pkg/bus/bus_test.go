@@ -302,14 +302,26 @@ func TestHints(t *testing.T) {
 	got := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := workflow.OnHint(ctx, "cd.receipt.workflow", func(p []byte) { got <- string(p) }); err != nil {
+	if err := workflow.OnHint(ctx, "cd.receipt.workflow", func(p []byte) {
+		if p == nil {
+			p = []byte("back")
+		}
+		got <- string(p)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	domain.Hint("cd.receipt.workflow", []byte("12"))
 	if p := next(t, got); p != "12" {
 		t.Errorf("hint %q, want 12", p)
 	}
+	domain.Hint("cd.receipt.workflow", nil)
+	if p := next(t, got); p != "" {
+		t.Errorf("hint %q, want an empty one", p)
+	}
 	server.Restart(t)
+	if p := next(t, got); p != "back" {
+		t.Errorf("after a restart %q, want to be told that the connection is back", p)
+	}
 	await(t, "hints after a restart", func() bool {
 		domain.Hint("cd.receipt.workflow", []byte("13"))
 		return len(got) > 0

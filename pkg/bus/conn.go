@@ -40,6 +40,7 @@ type Conn struct {
 	js     jetstream.JetStream
 	denied denials
 	keeper keeper
+	back   listeners // who is told that the connection is back
 	close  func()
 }
 
@@ -137,6 +138,7 @@ func (c *Conn) onReconnect(*nats.Conn) {
 	c.log.InfoContext(context.Background(), "nats connected again")
 	c.denied.forget()
 	c.keeper.nudge()
+	c.back.call()
 }
 
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {

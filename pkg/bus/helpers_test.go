@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
 
 // patience bounds every wait of these tests; it is reached only when a test fails.
 const patience = 20 * time.Second

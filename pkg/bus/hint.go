@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,11 +21,14 @@ func (c *Conn) Hint(subject string, payload []byte) {
 
 // OnHint calls fn, one message at a time, for the hints on a subject (which may hold wildcards) until ctx ends. It returns
 // as soon as the subscription stands; a subscription that is not allowed is Denied.
+//
+// Each time the connection has been lost and is back, fn is called with nil as well: hints may have been missed, and the server
+// may have come back without its streams.
 func (c *Conn) OnHint(ctx context.Context, subject string, fn func(payload []byte)) error {
 	var sub *nats.Subscription
 	concerns := func(s string) bool { return s == subject }
 	err := c.denied.watch(ctx, apiWithin, concerns, func(ctx context.Context) (err error) {
-		sub, err = c.nc.Subscribe(subject, func(m *nats.Msg) { fn(m.Data) })
+		sub, err = c.nc.Subscribe(subject, func(m *nats.Msg) { fn(append([]byte{}, m.Data...)) }) // never nil
 		if err != nil {
 			return err
 		}
@@ -46,8 +50,40 @@ func (c *Conn) OnHint(ctx context.Context, subject string, fn func(payload []byt
 		}
 		return fault.Because(fmt.Errorf("subscribe to %s: %w", subject, err), fault.Unavailable, "subscribe to %s: nats is not connected", subject)
 	}
-	context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() }) // fails only on a connection that is closed
+	forget := c.back.add(func() { fn(nil) })
+	context.AfterFunc(ctx, func() {
+		forget()
+		_ = sub.Unsubscribe() // fails only on a connection that is closed
+	})
 	return nil
+}
+
+// listeners are called, in no order, each time the connection is back.
+type listeners struct {
+	mu  sync.Mutex
+	fns map[*func()]struct{}
+}
+
+func (l *listeners) add(fn func()) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fns == nil {
+		l.fns = map[*func()]struct{}{}
+	}
+	l.fns[&fn] = struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.fns, &fn)
+	}
+}
+
+func (l *listeners) call() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for fn := range l.fns {
+		(*fn)()
+	}
 }
 
 func violates(err error, subject string) bool {

@@ -57,7 +57,9 @@
 //	two senders at once                  positions are given under the cursor's lock; the rest is repetition
 //	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
 //	the stream is away                   the round ends; it begins again after a second
-//	the stream is wiped                  no receipt comes: sent again, same positions, new message ids
+//	the connection is lost               what is not confirmed is sent again at once, in its order, before what is new
+//	the stream is wiped                  the same; without a lost connection no receipt comes: sent again in a while.
+//	                                     Same positions, new message ids
 //	an event is refused by the bus       postponed with the reason in last_error and logged; the others go on
 //	delivery repeated or out of order    Claim says so; the mark waits for the gap to close
 //	crash between claim and receipt      sent again: Claim finds it, and the receipt goes out again
@@ -68,5 +70,6 @@
 //	                                     is still held is numbered and sent anew, and the inbox knows the ids
 //	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
 //
-// Order is kept per sender as long as nothing has to be sent again, and not promised beyond that.
+// Order is kept per sender as long as nothing has to be sent again, and as good as always when a server is lost and comes back. It
+// is not promised beyond that.
 package outbox

@@ -32,6 +32,9 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 	if err := s.number(ctx); err != nil {
 		return false, err
 	}
+	if err := s.repeat(ctx); err != nil {
+		return false, err
+	}
 	q := query.New(s.Pool)
 	state, err := q.State(ctx)
 	if err != nil {
@@ -43,6 +46,9 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 	}
 	var done published
 	for _, row := range due {
+		if s.mayBeLost() {
+			break // or the rest of this round would overtake what has to be sent again
+		}
 		if err = s.publish(ctx, row, state, &done); err != nil {
 			break
 		}
@@ -50,7 +56,33 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 	if noteErr := s.note(ctx, done); noteErr != nil {
 		return false, noteErr
 	}
-	return err == nil && len(due) == batch, err
+	return err == nil && (len(due) == batch || s.mayBeLost()), err
+}
+
+// repeat makes everything due that was sent and not confirmed, once the connection has been lost and is back: a stream that came
+// back empty gets it in the order that it had, before what is new.
+func (s *Sender) repeat(ctx context.Context) error {
+	if !s.mayBeLost() {
+		return nil
+	}
+	s.setLost(false)
+	if err := query.New(s.Pool).Repeat(ctx, s.Clock.Now()); err != nil {
+		s.setLost(true)
+		return pg.Classify(err, "have unconfirmed events sent again")
+	}
+	return nil
+}
+
+func (s *Sender) mayBeLost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+func (s *Sender) setLost(lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = lost
 }
 
 // number gives positions to the events that have none.
@@ -145,8 +177,13 @@ func (s *Sender) note(ctx context.Context, done published) error {
 	return nil
 }
 
-// take keeps the latest receipt of each receiver for the next round.
+// take keeps the latest receipt of each receiver for the next round, and notes when the connection was lost meanwhile.
 func (s *Sender) take(payload []byte) {
+	if payload == nil {
+		s.setLost(true)
+		s.Wake()
+		return
+	}
 	var r receipt
 	if err := json.Unmarshal(payload, &r); err != nil || r.Mark <= 0 || !slices.Contains(s.Receivers, r.Receiver) {
 		return // not a receipt that anybody waits for

@@ -26,7 +26,8 @@ type Publisher interface {
 	Publish(ctx context.Context, e event.Event) error
 	// PublishAttempt is Publish under another message id.
 	PublishAttempt(ctx context.Context, e event.Event, msgID string) error
-	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed.
+	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload says that the
+	// connection was lost and is back: receipts may have been missed, and the stream may have lost everything.
 	OnHint(ctx context.Context, subject string, fn func(payload []byte)) error
 }
 
@@ -56,6 +57,7 @@ type Sender struct {
 
 	mu       sync.Mutex
 	receipts map[string]receipt // the latest of each receiver that has not been looked at
+	lost     bool               // what was sent before may be gone: it is sent again before anything else
 }
 
 // NewSender is a sender that Run sets to work.

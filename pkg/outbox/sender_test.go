@@ -188,6 +188,46 @@ func TestEventsInAWipedStreamAreSentAgainAtTheSamePositions(t *testing.T) {
 	same(t, "held", s.held(), []string{})
 }
 
+// A server that comes back empty is given what it had, in the old order, before anything new.
+func TestWhatMayBeLostIsSentAgainBeforeWhatIsNew(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.add("a", "b")
+	s.round()
+	s.stream.take() // wiped
+	s.add("c")
+	s.stream.Hint("cd.receipt.workflow", nil) // the connection is back
+	s.round()
+	again := s.stream.take()
+	same(t, "message ids", ids(again), []string{"a/2", "b/2", "c"})
+	s.deliver(again...)
+	s.round()
+	same(t, "sent without need", s.stream.stored(), 0)
+	s.confirm()
+	same(t, "applied", s.applied, []string{"a", "b", "c"})
+	same(t, "held", s.held(), []string{})
+}
+
+// Also when the connection is lost and comes back in the middle of a round.
+func TestWhatMayBeLostIsSentAgainBeforeTheRestOfTheRound(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.add("a", "b", "c")
+	s.stream.after = func(e event.Event) {
+		if e.ID() == "b" {
+			s.stream.after, s.stream.messages = nil, nil // wiped
+			s.sender.Take(nil)
+		}
+	}
+	s.round()
+	s.round()
+	again := s.stream.take()
+	same(t, "message ids", ids(again), []string{"a/2", "b/2", "c"})
+	s.deliver(again...)
+	s.confirm()
+	same(t, "held", s.held(), []string{})
+}
+
 func TestTheWaitForAReceiptGrowsUpToItsBound(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

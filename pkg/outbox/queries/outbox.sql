@@ -58,6 +58,10 @@ UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sent.next_attempt_a
 FROM (SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(next_attempts)::timestamptz[]) AS next_attempt_at) AS sent
 WHERE outbox.id = sent.id;
 
+-- name: Repeat :exec
+-- Repeat makes due at once what was published and is not confirmed. One that was never published is due when it is due.
+UPDATE outbox SET next_attempt_at = sqlc.arg(at)::timestamptz WHERE attempts > 0 AND last_error IS NULL AND next_attempt_at > sqlc.arg(at)::timestamptz;
+
 -- name: Postpone :exec
 -- Postpone notes why an event could not be published.
 UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sqlc.arg(next_attempt_at), last_error = sqlc.arg(reason)::text WHERE id = sqlc.arg(id);

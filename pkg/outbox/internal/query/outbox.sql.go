@@ -265,6 +265,16 @@ func (q *Queries) Postpone(ctx context.Context, arg PostponeParams) error {
 	return err
 }
 
+const repeat = `-- name: Repeat :exec
+UPDATE outbox SET next_attempt_at = $1::timestamptz WHERE attempts > 0 AND last_error IS NULL AND next_attempt_at > $1::timestamptz
+`
+
+// Repeat makes due at once what was published and is not confirmed. One that was never published is due when it is due.
+func (q *Queries) Repeat(ctx context.Context, at time.Time) error {
+	_, err := q.db.Exec(ctx, repeat, at)
+	return err
+}
+
 const schema = `-- name: Schema :one
 SELECT current_schema()::text
 `
