@@ -20,7 +20,7 @@ make tidy
 after=$(tree)
 if [ "$before" != "$after" ]; then
   git --no-pager diff --stat "$before" "$after" >&2
-  git --no-pager diff "$before" "$after" | head -n 200 >&2
+  git --no-pager diff "$before" "$after" | sed -n 1,200p >&2
   echo "drift: the files above are not what their sources say; they have been written anew, look at them and commit" >&2
   exit 1
 fi
