@@ -33,9 +33,12 @@ func (d *driver) start(ctx context.Context, op Op) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	d.running[op.Ref] = cancel
-	deadline := d.opened[op.Ref]
-	go func() {
-		c, finished := d.engine.carryOut(ctx, d.loaded, op, deadline)
+	call := Call{
+		ID: ActivityID(d.loaded.Ref, op.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
+		Secrets: d.loaded.Secrets, Deadline: d.opened[op.Ref],
+	}
+	d.engine.active.Go(func() {
+		c, finished := d.engine.carryOut(ctx, op, call)
 		if !finished {
 			return // given up from outside: another turn, perhaps of another process, does it again
 		}
@@ -43,11 +46,11 @@ func (d *driver) start(ctx context.Context, op Op) {
 		case d.results <- c:
 		case <-ctx.Done():
 		}
-	}()
+	})
 }
 
 // carryOut calls a Function until it answers for good. It is not finished when ctx ended first.
-func (e *Engine) carryOut(ctx context.Context, l Loaded, op Op, deadline time.Time) (Completion, bool) {
+func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bool) {
 	select {
 	case e.activities <- struct{}{}:
 		defer func() { <-e.activities }()
@@ -58,15 +61,14 @@ func (e *Engine) carryOut(ctx context.Context, l Loaded, op Op, deadline time.Ti
 	if !ok {
 		return Completion{}, false // opening refuses unknown Functions
 	}
-	for attempt, pause := 1, firstRetry; ; attempt, pause = attempt+1, min(2*pause, lastRetry) {
-		args, err := arguments(op.Args)
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		call.Attempt++
+		args, err := arguments(op.Args) // anew for each attempt: a Function may change what it is given
 		if err != nil {
 			return Completion{Op: op.Ref, Error: AsFunctionError(err)}, true
 		}
-		value, err := e.call(ctx, f, Call{
-			ID: ActivityID(l.Ref, op.Ref), Organization: l.Organization, Workflow: l.Workflow, Function: op.Name,
-			Args: args, Secrets: l.Secrets, Attempt: attempt, Deadline: deadline,
-		})
+		call.Args = args
+		value, err := e.call(ctx, f, call)
 		if ctx.Err() != nil {
 			return Completion{}, false
 		}
@@ -74,8 +76,8 @@ func (e *Engine) carryOut(ctx context.Context, l Loaded, op Op, deadline time.Ti
 			return Completion{Op: op.Ref, Value: value}, true
 		}
 		refusal := AsFunctionError(err)
-		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", l.Workflow, "attempt", attempt, "code", refusal.Code, "error", err)
-		if !refusal.Retryable || op.NoRetry || e.Clock.Now().Add(pause).After(deadline) {
+		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", err)
+		if !refusal.Retryable || op.NoRetry || e.Clock.Now().Add(pause).After(call.Deadline) {
 			return Completion{Op: op.Ref, Error: refusal}, true
 		}
 		if clock.Sleep(ctx, e.Clock, pause) != nil {

@@ -51,11 +51,13 @@ type EngineDeps struct {
 // by themselves every Poll, so that a lost signal costs time and nothing else.
 type Engine struct {
 	EngineDeps
-	lease      Lease
-	claims     signal
-	timers     signal
-	calls      signal
+	lease  Lease
+	claims signal
+	timers signal
+	calls  signal
+	// activities bounds the Functions under way, and active waits for them at the end.
 	activities chan struct{}
+	active     sync.WaitGroup
 
 	mu   sync.Mutex
 	live map[int64]signal
@@ -104,6 +106,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	<-ctx.Done()
 	loops.Wait()
 	drivers.Wait()
+	e.active.Wait()
 	if errors.Is(context.Cause(ctx), ErrFenced) {
 		return context.Cause(ctx)
 	}

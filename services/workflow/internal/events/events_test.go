@@ -1,0 +1,180 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+var noon = time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+
+func TestWhatProgramsMayEmit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ eventType, data, want string }{
+		{"com.gitlab.cd.rollout.started", `{"rollout_id": 3}`, ""},
+		{"com.gitlab.cd.rollout.started", `{"rollout_id": "3"}`, "invalid: emit com.gitlab.cd.rollout.started: data.rollout_id:"},
+		{"com.gitlab.cd.rollout.started", ``, "invalid: emit com.gitlab.cd.rollout.started: data"},
+		{"com.gitlab.cd.function.completed", `{}`, `type: found "com.gitlab.cd.function.completed", expected a type of the domain path`},
+		{"com.gitlab.cd.artifact.published", `{}`, "expected a type of the domain path"},
+		{"", `{}`, `type: found "", expected`},
+		{core.TypeFailed, `{"workflow_id": "w", "error": "e"}`, "is emitted by the engine alone"},
+	} {
+		refusal := CheckEmit(core.Emit{ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType, Data: json.RawMessage(tt.data), Time: noon})
+		switch {
+		case tt.want == "" && refusal != nil:
+			t.Errorf("%s %s: %v", tt.eventType, tt.data, refusal)
+		case tt.want != "" && (refusal == nil || !strings.Contains(refusal.Error(), tt.want)):
+			t.Errorf("%s %s: found %v, expected %q", tt.eventType, tt.data, refusal, tt.want)
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	e, err := Encode(core.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := event.Subject(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{e.ID(), e.Source(), subject, event.Extension(e, event.ExtensionCorrelation), string(e.Data())}
+	want := []string{"r/0.1", "/services/workflow", "cd.domain.4.rollout.started", "rollout-3", `{"rollout_id":3}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+type published struct {
+	msgID string
+	event event.Event
+}
+
+func (p *published) PublishAttempt(_ context.Context, e event.Event, msgID string) error {
+	*p = published{msgID, e}
+	return nil
+}
+
+func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
+	t.Parallel()
+	var sent published
+	call := core.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w"}
+	if err := (Calls{Bus: &sent, Clock: clocktest.New(noon)}).Send(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	data, err := event.Decode[event.FunctionCalled](sent.event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := event.FunctionCalled{AgentID: 7, CallID: "r/0.1", Function: "k8s.get", Arguments: []byte(`{"a":1}`), Attempt: 3, Deadline: "2026-03-25T12:00:00Z"}
+	if diff := cmp.Diff(want, data); diff != "" || sent.msgID != "r/0.1/3" {
+		t.Errorf("message %q (-want +got):\n%s", sent.msgID, diff)
+	}
+}
+
+type answers []core.Answer
+
+func (a *answers) Answer(_ context.Context, answer core.Answer) error {
+	*a = append(*a, answer)
+	return nil
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		subject string
+		data    event.FunctionCompleted
+		want    []core.Answer
+		class   fault.Class
+		refused bool
+	}{
+		"value": {
+			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)},
+			want: []core.Answer{{Call: "c", Agent: 7, Value: json.RawMessage(`{"found":true}`)}},
+		},
+		"error": {
+			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Error: &event.CallError{Code: "forbidden", Message: "no", Retryable: true}},
+			want: []core.Answer{{Call: "c", Agent: 7, Error: &core.FunctionError{Code: "forbidden", Message: "no", Retryable: true}}},
+		},
+		"another agent's subject": {
+			subject: "cd.cluster.8.result", data: event.FunctionCompleted{Value: json.RawMessage(`{}`)}, refused: true,
+		},
+		"neither": {subject: "cd.cluster.7.result", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.data.AgentID, tt.data.CallID, tt.data.Attempt = 7, "c", 1
+			e, err := event.New(event.Header{ID: "1", Source: "/agents/7", Time: noon}, tt.data)
+			var got answers
+			if err == nil {
+				cluster := Cluster{Answerer: &got, Health: NewHealth(), Log: slog.New(slog.DiscardHandler)}
+				err = cluster.Handle(t.Context(), bus.Delivery{Event: e, Subject: tt.subject})
+			}
+			if tt.refused != fault.Is(err, fault.Invalid) || !tt.refused && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tt.want, []core.Answer(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+type inbox struct {
+	received []core.Event
+	rejected []string
+	err      error
+}
+
+func (i *inbox) ReceiveFrom(_ context.Context, _ event.Event, e core.Event) (int, bool, error) {
+	i.received = append(i.received, e)
+	return 1, false, i.err
+}
+
+func (i *inbox) Reject(_ context.Context, e event.Event, reason string) error {
+	i.rejected = append(i.rejected, e.ID()+" "+reason)
+	return nil
+}
+
+func TestDomainEvents(t *testing.T) {
+	t.Parallel()
+	deliver := func(source string, i *inbox) (matched int, err error) {
+		e, err := event.New(event.Header{ID: "1", Source: source, Organization: 4, Time: noon}, event.RolloutStarted{RolloutID: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		domain := Domain{Receiver: i, Inbox: i, Matched: func() { matched++ }, Log: slog.New(slog.DiscardHandler)}
+		err = domain.Handle(t.Context(), bus.Delivery{Event: e})
+		domain.Rejected(t.Context(), bus.Delivery{Event: e}, errors.New("secret"))
+		return matched, err
+	}
+	var own, foreign, failing inbox
+	if matched, err := deliver(Source, &own); err != nil || matched != 0 || len(own.received)+len(own.rejected) != 0 {
+		t.Errorf("own event: matched %d, error %v, %+v", matched, err, own)
+	}
+	want := []core.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}}
+	matched, err := deliver("/services/domain", &foreign)
+	if diff := cmp.Diff(want, foreign.received); err != nil || matched != 1 || diff != "" {
+		t.Errorf("matched %d, error %v (-want +got):\n%s", matched, err, diff)
+	}
+	if diff := cmp.Diff([]string{"1 internal error"}, foreign.rejected); diff != "" {
+		t.Errorf("rejected (-want +got):\n%s", diff)
+	}
+	failing.err = fault.New(fault.Unavailable, "away")
+	if matched, err := deliver("/services/domain", &failing); !fault.Is(err, fault.Unavailable) || matched != 0 {
+		t.Errorf("matched %d, error %v", matched, err)
+	}
+}
