@@ -101,9 +101,10 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(SQLC) ## Write all gen
 
 .PHONY: tidy
 tidy: ## Give every module the versions that the workspace builds with
-	@go work sync
-	@for dir in $(MODULES); do (cd "$$dir" && GOWORK=off go mod tidy); done
-	@go work sync
+	@for round in 1 2; do \
+		go work sync; \
+		for dir in $(MODULES); do (cd "$$dir" && GOWORK=off go mod tidy); done; \
+	done; go work sync
 
 .PHONY: drift
 drift: ## Fail when generated code or module files are not what generate and tidy make
