@@ -20,7 +20,7 @@ func (c *command) rollout() *cobra.Command {
 		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
 		c.resolve("approve", "Let a rollout pass a gate that waits for approval", (*client.Client).ApproveGate),
 		c.resolve("reject", "Refuse to let a rollout pass a gate", (*client.Client).RejectGate),
-		c.rolloutCancel(), c.rolloutWatch())
+		c.rolloutPause(), c.rolloutResume(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutWatch())
 }
 
 func (c *command) rolloutList() *cobra.Command {
@@ -61,7 +61,7 @@ func (c *command) rolloutCreate() *cobra.Command {
 	var application, reason string
 	var watch bool
 	cmd := c.asking("create [VERSION-SET]", "Promote a version set; an earlier one is a rollback",
-		"  lockstep rollout create version_set_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set", between(0, 1),
+		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set", between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			set, err := chooseVersionSet(cmd, api, application, args)
 			if err != nil {
@@ -164,7 +164,10 @@ func rolloutTable(w io.Writer, all []client.Rollout) {
 		for i, g := range r.OpenGates {
 			waits[i] = "approval of " + g.GateID
 		}
-		row(w, r.ID, r.Application.Name, r.VersionSet.Name, journal.Human(r.State), strings.Join(waits, ","), moment(r.CreatedAt), optional(r.FinishedAt))
+		if r.State == "PAUSED" {
+			waits = append(waits, "somebody to resume it")
+		}
+		row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waits, ","), moment(r.CreatedAt), optional(r.FinishedAt))
 	}
 }
 

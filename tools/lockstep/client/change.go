@@ -95,3 +95,25 @@ func (c *Client) CancelRollout(ctx context.Context, rollout, reason string) (Rol
 	return change[Rollout](ctx, c, "cancelRollout", "CancelRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
+
+// PauseRollout holds a rollout at the gate where it stands, or at the next one.
+func (c *Client) PauseRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "pauseRollout", "PauseRolloutInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// ResumeRollout lets a rollout that is held go on.
+func (c *Client) ResumeRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "resumeRollout", "ResumeRolloutInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// RollbackRollout begins a rollout of an earlier version set: of the one named, or, when it is empty, of what was live
+// before. The answer is the new rollout.
+func (c *Client) RollbackRollout(ctx context.Context, rollout, versionSet, reason string) (Rollout, error) {
+	input := map[string]any{"rolloutId": rollout, "reason": reason}
+	if versionSet != "" {
+		input["versionSetId"] = versionSet
+	}
+	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", rolloutFields, input)
+}

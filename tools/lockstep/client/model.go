@@ -95,6 +95,7 @@ type Rollout struct {
 	WorkflowRef      string               `json:"workflowRef,omitempty"`
 	IsRollback       bool                 `json:"isRollback"`
 	AwaitingApproval bool                 `json:"awaitingApproval"`
+	PauseRequested   bool                 `json:"pauseRequested"`
 	OpenGates        []Gate               `json:"openGates,omitempty"`
 	CreatedAt        time.Time            `json:"createdAt,omitzero"`
 	StartedAt        *time.Time           `json:"startedAt,omitempty"`
@@ -136,6 +137,16 @@ type Deployment struct {
 	State    string    `json:"state"`
 	Versions []Version `json:"versions,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// Gates are those that it has come to, in order.
+	Gates []DeploymentGate `json:"gates,omitempty"`
+}
+
+// DeploymentGate is what the journal says of one gate of a deployment.
+type DeploymentGate struct {
+	GateID    string     `json:"gateId"`
+	Weight    int        `json:"weight"`
+	ReachedAt *time.Time `json:"reachedAt,omitempty"`
+	PassedAt  *time.Time `json:"passedAt,omitempty"`
 }
 
 // Snapshot is what exactly was deployed.

@@ -49,11 +49,12 @@ const (
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig }`
 	versionSetFields  = `id name createdAt entries { service { id name } version { id name digest reference } }`
-	rolloutFields     = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval ` +
+	rolloutFields     = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt } createdAt startedAt finishedAt ` +
 		`environments { id environment { id name } position state driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
-		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } } }`
+		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
+		`gates { gateId weight reachedAt passedAt } } }`
 	transitionFields = `subject fromState toState event gateId principalType principalId reason triggeredBy createdAt`
 )
 

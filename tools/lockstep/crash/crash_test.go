@@ -45,7 +45,7 @@ func setup(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.roll(ctx, t, set, func(context.Context, client.Rollout) error { return nil })
+	w.roll(ctx, t, set, nil)
 	return ctx, w
 }
 
@@ -59,6 +59,18 @@ func start(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		for _, part := range stack.Parts() {
+			text, err := os.ReadFile(s.LogFile(part))
+			if err != nil {
+				t.Error(err)
+			}
+			// The supervisor would start the process again, and nobody would see.
+			for _, trouble := range []string{"DATA RACE", "\npanic: ", "\nfatal error: "} {
+				if strings.Contains(string(text), trouble) {
+					t.Errorf("the log of %s has %q:\n%s", part, trouble, text)
+				}
+			}
+		}
 		if t.Failed() {
 			for _, part := range stack.Parts() {
 				t.Log(s.LogTail(part, 15, func(line string) bool { return !strings.Contains(line, `"level":"INFO"`) }))
@@ -77,7 +89,7 @@ func start(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
 }
 
 // roll promotes a version set to its end while disturb disturbs, and checks that everything is as if nothing had been: completed, every
-// gate passed once and together, one commit for each environment.
+// gate passed once and together, one commit for each environment. disturb may be nil.
 func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, disturb func(context.Context, client.Rollout) error) client.Rollout {
 	t.Helper()
 	before, err := w.Commits(ctx)
@@ -98,7 +110,13 @@ func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, d
 		disturbed := make(chan error, 1)
 		within, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go func() { disturbed <- disturb(within, created) }()
+		go func() {
+			if disturb == nil {
+				disturbed <- nil
+				return
+			}
+			disturbed <- disturb(within, created)
+		}()
 		r, err = w.Follow(ctx, created.ID, demo.Hooks{})
 		cancel()
 		if late := <-disturbed; err == nil {

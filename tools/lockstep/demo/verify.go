@@ -168,11 +168,12 @@ func ExpectState(r client.Rollout, state string, want map[string]string) error {
 	return ExpectJournal(r)
 }
 
-// events are the verbs of a journal about one gate, in order.
+// events are the verbs of a journal about one gate, in order: what deployments did there, or people said. The rollout's own
+// passage follows from them.
 func events(r client.Rollout, gate string) []string {
 	var verbs []string
 	for _, t := range r.Journal {
-		if t.GateID == gate {
+		if t.GateID == gate && (t.Subject != r.ID || !strings.HasSuffix(t.Event, "_gate")) {
 			verbs = append(verbs, t.Event)
 		}
 	}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+// verb is what is done to one rollout, for a reason.
+func (c *command) verb(verb, short, example string, do func(api *client.Client, ctx context.Context, rollout, reason string) (client.Rollout, error)) *cobra.Command {
+	var reason string
+	cmd := c.asking(verb+" ID", short, example, exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := do(api, cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func (c *command) rolloutPause() *cobra.Command {
+	return c.verb("pause", "Hold a rollout at the gate where it stands, or, on its way, at the next one",
+		"  lockstep rollout pause rollout_12 --reason 'incident 81'", (*client.Client).PauseRollout)
+}
+
+func (c *command) rolloutResume() *cobra.Command {
+	return c.verb("resume", "Let a rollout that is held go on",
+		"  lockstep rollout resume rollout_12 --reason 'incident 81 is over'", (*client.Client).ResumeRollout)
+}
+
+func (c *command) rolloutRollback() *cobra.Command {
+	var reason, set string
+	var watch bool
+	cmd := c.asking("rollback ID", "End a rollout, if it is not over, and go back to an earlier version set",
+		"  lockstep rollout rollback rollout_12 --reason 'slow' --watch\n  lockstep rollout rollback rollout_12 --to versionset_3", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.RollbackRollout(cmd.Context(), args[0], set, reason)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return c.watch(cmd.Context(), api, one.ID)
+			}
+			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&set, "to", "", "this `version set`, any earlier one; by default what was live before")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout to its end")
+	return cmd
+}
+
+// standing is a rollout's state for people.
+func standing(r client.Rollout) string {
+	if r.PauseRequested {
+		return journal.Human(r.State) + ", will pause"
+	}
+	return journal.Human(r.State)
+}
