@@ -268,6 +268,12 @@ func TestTheArgoDriversSchemas(t *testing.T) {
 		{"nothing said of it", `{` + valid + `}`, `/use_load_balancing: found nothing; expected a value`},
 		{"credentials in the URL", `{` + strings.Replace(valid, "http://git", "http://me:secret@git", 1) + `,"use_load_balancing":false}`, `/repository_url: found "http://me:secret@git/shop.git"; expected text that matches`},
 		{"a path out of the repository", `{` + strings.Replace(valid, "staging/api.yaml", "../api.yaml", 1) + `,"use_load_balancing":false}`, `/services/0/file: `},
+		{"a path into .git", `{` + strings.Replace(valid, "staging/api.yaml", "staging/.Git/config", 1) + `,"use_load_balancing":false}`, `/services/0/file: found "staging/.Git/config"; expected anything else`},
+		{"a hidden folder", `{` + strings.Replace(valid, "staging/api.yaml", ".deploy/api.yaml", 1) + `,"use_load_balancing":false}`, ``},
+		{"the whole repository", `{` + strings.Replace(valid, `"path":"staging"`, `"path":"."`, 1) + `,"use_load_balancing":false}`, ``},
+		{"a branch", `{` + valid + `,"use_load_balancing":false,"branch":"release/1.2-x"}`, ``},
+		{"an option for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"--upload-pack=x"}`, `/branch: found "--upload-pack=x"; expected text that matches`},
+		{"a range for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"a..b"}`, `/branch: found "a..b"; expected text that matches`},
 		{"an unknown field", `{` + valid + `,"use_load_balancing":false,"helm":{}}`, `/helm: found a field that does not exist`},
 	}
 	for _, tt := range tests {
@@ -287,6 +293,9 @@ func TestTheArgoDriversSchemas(t *testing.T) {
 	}
 	if err := argo(t).ValidateEnvironment(json.RawMessage(`{"cluster_agent_id":42}`)); err != nil {
 		t.Error(err)
+	}
+	if err := argo(t).ValidateEnvironment(json.RawMessage(`{"cluster_agent_id":1e30}`)); err == nil {
+		t.Error("an agent id that no number holds is accepted")
 	}
 	if err := argo(t).ValidateEnvironment(json.RawMessage(`{"cluster_agent_id":"42"}`)); err == nil {
 		t.Error("an agent id that is text is accepted")

@@ -56,6 +56,9 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"environment twice", steps(staging + "," + staging), `/steps/1/environment: found "staging", which /steps/0 deploys to already; expected each environment once`},
 		{"nothing deployed", steps(`{"type":"pause","duration":1}`), `/steps: found no deploy step; expected at least one`},
 		{"negative pause", steps(staging + `,{"type":"pause","duration":-1}`), `/steps/1/duration: found -1; expected at least 0`},
+		{"control characters in a name", steps(`{"type":"approval","name":"a\u0000b"}`), `/steps/0/name: found "a\u0000b"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`},
+		{"text that turns round in a name", steps(`{"type":"approval","name":"\u202eabc"}`), "/steps/0/name: found \"\u202eabc\"; expected text that matches ^[^\\p{C}\\p{Z}/]+( [^\\p{C}\\p{Z}/]+)*$"},
+		{"the gate of an environment as a name", steps(`{"type":"approval","name":"staging/25"}`), `/steps/0/name: found "staging/25"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`},
 		{"gate id twice", steps(`{"type":"approval","name":"staging"},{"type":"deploy","environment":"staging","config":{},"approval":{}}`), `/steps/1/approval: found gate id "staging", which /steps/0/name has already; expected one of its own`},
 		{"too large", strings.Repeat(" ", flow.MaxBytes+1), `: found 1048577 bytes; expected at most 1048576`},
 	}

@@ -63,6 +63,8 @@ func leaf(e *jsonschema.ValidationError, value any) []fault.Field {
 		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected " + list([]any{k.Want})}}
 	case *kind.Pattern:
 		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected text that matches " + k.Want}}
+	case *kind.Not:
+		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected anything else: that is not allowed here"}}
 	case *kind.Format:
 		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected a " + k.Want}}
 	case *kind.MinLength:

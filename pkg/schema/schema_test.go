@@ -15,7 +15,7 @@ func TestFindingsAreLocated(t *testing.T) {
 	s, err := schema.Compile([]byte(`{
 	  "type": "object", "required": ["name", "kind"], "additionalProperties": false,
 	  "properties": {
-	    "name": {"type": "string", "minLength": 2},
+	    "name": {"type": "string", "minLength": 2, "not": {"const": "no"}},
 	    "kind": {"enum": ["canary", "blue_green"]},
 	    "share": {"type": "integer", "minimum": 1, "maximum": 100},
 	    "list": {"type": "array", "maxItems": 1, "items": {"type": "string", "pattern": "^[a-z]+$"}},
@@ -38,6 +38,7 @@ func TestFindingsAreLocated(t *testing.T) {
 		{"not a whole number", `{"name":"ab","kind":"canary","share":1.5}`, `/share: found 1.5; expected a whole number`},
 		{"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`, `/a~1b: found a field that does not exist; expected none of this name`},
 		{"inside a list", `{"name":"ab","kind":"blue_green","list":["A"]}`, `/list/0: found "A"; expected text that matches ^[a-z]+$`},
+		{"an excluded value", `{"name":"no","kind":"blue_green"}`, `/name: found "no"; expected anything else: that is not allowed here`},
 		{"long list", `{"name":"ab","kind":"blue_green","list":["a","b"]}`, `/list: found 2 items; expected at most 1`},
 		{"the whole value", `[]`, `: found a list; expected an object`},
 		{"several at once", `{"name":"a","kind":"canary","share":1,"secret":{}}`, `/name: found "a"; expected at least 2 characters; /secret: found an object; expected a string`},
