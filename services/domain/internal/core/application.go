@@ -18,7 +18,7 @@ func checkName(field, name string) []fault.Field {
 	if nameForm.MatchString(name) {
 		return nil
 	}
-	return []fault.Field{{Name: field, Problem: fmt.Sprintf("found %q; expected 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", name)}}
+	return []fault.Field{{Name: field, Problem: fmt.Sprintf("found %.100q; expected 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", name)}}
 }
 
 func checkDescription(field, text string) []fault.Field {

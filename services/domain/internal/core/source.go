@@ -47,7 +47,11 @@ func ImageMatchKey(image string) (string, error) {
 	return "oci-image:" + name, nil
 }
 
-const defaultRegistry = "docker.io"
+const (
+	defaultRegistry = "docker.io"
+	// maxImage is more than any registry takes: 253 for the host, 255 for the repository, 128 for the tag, a digest.
+	maxImage = 1024
+)
 
 var (
 	hostForm       = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$`)
@@ -57,6 +61,9 @@ var (
 // NormalizeImage is the one way of writing the repository of an image reference: with its registry, docker.io/library/…
 // where Docker leaves it out, in lower case, without tag and digest.
 func NormalizeImage(image string) (string, error) {
+	if len(image) > maxImage {
+		return "", fault.New(fault.Invalid, "found %d bytes; expected at most %d", len(image), maxImage)
+	}
 	rest := strings.ToLower(strings.TrimSpace(image))
 	rest, _, _ = strings.Cut(rest, "@")
 	if slash, colon := strings.LastIndexByte(rest, '/'), strings.LastIndexByte(rest, ':'); colon > slash {

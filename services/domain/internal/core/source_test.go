@@ -27,6 +27,7 @@ func TestNormalizeImage(t *testing.T) {
 		{"a path that goes up", "registry.example.com/../api", ""},
 		{"a trailing slash", "registry.example.com/api/", ""},
 		{"spaces inside", "registry.example.com/a b", ""},
+		{"endless", strings.Repeat("x", 10000), ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

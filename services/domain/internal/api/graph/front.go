@@ -74,7 +74,11 @@ func checkPost(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if err := json.Unmarshal(body, &request); err != nil || request.Query == nil {
 		problem := "body: found no query; expected {\"query\": \"…\"}"
-		if err != nil {
+		var mismatch *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &mismatch):
+			problem = fmt.Sprintf("%s: found %s; expected {\"query\": \"…\", \"variables\": {…}}", strings.TrimSuffix("body."+mismatch.Field, "."), mismatch.Value)
+		case err != nil:
 			problem = fmt.Sprintf("body: %s; expected {\"query\": \"…\", \"variables\": {…}}", err)
 		}
 		refuse(w, http.StatusBadRequest, invalid, problem)

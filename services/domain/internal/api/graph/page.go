@@ -23,7 +23,7 @@ func page(first *int, after *string) (core.Page, error) {
 		p.First = *first
 	}
 	if p.First < 1 {
-		return core.Page{}, fault.InvalidFields(fault.Field{Name: "first", Problem: fmt.Sprintf("found %d; expected 1 to %d", p.First, maxPage)})
+		return core.Page{}, fault.InvalidFields(fault.Field{Name: "first", Problem: fmt.Sprintf("found %d; expected at least 1 (more than %d is %d)", p.First, maxPage, maxPage)})
 	}
 	p.First = min(p.First, maxPage)
 	if after != nil {
