@@ -99,6 +99,32 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(SQLC) ## Write all gen
 	@go test -count=1 ./pkg/event -update >/dev/null
 	@go run ./tools/modsync
 
+# --- the web console: needs Node.js 20 and npm; the product itself does not
+
+UI := services/domain/internal/console/ui
+
+$(UI)/node_modules/.package-lock.json: $(UI)/package.json $(UI)/package-lock.json
+	@cd $(UI) && npm ci --silent && touch node_modules/.package-lock.json
+
+.PHONY: console
+console: $(UI)/node_modules/.package-lock.json ## Build the web console into services/domain/internal/console/dist, which is committed
+	@cd $(UI) && node scripts/types.mjs && npm run --silent check && npm run --silent build
+
+.PHONY: console-unit
+console-unit: $(UI)/node_modules/.package-lock.json ## Check the web console without a browser: types against the schema, unit tests
+	@cd $(UI) && node scripts/types.mjs --check && npm run --silent check && npm run --silent test
+
+.PHONY: console-test
+console-test: console-unit ## Test the web console in Chromium against a real stack (SHOTS=DIR keeps screenshots of every page)
+	@$(UI)/browser/chromium.sh
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/lockstep" ./tools/lockstep; \
+	cd $(UI) && LOCKSTEP="$$out/lockstep" SHOTS="$(abspath $(SHOTS))" npm run --silent browser
+
+.PHONY: console-shots
+console-shots: ## Write screenshots of every page of the console into bin/shots
+	@mkdir -p bin/shots && $(MAKE) console-test SHOTS=bin/shots
+
 .PHONY: tidy
 tidy: ## Give every module the versions that the workspace builds with
 	@for round in 1 2; do \

@@ -69,12 +69,16 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
+	handler, err := s.handler(c)
+	if err != nil {
+		return err
+	}
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
-		httpPart("http", c.HTTPAddress, log, s.handler(c)),
+		httpPart("http", c.HTTPAddress, log, handler),
 	}
 	if c.HealthAddress != "" {
 		checks := map[string]func(context.Context) error{"database": pool.Ping, "bus": s.busReady}

@@ -22,15 +22,22 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // handler is the HTTP side of the service.
-func (s *service) handler(c Config) http.Handler {
+func (s *service) handler(c Config) (http.Handler, error) {
+	pages, err := console.Handler()
+	if err != nil {
+		return nil, err
+	}
 	return api.NewHandler(api.Deps{
 		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log}),
+		Console: pages,
 		Tokens:  api.Tokens{c.BootstrapToken: {Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner}},
-	})
+		Clock:   clock.System(),
+	}), nil
 }
 
 const (

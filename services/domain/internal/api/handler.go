@@ -1,38 +1,42 @@
 package api
 
 import (
-	_ "embed"
 	"net/http"
-)
 
-//go:embed landing.html
-var landing []byte
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
 
 // Deps is what the HTTP surface is made of.
 type Deps struct {
 	// GraphQL answers /graphql, for requests whose actor is known.
 	GraphQL http.Handler
+	// Console answers every path that nothing else does. What it shows it asks of /graphql.
+	Console http.Handler
 	Tokens  Tokens
+	Clock   clock.Clock
 }
 
-// NewHandler is the HTTP surface: /graphql, and a page at / that says so. Everything else is not there.
+// NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
+	keys := newKeyring(d.Tokens, d.Clock)
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", authenticate(d.Tokens, d.GraphQL))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(landing) // a client that is gone needs no answer
-	})
+	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
+	mux.HandleFunc("POST /session", keys.signIn)
+	mux.HandleFunc("DELETE /session", keys.signOut)
+	mux.Handle("/", d.Console)
 	return guard(mux)
 }
 
-// guard sets what every answer has: nothing of ours is to be framed, sniffed or cached.
+// guard sets what every answer has: nothing of ours is to be framed, sniffed or cached. The console, which is a page and
+// has files that never change, says its own of the first and the last.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})

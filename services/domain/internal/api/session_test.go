@@ -1,0 +1,152 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+const token = "a-token-for-tests-only"
+
+// stopped is a clock that stands still.
+type stopped struct {
+	clock.Clock
+	at time.Time
+}
+
+func (s *stopped) Now() time.Time { return s.at }
+
+type browser struct {
+	t       *testing.T
+	handler http.Handler
+	clock   *stopped
+	// cookie and value are what the last answer set.
+	cookie, value string
+}
+
+func newBrowser(t *testing.T, tokens Tokens) *browser {
+	t.Helper()
+	c := &stopped{clock.System(), time.Unix(1_800_000_000, 0)}
+	graph := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, _ := core.ActorFrom(r.Context())
+		if actor.ID != 7 {
+			t.Errorf("found actor %+v", actor)
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	return &browser{t: t, clock: c, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Clock: c})}
+}
+
+func (b *browser) send(method, url, body string, header ...string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	if b.cookie != "" {
+		r.Header.Set("Cookie", b.cookie+"="+b.value)
+	}
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	for _, c := range w.Result().Cookies() {
+		b.cookie, b.value = c.Name, c.Value
+	}
+	return w
+}
+
+func (b *browser) expect(status int, method, url, body string, header ...string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	w := b.send(method, url, body, header...)
+	if w.Code != status {
+		b.t.Errorf("%s %s: found %d %s; expected %d", method, url, w.Code, w.Body, status)
+	}
+	return w
+}
+
+func owner() Tokens { return Tokens{token: {Organization: 1, Type: core.PrincipalUser, ID: 7}} }
+
+const signIn = `{"token":"` + token + `"}`
+
+func TestASessionIsForOneOriginAndEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ origin, name string }{
+		{"http://127.0.0.1:8080", "lockstep-8080"},
+		{"http://localhost", "lockstep-80"},
+		{"http://[::1]:9000", "lockstep-9000"},
+		{"https://cd.example.com", "__Host-lockstep"},
+	} {
+		b := newBrowser(t, owner())
+		b.expect(401, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
+		w := b.expect(204, "POST", c.origin+"/session", signIn, csrfHeader, "1")
+		cookie := w.Result().Cookies()[0]
+		secure := strings.HasPrefix(c.origin, "https")
+		if cookie.Name != c.name || !cookie.HttpOnly || cookie.Secure != secure || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Domain != "" {
+			t.Errorf("%s: found %+v", c.origin, cookie)
+		}
+		if strings.Contains(cookie.Value, token) {
+			t.Error("the cookie holds the token")
+		}
+		b.expect(200, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
+		b.expect(403, "POST", c.origin+"/graphql", "{}") // as a form on another site would
+		b.clock.at = b.clock.at.Add(sessionTime)
+		b.expect(401, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
+	}
+}
+
+func TestSignInRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(403, "POST", "http://cd.example.com/session", signIn, csrfHeader, "1")
+	b.expect(403, "POST", "http://127.0.0.1/session", signIn)
+	b.expect(400, "POST", "http://127.0.0.1/session", "", csrfHeader, "1")
+	b.expect(400, "POST", "http://127.0.0.1/session", `{"token":"`+strings.Repeat("x", maxSignIn)+`"}`, csrfHeader, "1")
+	b.expect(401, "POST", "http://127.0.0.1/session", `{"token":""}`, csrfHeader, "1")
+	b.expect(401, "POST", "http://127.0.0.1/session", `{"token":"some-other-token"}`, csrfHeader, "1")
+	newBrowser(t, nil).expect(401, "POST", "http://127.0.0.1/session", `{"token":""}`, csrfHeader, "1")
+}
+
+func TestForgedAndForeignSessions(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(204, "POST", "http://127.0.0.1/session", signIn, csrfHeader, "1")
+	given := b.value
+	_, signature, _ := strings.Cut(given, ".")
+	for _, forged := range []string{"", ".", "x", "9999999999." + signature, given + "00", "9999999999.", strings.Replace(given, ".", ".0", 1)} {
+		b.value = forged
+		b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+	}
+	b.value = given
+	b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+	b.expect(401, "POST", "http://127.0.0.1:81/graphql", "{}", csrfHeader, "1")
+	b.expect(401, "POST", "http://rebound.example.com/graphql", "{}", csrfHeader, "1")
+	other := newBrowser(t, Tokens{"another-token-entirely": {Organization: 1, ID: 7}})
+	other.cookie, other.value = b.cookie, b.value
+	other.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+}
+
+func TestSignOut(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(204, "POST", "http://127.0.0.1/session", signIn, csrfHeader, "1")
+	b.expect(403, "DELETE", "http://127.0.0.1/session", "")
+	b.expect(204, "DELETE", "http://127.0.0.1/session", "", csrfHeader, "1")
+	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+}
+
+func TestTokensAndPages(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(200, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+token)
+	b.expect(401, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Basic "+token)
+	b.expect(401, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer nobody-has-this")
+	w := b.expect(http.StatusTeapot, "GET", "http://cd.example.com/rollouts/rollout_1", "")
+	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("found %v", w.Header())
+	}
+}

@@ -1,0 +1,171 @@
+// Package console serves the web console: a single-page application whose build is embedded, so that the product is made
+// with Go alone. The source is in ui, its committed build in dist; `make console` makes the one of the other, and a test
+// says when they disagree.
+//
+// It knows nothing of the domain. What the pages show and do goes through the public API, like everybody else's.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed all:dist
+var dist embed.FS
+
+const (
+	index = "index.html"
+	// policy lets the page load from its own origin only: no inline script or style, no eval, no frames around it.
+	policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+	// hashed files have their content's hash in their name, so that they never change.
+	hashed = "assets/"
+	// worthCompressing is the size from which gzip is smaller by more than it costs.
+	worthCompressing = 1 << 10
+)
+
+// file is one file of the build, ready to be sent.
+type file struct {
+	content, compressed []byte
+	media               string
+}
+
+// Handler serves the console: its files under their names, and its page for every other path, because the page has its own
+// router. It is for GET and HEAD.
+func Handler() (http.Handler, error) {
+	root, err := fs.Sub(dist, "dist")
+	if err != nil {
+		return nil, fmt.Errorf("open the console's build: %w", err)
+	}
+	return newHandler(root)
+}
+
+func newHandler(root fs.FS) (http.Handler, error) {
+	files, err := load(root)
+	if err != nil {
+		return nil, fmt.Errorf("load the console's build: %w", err)
+	}
+	page, ok := files[index]
+	if !ok {
+		return nil, errors.New("load the console's build: found no index.html; expected one: run `make console`")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "expected GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
+		f, found := files[name]
+		switch {
+		case found:
+		case strings.HasPrefix(name, hashed):
+			// A page that is older than this build asks for what is gone. Another page would be no script.
+			http.NotFound(w, r)
+			return
+		default:
+			f, name = page, index
+		}
+		send(w, r, name, f)
+	}), nil
+}
+
+func send(w http.ResponseWriter, r *http.Request, name string, f file) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Type", f.media)
+	h.Set("Cache-Control", "no-cache")
+	if strings.HasPrefix(name, hashed) {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	body := f.content
+	if f.compressed != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
+			h.Set("Content-Encoding", "gzip")
+			body = f.compressed
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // a client that is gone needs no answer
+	}
+}
+
+// acceptsGzip reads an Accept-Encoding header; `gzip;q=0` refuses it.
+func acceptsGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		coding, quality, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(quality), "q="), 64)
+			return err != nil || q > 0
+		}
+	}
+	return false
+}
+
+// load reads the whole build, and compresses what is text: once, because there is little of it.
+func load(root fs.FS) (map[string]file, error) {
+	files := map[string]file{}
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		f := file{content: content, media: mediaType(name)}
+		if len(content) >= worthCompressing && strings.Contains(f.media, "charset") {
+			if f.compressed, err = compress(content); err != nil {
+				return fmt.Errorf("compress %s: %w", name, err)
+			}
+		}
+		files[name] = f
+		return nil
+	})
+	return files, err
+}
+
+// mediaType does not ask the machine's own tables for what a build has, so that it is the same everywhere.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml; charset=utf-8"
+	case ".txt":
+		return "text/plain; charset=utf-8"
+	}
+	if media := mime.TypeByExtension(path.Ext(name)); media != "" {
+		return media
+	}
+	return "application/octet-stream"
+}
+
+func compress(content []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,80 @@
+// The GraphQL client: one function. Who asks is in a cookie that no script can read; the header says that it is this page,
+// and no form on another site, which asks.
+import type { Operation, Problem } from './generated'
+
+/** Offline: nobody answered. SignedOut: nobody is signed in. Failed: the API said what is wrong. */
+export type ApiErrorKind = 'offline' | 'signed-out' | 'failed'
+
+export class ApiError extends Error {
+  readonly kind: ApiErrorKind
+  readonly code: string
+  constructor(kind: ApiErrorKind, message: string, code = '') {
+    super(message)
+    this.kind = kind
+    this.code = code
+  }
+}
+
+const headers = { 'Content-Type': 'application/json', 'Lockstep-Csrf': '1' }
+const patience = 20_000
+
+async function send(path: string, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(path, { ...init, headers, credentials: 'same-origin', signal: AbortSignal.timeout(patience) })
+  } catch {
+    throw new ApiError('offline', 'Lockstep does not answer.')
+  }
+}
+
+interface Answer<Data> {
+  data?: Data | null
+  errors?: Array<{ message: string; extensions?: { code?: string } }>
+}
+
+async function read<Data>(response: Response): Promise<Answer<Data>> {
+  try {
+    return (await response.json()) as Answer<Data>
+  } catch {
+    throw new ApiError('offline', `Something other than Lockstep answered (status ${response.status}).`)
+  }
+}
+
+function refuse(response: Response, answer: Answer<unknown>): never {
+  const first = answer.errors?.[0]
+  const code = first?.extensions?.code ?? ''
+  if (response.status === 401) throw new ApiError('signed-out', first?.message ?? 'Nobody is signed in.', code)
+  if (code === 'UNAVAILABLE') throw new ApiError('offline', first?.message ?? 'Lockstep is not available.', code)
+  throw new ApiError('failed', first?.message ?? `Lockstep answered with status ${response.status}.`, code)
+}
+
+export async function ask<Data, Variables>(operation: Operation<Data, Variables>, variables: Variables): Promise<Data> {
+  const body = JSON.stringify({ query: operation.text, operationName: operation.name, variables })
+  const response = await send('/graphql', { method: 'POST', body })
+  const answer = await read<Data>(response)
+  if (answer.errors?.length || !answer.data) refuse(response, answer)
+  return answer.data as Data
+}
+
+export async function signIn(token: string): Promise<void> {
+  const response = await send('/session', { method: 'POST', body: JSON.stringify({ token }) })
+  if (response.status !== 204) refuse(response, await read(response))
+}
+
+export async function signOut(): Promise<void> {
+  await send('/session', { method: 'DELETE' })
+}
+
+/** What was wrong with what was sent, as an answer of a mutation says it. */
+export class Refused extends Error {
+  readonly problems: Problem[]
+  constructor(problems: Problem[]) {
+    super(problems.map((p) => p.message).join(' '))
+    this.problems = problems
+  }
+}
+
+/** Makes an error of the problems that a mutation answers. */
+export function accepted<Payload extends { errors: Problem[] }>(payload: Payload): Payload {
+  if (payload.errors.length > 0) throw new Refused(payload.errors)
+  return payload
+}

@@ -1,0 +1,213 @@
+// The form of a driver's schema, by reflection: it knows the widgets of gitlabUi and the types of JSON Schema, and no driver.
+// A widget that it does not know gives the default control of the type (R24). Schema descriptions are never shown (R25).
+import { useId, useState } from 'react'
+import { Field, Problem } from '../parts/form'
+import { optionWords, wordsFor } from './copy'
+import { blank, fields, isRecord, resolve, typeOf, type Finding, type Json, type Schema, type SchemaObject } from './schema'
+
+export interface FormContext {
+  root: Schema
+  driver: string
+  findings: Finding[]
+  /** Agents that are in use elsewhere, offered by agent_picker. */
+  agents: number[]
+}
+
+interface NodeProps {
+  context: FormContext
+  schema: SchemaObject
+  path: string[]
+  value: unknown
+  required: boolean
+  onChange: (value: unknown) => void
+}
+
+export function SchemaForm(props: { context: FormContext; value: unknown; onChange: (value: Json) => void }) {
+  const { context, value, onChange } = props
+  return <Properties context={context} schema={context.root} path={[]} value={isRecord(value) ? value : {}} onChange={onChange} />
+}
+
+function Properties(props: { context: FormContext; schema: Schema; path: string[]; value: Json; onChange: (value: Json) => void }) {
+  const { context, schema, path, value, onChange } = props
+  return (
+    <>
+      {fields(context.root, schema, value).map((f) => (
+        <Node
+          key={f.name}
+          context={context}
+          schema={f.schema}
+          path={[...path, f.name]}
+          value={value[f.name]}
+          required={f.required}
+          onChange={(next) => onChange({ ...value, [f.name]: next })}
+        />
+      ))}
+    </>
+  )
+}
+
+export type Control = 'agent' | 'text' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
+
+/** The control of a node: what its widget asks for if its type can be collected that way, otherwise the type's own. */
+export function controlOf(schema: SchemaObject): Control {
+  const type = typeOf(schema)
+  const byType: Control =
+    schema.enum && type !== 'object' && type !== 'array' ? 'select'
+    : type === 'string' ? 'text'
+    : type === 'integer' || type === 'number' ? 'number'
+    : type === 'boolean' ? 'checkbox'
+    : type === 'object' && schema.properties ? 'object'
+    : type === 'array' && schema.items !== undefined ? 'array'
+    : 'json'
+  switch (schema.gitlabUi?.widget) {
+    case 'agent_picker':
+      return byType === 'number' || byType === 'text' ? 'agent' : byType
+    case 'select':
+      return schema.enum ? 'select' : byType
+    default:
+      return byType
+  }
+}
+
+function Node(props: NodeProps) {
+  const control = controlOf(props.schema)
+  if (control === 'object') return <ObjectNode {...props} />
+  if (control === 'array') return <ArrayNode {...props} />
+  return <Leaf {...props} control={control} />
+}
+
+function messageAt(context: FormContext, path: string[]): string | undefined {
+  const at = path.join('/')
+  return context.findings.find((f) => f.path.join('/') === at)?.message
+}
+
+function ObjectNode({ context, schema, path, value, onChange }: NodeProps) {
+  const words = wordsFor(context.driver, path)
+  return (
+    <fieldset className="group">
+      <legend>{words.label}</legend>
+      <Problem message={messageAt(context, path)} />
+      <Properties context={context} schema={schema} path={path} value={isRecord(value) ? value : {}} onChange={onChange} />
+    </fieldset>
+  )
+}
+
+function ArrayNode({ context, schema, path, value, onChange }: NodeProps) {
+  const words = wordsFor(context.driver, path)
+  const items = Array.isArray(value) ? (value as unknown[]) : []
+  const itemSchema = resolve(context.root, schema.items ?? true)
+  const set = (index: number, next: unknown) => onChange(items.map((v, i) => (i === index ? next : v)))
+  return (
+    <fieldset className="group">
+      <legend>{words.label}</legend>
+      {words.help && <p className="help">{words.help}</p>}
+      <Problem message={messageAt(context, path)} />
+      {items.map((item, index) => {
+        const at = [...path, String(index)]
+        return (
+          <div className="item" key={index} role="group" aria-label={`${words.label} ${index + 1}`}>
+            {typeof itemSchema !== 'boolean' && controlOf(itemSchema) === 'object' ? (
+              <Properties context={context} schema={itemSchema} path={at} value={isRecord(item) ? item : {}} onChange={(v) => set(index, v)} />
+            ) : (
+              <Node context={context} schema={itemSchema === true || itemSchema === false ? {} : itemSchema} path={at} value={item} required onChange={(v) => set(index, v)} />
+            )}
+            <button type="button" className="quiet" onClick={() => onChange(items.filter((_, i) => i !== index))}>
+              Remove {index + 1}
+            </button>
+          </div>
+        )
+      })}
+      <button type="button" onClick={() => onChange([...items, blank(context.root, schema.items ?? true)])}>
+        Add
+      </button>
+    </fieldset>
+  )
+}
+
+function Leaf({ context, schema, path, value, required, onChange, control }: NodeProps & { control: Control }) {
+  const words = wordsFor(context.driver, path)
+  const id = useId()
+  const message = messageAt(context, path)
+  const common = { id, 'aria-invalid': message ? true : undefined, 'aria-describedby': `${id}-notes`, 'data-field': path.join('/') }
+  if (control === 'checkbox') {
+    return (
+      <Field id={id} label={words.label} help={words.help} problem={message} inline>
+        <input {...common} type="checkbox" checked={value === true} onChange={(e) => onChange(e.target.checked)} />
+      </Field>
+    )
+  }
+  return (
+    <Field id={id} label={words.label} help={words.help} problem={message} optional={!required}>
+      {control === 'select' ? (
+        <select {...common} value={(schema.enum ?? []).findIndex((o) => o === value)} onChange={(e) => onChange(schema.enum?.[Number(e.target.value)])}>
+          {!((schema.enum ?? []).includes(value) && required) && <option value={-1}>{required ? 'Choose…' : 'None'}</option>}
+          {(schema.enum ?? []).map((option, i) => (
+            <option key={i} value={i}>
+              {optionWords(words, option)}
+            </option>
+          ))}
+        </select>
+      ) : control === 'number' || control === 'agent' ? (
+        <NumberInput common={common} schema={schema} value={value} onChange={onChange} offers={control === 'agent' ? context.agents : []} />
+      ) : control === 'json' ? (
+        <JsonInput common={common} value={value} onChange={onChange} />
+      ) : (
+        <input {...common} type="text" spellCheck={false} autoComplete="off" value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(e.target.value === '' && !required ? undefined : e.target.value)} />
+      )}
+    </Field>
+  )
+}
+
+type Common = { id: string; 'aria-describedby': string; 'data-field': string }
+
+function NumberInput(props: { common: Common; schema: SchemaObject; value: unknown; offers: number[]; onChange: (v: unknown) => void }) {
+  const { common, schema, value, offers, onChange } = props
+  const list = offers.length > 0 ? `${common.id}-offers` : undefined
+  return (
+    <>
+      <input
+        {...common}
+        type="number"
+        min={schema.minimum}
+        max={schema.maximum}
+        step={typeOf(schema) === 'integer' ? 1 : 'any'}
+        list={list}
+        value={typeof value === 'number' ? value : ''}
+        onChange={(e) => onChange(Number.isNaN(e.target.valueAsNumber) ? undefined : e.target.valueAsNumber)}
+      />
+      {list && (
+        <datalist id={list}>
+          {offers.map((o) => (
+            <option key={o} value={o} />
+          ))}
+        </datalist>
+      )}
+    </>
+  )
+}
+
+/** For what has no control of its own: the value as JSON. It is passed on as soon as it can be read. */
+function JsonInput(props: { common: Common; value: unknown; onChange: (v: unknown) => void }) {
+  const [text, setText] = useState(() => (props.value === undefined ? '' : JSON.stringify(props.value, null, 2)))
+  const [wrong, setWrong] = useState(false)
+  return (
+    <>
+      <textarea
+        {...props.common}
+        rows={4}
+        spellCheck={false}
+        value={text}
+        onChange={(e) => {
+          setText(e.target.value)
+          try {
+            props.onChange(e.target.value.trim() === '' ? undefined : JSON.parse(e.target.value))
+            setWrong(false)
+          } catch {
+            setWrong(true)
+          }
+        }}
+      />
+      {wrong && <Problem message="This is not JSON yet." />}
+    </>
+  )
+}

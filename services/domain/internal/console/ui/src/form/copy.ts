@@ -1,0 +1,57 @@
+// What the forms say. Drivers carry no copy (D6): labels, help and the words for options live here, keyed by driver, field and
+// token. A driver that is not here gets its fields' names, made readable.
+
+interface Words {
+  label: string
+  help?: string
+  options?: Record<string, string>
+}
+
+const catalogue: Record<string, Words> = {
+  'argo-rollouts/cluster_agent_id': {
+    label: 'Cluster agent',
+    help: 'The relay that reaches this environment’s cluster, by its number.',
+  },
+  'argo-rollouts/namespace': { label: 'Argo CD namespace', help: 'Where the Argo CD Applications live.' },
+  'argo-rollouts/application': { label: 'Argo CD Application', help: 'The one that is synced for this application in this environment.' },
+  'argo-rollouts/mode': {
+    label: 'Who makes the Argo CD Application',
+    options: { managed: 'Lockstep makes it if it is missing', existing: 'It has to be there already' },
+  },
+  'argo-rollouts/project': { label: 'Argo CD project', help: 'Of an Application that Lockstep makes.' },
+  'argo-rollouts/rollout_strategy': {
+    label: 'Rollout strategy',
+    options: { canary: 'Canary: traffic moves step by step', blue_green: 'Blue-green: traffic moves all at once' },
+  },
+  'argo-rollouts/use_load_balancing': { label: 'Shift traffic by a load balancer', help: 'Otherwise by the number of replicas.' },
+  'argo-rollouts/load_balancer_type': { label: 'Load balancer', options: { istio: 'Istio', nginx: 'NGINX', alb: 'AWS ALB' } },
+  'argo-rollouts/repository_url': { label: 'Git repository', help: 'Its https address, without credentials: those are found when they are needed.' },
+  'argo-rollouts/branch': { label: 'Branch' },
+  'argo-rollouts/path': { label: 'Folder in Git', help: 'The one that Argo CD syncs.' },
+  'argo-rollouts/destination_namespace': { label: 'Namespace of the workloads' },
+  'argo-rollouts/services': { label: 'Where each service lives', help: 'The manifest of its Rollout, and the container that runs its image.' },
+  'argo-rollouts/services.service': { label: 'Service' },
+  'argo-rollouts/services.file': { label: 'Manifest file' },
+  'argo-rollouts/services.container': { label: 'Container' },
+  'argo-rollouts/services.image': { label: 'Image', help: 'Only where a service has several.' },
+  'argo-rollouts/poll_interval': { label: 'Seconds between two looks at the cluster' },
+  'argo-rollouts/deadline': { label: 'Seconds that each wait for the cluster may take' },
+  'argo-rollouts/approval_deadline': { label: 'Seconds that people may take to decide' },
+}
+
+/** "cluster_agent_id" → "Cluster agent id" */
+export function humanise(token: string): string {
+  const words = token.replace(/([a-z0-9])([A-Z])/g, '$1 $2').replace(/[_\-.]+/g, ' ').trim().toLowerCase()
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+/** The words for a field: driver is a reference (argo-rollouts@1), path leaves indices out. */
+export function wordsFor(driver: string, path: string[]): Words {
+  const name = driver.split('@')[0] ?? ''
+  const known = catalogue[`${name}/${path.filter((p) => !/^\d+$/.test(p)).join('.')}`]
+  return known ?? { label: humanise(path.findLast((p) => !/^\d+$/.test(p)) ?? '') }
+}
+
+export function optionWords(words: Words, token: unknown): string {
+  return words.options?.[String(token)] ?? (typeof token === 'string' ? humanise(token) : JSON.stringify(token))
+}

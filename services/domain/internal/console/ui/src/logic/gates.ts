@@ -1,0 +1,122 @@
+// Where each service stands, read from the journal: a deployment reaches a gate and passes it, all services of an environment
+// together. The journal is the truth, so the console keeps no memory of its own.
+import type { DeploymentState, JournalRow, RolloutPageData } from '../api/generated'
+import { readPipeline, type GatePlan, type Step } from './pipeline'
+
+type Rollout = NonNullable<RolloutPageData['rollout']>
+export type Place = Rollout['environments'][number]
+export type Deployment = Place['deployments'][number]
+
+/** passed, stands here, on its way to here, not there yet, not needed (nothing to shift: a first deploy, or stable already), stopped. */
+export type Mark = 'passed' | 'here' | 'next' | 'ahead' | 'skipped' | 'stopped'
+
+export interface Row {
+  deployment: Deployment
+  /** One for each gate. */
+  marks: Mark[]
+  /** Of the last column, full traffic and healthy. */
+  end: Mark
+}
+
+export interface Lane {
+  place: Place
+  plan: GatePlan[]
+  rows: Row[]
+  /** How many services have come to each gate, or passed it. */
+  arrived: number[]
+}
+
+export function gateId(environment: string, weight: number): string {
+  return `${environment}/${weight}`
+}
+
+interface Progress {
+  reached: Set<string>
+  passed: Set<string>
+}
+
+/** For each deployment, the gates that it has reached and passed. */
+export function progress(journal: JournalRow[]): Map<string, Progress> {
+  const all = new Map<string, Progress>()
+  for (const row of journal) {
+    if (!row.gateId || !row.subject.startsWith('deployment_')) continue
+    const p = all.get(row.subject) ?? { reached: new Set(), passed: new Set() }
+    all.set(row.subject, p)
+    if (row.event === 'reach_gate') p.reached.add(row.gateId)
+    if (row.event === 'pass_gate') p.passed.add(row.gateId)
+  }
+  return all
+}
+
+const over: DeploymentState[] = ['HEALTHY', 'DEGRADED', 'FAILED', 'CANCELLED']
+
+function row(deployment: Deployment, environment: string, plan: GatePlan[], done: Progress | undefined): Row {
+  const ended = over.includes(deployment.state)
+  const healthy = deployment.state === 'HEALTHY'
+  let ahead = false // something before this gate is not done
+  const marks = plan.map((gate): Mark => {
+    const id = gateId(environment, gate.weight)
+    if (done?.passed.has(id)) return 'passed'
+    if (healthy) return done?.reached.has(id) ? 'passed' : 'skipped'
+    if (ended) {
+      if (done?.reached.has(id)) return ahead ? 'ahead' : 'passed'
+      const stopped = !ahead && deployment.startedAt !== null
+      ahead = true
+      return stopped ? 'stopped' : 'ahead'
+    }
+    if (ahead) return 'ahead'
+    ahead = true
+    if (done?.reached.has(id)) return 'here'
+    return deployment.state === 'DEPLOYING' ? 'next' : 'ahead'
+  })
+  return { deployment, marks, end: end(deployment.state, ahead, deployment.startedAt !== null) }
+}
+
+function end(state: DeploymentState, ahead: boolean, started: boolean): Mark {
+  if (state === 'HEALTHY') return 'here'
+  if (ahead) return 'ahead'
+  if (state === 'DEPLOYING') return 'next'
+  return started && over.includes(state) ? 'stopped' : 'ahead'
+}
+
+export function lane(place: Place, steps: Step[], done: Map<string, Progress>): Lane {
+  const step = steps.find((s) => s.kind === 'deploy' && s.environment === place.environment.name)
+  const plan = step?.kind === 'deploy' ? step.gates : []
+  const rows = place.deployments.map((d) => row(d, place.environment.name, plan, done.get(d.id)))
+  const arrived = plan.map((_, i) => rows.filter((r) => r.marks[i] === 'here' || r.marks[i] === 'passed').length)
+  return { place, plan, rows, arrived }
+}
+
+/** An approval or pause between environments, in the order of the pipeline, with what became of it. */
+export type Stop =
+  | { kind: 'approval'; gateId: string; reason: string; open: string | null; resolution: JournalRow | null; before: string }
+  | { kind: 'pause'; seconds: number; name: string }
+  | { kind: 'other'; type: string; name: string }
+
+export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; key: string }
+
+/** The rollout from top to bottom: lanes, and what stands between them. */
+export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
+  const steps = readPipeline(rollout.flowDefinition.definition)
+  const done = progress(journal)
+  const parts: Part[] = []
+  const ask = (gateId: string, reason: string, before: string) => {
+    const open = rollout.openGates.find((g) => g.gateId === gateId)
+    const resolution = journal.findLast((r) => r.gateId === gateId && (r.event === 'approve' || r.event === 'reject')) ?? null
+    parts.push({ kind: 'stop', key: gateId, stop: { kind: 'approval', gateId, reason, open: open?.requestedAt ?? null, resolution: open ? null : resolution, before } })
+  }
+  steps.forEach((s, index) => {
+    if (s.kind === 'deploy') {
+      const place = rollout.environments.find((e) => e.environment.name === s.environment)
+      if (!place) return
+      if (s.approval) ask(s.environment, s.approval.reason, s.environment)
+      parts.push({ kind: 'lane', lane: lane(place, steps, done) })
+    } else if (s.kind === 'approval') {
+      const next = steps.slice(index + 1).find((n) => n.kind === 'deploy')
+      ask(s.gateId, s.reason, next?.kind === 'deploy' ? next.environment : '')
+    } else {
+      parts.push({ kind: 'stop', key: `step-${index}`, stop: s })
+    }
+  })
+  return parts
+}

@@ -1,0 +1,162 @@
+// An application: its services and where their versions come from, its pipeline, its readiness, its rollouts.
+import { useState } from 'react'
+import { Link, useParams } from 'react-router'
+import { accepted, ask } from '../api/client'
+import { ApplicationPage as Operation, RetrySetup, type ApplicationPageData } from '../api/generated'
+import { useAsk, useChange } from '../api/hooks'
+import { sourceName } from '../logic/difference'
+import { readPipeline } from '../logic/pipeline'
+import { span } from '../logic/time'
+import { announce } from '../parts/announce'
+import { VersionName } from '../parts/changes'
+import { FormError } from '../parts/form'
+import { Icon } from '../parts/icon'
+import { Empty, NotThere, Page, Waiting } from '../parts/page'
+import { Promote } from '../parts/promote'
+import { State } from '../parts/state'
+import { Ago } from '../parts/time'
+import { RolloutTable } from './rollouts'
+
+type App = NonNullable<ApplicationPageData['application']>
+
+export function ApplicationPage() {
+  const { name = '' } = useParams()
+  const query = useAsk(Operation, { name }, { live: (d) => Boolean(d.application?.activeRollout) || Boolean(d.application?.environments.some((e) => e.readiness === 'PENDING')) })
+  const [promote, setPromote] = useState(false)
+  const app = query.data?.application
+  if (!query.data) {
+    return (
+      <Page title={name}>
+        <Waiting query={query} what="application" />
+      </Page>
+    )
+  }
+  if (!app) return <NotThere what="application" to="/applications" list="All applications" />
+  return (
+    <Page
+      title={app.name}
+      above={<Link to="/applications">applications</Link>}
+      lead={app.description && <p>{app.description}</p>}
+      beside={
+        <>
+          <Link className="button" to={`/applications/${app.name}/sets`}>
+            Version sets
+          </Link>
+          <button type="button" className="primary" onClick={() => setPromote(true)}>
+            Roll out
+          </button>
+        </>
+      }
+    >
+      <div className="stack">
+        <Services app={app} />
+        <Pipeline app={app} />
+        <section aria-labelledby="rollouts">
+          <h2 id="rollouts">Rollouts</h2>
+          {app.rollouts.nodes.length === 0 ? (
+            <Empty icon="rollout" title="Not rolled out yet">
+              <p>{app.versionSets.nodes.length > 0 ? 'Roll out its newest version set.' : 'The first version set is made once every service has a version: push the images.'}</p>
+            </Empty>
+          ) : (
+            <RolloutTable rows={app.rollouts.nodes} application={false} />
+          )}
+          <p>
+            <Link to={`/rollouts?application=${app.name}`}>All rollouts of {app.name}</Link>
+          </p>
+        </section>
+      </div>
+      {promote && <Promote application={app.name} onClose={() => setPromote(false)} />}
+    </Page>
+  )
+}
+
+function Services({ app }: { app: App }) {
+  return (
+    <section className="card" aria-labelledby="services">
+      <h2 id="services">Services</h2>
+      <div className="scroll" tabIndex={0} role="region" aria-label="Services and sources">
+        <table className="list">
+          <thead>
+            <tr>
+              <th scope="col">Service</th>
+              <th scope="col">Source</th>
+              <th scope="col">Newest version</th>
+              <th scope="col">Published</th>
+            </tr>
+          </thead>
+          <tbody>
+            {app.services.flatMap((s) =>
+              s.artifactSources.map((source) => {
+                const version = source.versions.nodes[0]
+                return (
+                  <tr key={source.id}>
+                    <th scope="row">{s.name}</th>
+                    <td>
+                      <span className="mono">{sourceName(source)}</span> <span className="faint">{source.sourceRef}</span>
+                    </td>
+                    <td>{version ? <VersionName version={version} /> : <span className="faint">none yet: push the image</span>}</td>
+                    <td>{version && <Ago at={version.createdAt} />}</td>
+                  </tr>
+                )
+              }),
+            )}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}
+
+function Pipeline({ app }: { app: App }) {
+  const change = useChange(
+    async (id: string) => accepted((await ask(RetrySetup, { input: { applicationEnvironmentId: id } })).retryApplicationEnvironmentSetup),
+    () => announce('It is set up again.'),
+  )
+  const flow = app.flowDefinition
+  return (
+    <section className="card" aria-labelledby="pipeline">
+      <header className="line">
+        <h2 id="pipeline">Pipeline</h2>
+        {flow && (
+          <span className="faint">
+            version {flow.version}, <Ago at={flow.createdAt} />
+          </span>
+        )}
+        <Link className="button" to={`/applications/${app.name}/pipeline`}>
+          {flow ? 'New version' : 'Create a pipeline'}
+        </Link>
+      </header>
+      {!flow && <p>The order of environments, and the gates on the way. Nothing can be rolled out before there is one.</p>}
+      {flow && (
+        <ol className="pipeline">
+          {readPipeline(flow.definition).map((step, i) => {
+            if (step.kind === 'approval') return <li key={i}><Icon name="gate" /> Approval “{step.gateId}” <span className="faint">{step.reason}</span></li>
+            if (step.kind === 'pause') return <li key={i}><Icon name="paused" /> Pause of {span(step.seconds * 1000)}</li>
+            if (step.kind === 'other') return <li key={i}><Icon name="pending" /> {step.type}</li>
+            const place = app.environments.find((e) => e.environment.name === step.environment)
+            return (
+              <li key={i}>
+                <Icon name="environment" /> <Link to={`/environments/${step.environment}`}>{step.environment}</Link>{' '}
+                <span className="faint">{step.gates.length > 0 ? `gates at ${step.gates.map((g) => `${g.weight} %`).join(', ')}` : 'no gates'}</span>{' '}
+                {place && <State state={place.readiness} />}
+                {place?.readinessReason && <p className="problem">{place.readinessReason}</p>}
+                {place?.readiness === 'NOT_READY' && (
+                  <button type="button" disabled={change.isPending} onClick={() => change.mutate(place.id)}>
+                    Set up {step.environment} again
+                  </button>
+                )}
+              </li>
+            )
+          })}
+        </ol>
+      )}
+      <FormError error={change.error} shown={() => false} />
+      {flow && (
+        <details>
+          <summary>The document</summary>
+          <pre tabIndex={0}>{JSON.stringify(flow.definition, null, 2)}</pre>
+        </details>
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,60 @@
+import { Link, useSearchParams } from 'react-router'
+import { Applications as Operation } from '../api/generated'
+import { useAsk } from '../api/hooks'
+import { Empty, More, Page, Waiting } from '../parts/page'
+import { State } from '../parts/state'
+import { Ago } from '../parts/time'
+
+export function Applications() {
+  const [search] = useSearchParams()
+  const after = search.get('after')
+  const query = useAsk(Operation, { first: 50, after })
+  const nodes = query.data?.applications.nodes
+  return (
+    <Page title="Applications" beside={<Link className="button primary" to="/applications/new">New application</Link>}>
+      {!nodes ? (
+        <Waiting query={query} what="applications" />
+      ) : nodes.length === 0 ? (
+        <Empty icon="app" title="No applications yet">
+          <p>An application is the services that ship together.</p>
+          <p>
+            <Link to="/applications/new">Create the first</Link>
+          </p>
+        </Empty>
+      ) : (
+        <div className="scroll card" tabIndex={0} role="region" aria-label="Applications">
+          <table className="list">
+            <thead>
+              <tr>
+                <th scope="col">Application</th>
+                <th scope="col">Services</th>
+                <th scope="col">Pipeline</th>
+                <th scope="col">Rollout</th>
+                <th scope="col">Created</th>
+              </tr>
+            </thead>
+            <tbody>
+              {nodes.map((a) => (
+                <tr key={a.id}>
+                  <th scope="row">
+                    <Link to={`/applications/${a.name}`}>{a.name}</Link>
+                    {a.description && <div className="faint">{a.description}</div>}
+                  </th>
+                  <td>{a.services.map((s) => s.name).join(', ')}</td>
+                  <td>
+                    {a.flowDefinition ? a.environments.map((e) => e.environment.name).join(' → ') : <Link to={`/applications/${a.name}/pipeline`}>Create one</Link>}
+                  </td>
+                  <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.state} /></Link> : <span className="faint">none</span>}</td>
+                  <td>
+                    <Ago at={a.createdAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {query.data && <More info={query.data.applications.pageInfo} after={after} />}
+    </Page>
+  )
+}

@@ -1,0 +1,181 @@
+// A rollout: why it waits, where each service stands, and who did what.
+import { useEffect, useRef, useState } from 'react'
+import { Link, useParams } from 'react-router'
+import { OneSet, type RolloutPageData } from '../api/generated'
+import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
+import { course } from '../logic/gates'
+import { isOver, whyWaiting } from '../logic/waiting'
+import { announce } from '../parts/announce'
+import { Changes } from '../parts/changes'
+import { CancelButton, GateButtons } from '../parts/decide'
+import { Icon } from '../parts/icon'
+import { Journal } from '../parts/journal'
+import { LaneView, StopView } from '../parts/lane'
+import { NotThere, Page, Waiting } from '../parts/page'
+import { Promote } from '../parts/promote'
+import { Chip, RolloutChip, stateWord } from '../parts/state'
+import { Ago } from '../parts/time'
+
+type Rollout = NonNullable<RolloutPageData['rollout']>
+
+export function RolloutDetail() {
+  const { id = '' } = useParams()
+  const query = useRollout(id)
+  if (query.data === undefined) {
+    return (
+      <Page title="Rollout">
+        <Waiting query={query} what="rollout" />
+      </Page>
+    )
+  }
+  if (query.data === null) return <NotThere what="rollout" to="/rollouts" list="All rollouts" />
+  return <Shown key={id} live={query.data} />
+}
+
+function Shown({ live }: { live: LiveRollout }) {
+  const { rollout, journal } = live
+  const what = `${rollout.versionSet.name} of ${rollout.application.name}`
+  useSayWhatMoves(rollout, what)
+  return (
+    <Page
+      title={`${rollout.application.name}: ${rollout.versionSet.name}`}
+      name={`${rollout.versionSet.name} of ${rollout.application.name}`}
+      above={
+        <>
+          <Link to={`/applications/${rollout.application.name}`}>{rollout.application.name}</Link> › <Link to={`/rollouts?application=${rollout.application.name}`}>rollouts</Link> › {rollout.id}
+        </>
+      }
+      lead={
+        <p className="line">
+          <RolloutChip state={rollout.state} gates={rollout.openGates.length} />
+          {rollout.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
+          <span className="faint">
+            made <Ago at={rollout.createdAt} />
+            {rollout.finishedAt && (
+              <>
+                , over <Ago at={rollout.finishedAt} />
+              </>
+            )}
+            , pipeline {rollout.flowDefinition.version}
+          </span>
+        </p>
+      }
+      beside={<Actions rollout={rollout} what={what} />}
+    >
+      <div className="beside">
+        <div className="stack">
+          <Why live={live} what={what} />
+          <ol className="course" aria-label="The course of this rollout">
+            {course(rollout, journal).map((part) =>
+              part.kind === 'lane' ? (
+                <LaneView key={part.lane.place.id} lane={part.lane} target={rollout.versionSet.name} />
+              ) : (
+                <StopView key={part.key} stop={part.stop} over={isOver(rollout.state)} />
+              ),
+            )}
+          </ol>
+          <WhatChanges rollout={rollout} />
+        </div>
+        <Journal rollout={rollout} rows={journal} />
+      </div>
+    </Page>
+  )
+}
+
+/** Says changes of state to those who do not see them. */
+function useSayWhatMoves(rollout: Rollout, what: string) {
+  const said = useRef('')
+  const now = rollout.openGates.length > 0 ? `waits for approval of ${rollout.openGates.map((g) => g.gateId).join(', ')}` : `is ${stateWord(rollout.state)}`
+  useEffect(() => {
+    if (said.current !== '' && said.current !== now) announce(`${what} ${now}.`)
+    said.current = now
+  }, [now, what])
+}
+
+function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
+  const [promote, setPromote] = useState<'again' | 'back' | null>(null)
+  if (!isOver(rollout.state)) return <CancelButton rolloutId={rollout.id} what={what} />
+  const before = rollout.environments.map((e) => e.previousVersionSet).find((s) => s && s.id !== rollout.versionSet.id)
+  return (
+    <>
+      {before && (
+        <button type="button" className={rollout.state === 'FAILED' ? 'primary' : undefined} onClick={() => setPromote('back')}>
+          Roll back to {before.name}
+        </button>
+      )}
+      <button type="button" onClick={() => setPromote('again')}>
+        Roll out {rollout.versionSet.name} again
+      </button>
+      {promote && <Promote application={rollout.application.name} setId={promote === 'back' ? before?.id : rollout.versionSet.id} rollback={promote === 'back'} onClose={() => setPromote(null)} />}
+    </>
+  )
+}
+
+function Why({ live, what }: { live: LiveRollout; what: string }) {
+  const { rollout, journal } = live
+  if (isOver(rollout.state)) {
+    const end = journal.findLast((r) => r.subject === rollout.id && r.toState.toUpperCase() === rollout.state)
+    if (rollout.state === 'COMPLETED' || !end?.reason) return null
+    return (
+      <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
+        <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
+        <p>{end.reason}</p>
+        {rollout.state === 'FAILED' && <p className="faint">What is deployed stays as it is. Roll back, or roll out a version set that mends it.</p>}
+      </section>
+    )
+  }
+  const reasons = whyWaiting(rollout, journal)
+  return (
+    <section className="card why" aria-labelledby="why">
+      <h2 id="why">Why is it waiting?</h2>
+      {reasons.length === 0 && <p className="faint">It is not: the next step is being taken.</p>}
+      <ul>
+        {reasons.map((r) => (
+          <li key={r.key} className={r.gateId ? 'gate' : undefined}>
+            <Icon name={r.gateId ? 'gate' : 'clock'} />
+            <div>
+              <p>
+                For <strong>{r.what}</strong>
+                {r.since && (
+                  <span className="faint">
+                    , since <Ago at={r.since} />
+                  </span>
+                )}
+              </p>
+              {r.why && <p>{r.why}</p>}
+              <p className="faint">Resolved by {r.who}.</p>
+            </div>
+            {r.gateId && <GateButtons rolloutId={rollout.id} gateId={r.gateId} what={what} />}
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+/** The versions that this rollout changes, environment by environment. */
+function WhatChanges({ rollout }: { rollout: Rollout }) {
+  const previous = [...new Map(rollout.environments.flatMap((e) => (e.previousVersionSet ? [[e.previousVersionSet.id, e.previousVersionSet] as const] : []))).values()]
+  return (
+    <section className="card" aria-labelledby="changes">
+      <h2 id="changes">What it changes</h2>
+      {previous.length === 0 && <Changes before={null} after={rollout.versionSet} />}
+      {previous.map((p) => (
+        <Since key={p.id} id={p.id} rollout={rollout} several={previous.length > 1} />
+      ))}
+    </section>
+  )
+}
+
+function Since({ id, rollout, several }: { id: string; rollout: Rollout; several: boolean }) {
+  const query = useAsk(OneSet, { id }, { once: true })
+  const before = query.data?.node
+  if (!before) return <Waiting query={query} what="version set before" />
+  const where = rollout.environments.filter((e) => e.previousVersionSet?.id === id).map((e) => e.environment.name)
+  return (
+    <>
+      {several && <h3>In {where.join(' and ')}</h3>}
+      <Changes before={before} after={rollout.versionSet} />
+    </>
+  )
+}

@@ -1,0 +1,62 @@
+// What changes between two version sets, as a table; brief leaves out what stays the same.
+import type { SetFields } from '../api/generated'
+import { difference, shortDigest } from '../logic/difference'
+import { Chip } from './state'
+
+const kinds = {
+  changed: { tone: 'busy', icon: 'arrow', word: 'Changed' },
+  added: { tone: 'good', icon: 'plus', word: 'New' },
+  removed: { tone: 'bad', icon: 'cancelled', word: 'Gone' },
+  same: { tone: 'quiet', icon: 'same', word: 'Same' },
+} as const
+
+export function Changes({ before, after, brief }: { before: SetFields | null; after: SetFields; brief?: boolean }) {
+  const all = difference(before, after)
+  const rows = brief ? all.filter((c) => c.kind !== 'same') : all
+  if (rows.length === 0) return <p className="faint">The same versions of everything.</p>
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="What changes">
+      <table className="changes">
+        <thead>
+          <tr>
+            <th scope="col">Service</th>
+            <th scope="col">{before ? before.name : 'Before'}</th>
+            <th scope="col">{after.name}</th>
+            <th scope="col">Change</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((c) => (
+            <tr key={c.key}>
+              <th scope="row">
+                {c.service}
+                {!brief && <div className="faint mono">{c.source}</div>}
+              </th>
+              <td>
+                <VersionName version={c.before} />
+              </td>
+              <td>
+                <VersionName version={c.after} />
+              </td>
+              <td>
+                <Chip {...kinds[c.kind]} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+export function VersionName({ version }: { version: { name: string; digest: string } | null }) {
+  if (!version) return <span className="faint">none</span>
+  return (
+    <>
+      {version.name}{' '}
+      <code className="faint" title={version.digest}>
+        {shortDigest(version.digest)}
+      </code>
+    </>
+  )
+}

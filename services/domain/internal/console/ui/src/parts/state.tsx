@@ -1,0 +1,48 @@
+// States as an icon and a word; the colour only helps.
+import type { DeploymentState, Readiness, RolloutState } from '../api/generated'
+import { Icon } from './icon'
+
+interface Look {
+  word: string
+  icon: string
+  tone: 'quiet' | 'busy' | 'wait' | 'good' | 'bad'
+}
+
+const looks: Record<RolloutState | DeploymentState | Readiness, Look> = {
+  PENDING: { word: 'Pending', icon: 'pending', tone: 'quiet' },
+  IN_PROGRESS: { word: 'In progress', icon: 'moving', tone: 'busy' },
+  PAUSED: { word: 'Paused', icon: 'paused', tone: 'wait' },
+  COMPLETED: { word: 'Completed', icon: 'completed', tone: 'good' },
+  FAILED: { word: 'Failed', icon: 'failed', tone: 'bad' },
+  CANCELLED: { word: 'Cancelled', icon: 'cancelled', tone: 'quiet' },
+  DEPLOYING: { word: 'Deploying', icon: 'moving', tone: 'busy' },
+  HEALTHY: { word: 'Healthy', icon: 'completed', tone: 'good' },
+  DEGRADED: { word: 'Degraded', icon: 'degraded', tone: 'bad' },
+  READY: { word: 'Ready', icon: 'completed', tone: 'good' },
+  NOT_READY: { word: 'Not ready', icon: 'degraded', tone: 'bad' },
+}
+
+export function State({ state, word }: { state: RolloutState | DeploymentState | Readiness; word?: string }) {
+  const look = looks[state]
+  return <Chip tone={look.tone} icon={look.icon} word={word ?? look.word} />
+}
+
+export function Chip({ tone, icon, word }: { tone: Look['tone']; icon: string; word: string }) {
+  return (
+    <span className={`chip ${tone}`}>
+      <Icon name={icon} />
+      {word}
+    </span>
+  )
+}
+
+/** A rollout: an open gate is said before its state, because that is what it waits for. */
+export function RolloutChip({ state, gates }: { state: RolloutState; gates: number }) {
+  if (gates > 0 && (state === 'IN_PROGRESS' || state === 'PENDING')) return <Chip tone="wait" icon="gate" word="Waits for approval" />
+  return <State state={state} />
+}
+
+export function stateWord(state: string): string {
+  const known = Object.entries(looks).find(([name]) => name === state.toUpperCase())
+  return known ? known[1].word.toLowerCase() : state
+}
