@@ -90,6 +90,8 @@ func rolloutEvents() []Definition {
 	return []Definition{
 		define(PathDomain, "", RolloutStarted{RolloutID: 7}, "By the deploy workflow as its first act: the rollout is in progress (E69)."),
 		define(PathDomain, "", RolloutGateReached{RolloutID: 7, EnvironmentID: 3, Weight: 25}, "By the deploy workflow when every deployment of an environment stands at the gate: none passes before all have come (E65)."),
+		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production/25"}, "By the deploy workflow before it enters an environment or goes past a gate: it waits there for the answer."),
+		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production/25"}, "By the domain service, at once or, while the rollout is paused, when somebody resumes it."),
 		define(PathDomain, "", RolloutHealthy{RolloutID: 7}, "By the deploy workflow when every environment is healthy: the rollout is completed."),
 		define(PathDomain, "", RolloutFailed{RolloutID: 7, Reason: "production: api is degraded at gate 50"}, "By the deploy workflow when it stops advancing (E67), and why."),
 		define(PathDomain, "", RolloutEnvironmentStarted{RolloutID: 7, EnvironmentID: 3}, "By the deploy workflow when a rollout enters an environment."),

@@ -81,6 +81,20 @@ type RolloutGateReached struct {
 	Weight        int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
 }
 
+// RolloutPassageRequested is com.gitlab.cd.rollout.passage_requested: may the rollout go past the gate?
+type RolloutPassageRequested struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
+	// GateID is <environment> for the way in, <environment>/<weight> for a gate within.
+	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+}
+
+// RolloutPassageGranted is com.gitlab.cd.rollout.passage_granted: it may.
+type RolloutPassageGranted struct {
+	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	GateID    string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+}
+
 // RolloutHealthy is com.gitlab.cd.rollout.healthy.
 type RolloutHealthy struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`

@@ -9,6 +9,8 @@ const (
 	TypeAgentHeartbeat                 = "com.gitlab.cd.agent.heartbeat"
 	TypeRolloutStarted                 = "com.gitlab.cd.rollout.started"
 	TypeRolloutGateReached             = "com.gitlab.cd.rollout.gate_reached"
+	TypeRolloutPassageRequested        = "com.gitlab.cd.rollout.passage_requested"
+	TypeRolloutPassageGranted          = "com.gitlab.cd.rollout.passage_granted"
 	TypeRolloutHealthy                 = "com.gitlab.cd.rollout.healthy"
 	TypeRolloutFailed                  = "com.gitlab.cd.rollout.failed"
 	TypeRolloutEnvironmentStarted      = "com.gitlab.cd.rollout_environment.started"
@@ -52,6 +54,12 @@ func (RolloutStarted) EventType() string { return TypeRolloutStarted }
 
 // EventType is com.gitlab.cd.rollout.gate_reached.
 func (RolloutGateReached) EventType() string { return TypeRolloutGateReached }
+
+// EventType is com.gitlab.cd.rollout.passage_requested.
+func (RolloutPassageRequested) EventType() string { return TypeRolloutPassageRequested }
+
+// EventType is com.gitlab.cd.rollout.passage_granted.
+func (RolloutPassageGranted) EventType() string { return TypeRolloutPassageGranted }
 
 // EventType is com.gitlab.cd.rollout.healthy.
 func (RolloutHealthy) EventType() string { return TypeRolloutHealthy }

@@ -4,21 +4,27 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // SimulateLabel is the label by which an image tells the simulated cluster how it behaves: "degraded-at=50".
 const SimulateLabel = "lockstep.dev/simulate"
 
-// PushImage builds an image of one small file, pushes it as a CI job would, and answers its digest.
+// PushImage builds an image of one small file, pushes it as a CI job would, and answers its digest. The error is Unavailable when the
+// registry cannot be reached or breaks off: to be tried again.
 func PushImage(ctx context.Context, registry, repository, tag string, labels map[string]string) (string, error) {
 	reference, err := name.NewTag(registry+"/"+repository+":"+tag, name.Insecure)
 	if err != nil {
@@ -29,7 +35,10 @@ func PushImage(ctx context.Context, registry, repository, tag string, labels map
 		return "", fmt.Errorf("build image %s: %w", reference, err)
 	}
 	if err := remote.Write(reference, image, remote.WithContext(ctx)); err != nil {
-		return "", fmt.Errorf("push image %s: %w", reference, err)
+		if answer, ok := errors.AsType[*transport.Error](err); ok && answer.StatusCode < http.StatusInternalServerError {
+			return "", fmt.Errorf("push image %s: %w", reference, err)
+		}
+		return "", fault.New(fault.Unavailable, "push image %s: %w", reference, err)
 	}
 	digest, err := image.Digest()
 	if err != nil {

@@ -125,11 +125,14 @@ func (w *World) PushWhile(ctx context.Context, tag string, between func() error)
 func (w *World) push(ctx context.Context, tag string, labels map[string]map[string]string, between func() error) (client.VersionSet, error) {
 	digests := map[string]string{}
 	for _, service := range w.Scenario.Services {
-		digest, err := PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
+		err := w.Await(ctx, "the OCI registry to take an image", func() (string, bool, error) {
+			digest, err := PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
+			digests[service] = digest
+			return "", err == nil, err
+		})
 		if err != nil {
 			return client.VersionSet{}, err
 		}
-		digests[service] = digest
 	}
 	if err := between(); err != nil {
 		return client.VersionSet{}, err

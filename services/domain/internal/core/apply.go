@@ -102,13 +102,13 @@ func (m GatePassage) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inb
 	if err := t.moveDeployment(ctx, b, dep, VerbStart, ""); err != nil {
 		return err
 	}
-	environments, err := tx.EnvironmentsByID(ctx, c.Organization, []int64{b.EnvironmentID})
+	gate, err := t.gateName(ctx, b, m.Weight)
 	if err != nil {
 		return err
 	}
 	row := t.row(Subject{SubjectDeployment, dep.ID}, m.Verb)
 	state := int16(dep.State)
-	row.From, row.To, row.GateID = &state, state, fmt.Sprintf("%s/%d", environments[b.EnvironmentID].Name, m.Weight)
+	row.From, row.To, row.GateID = &state, state, gate
 	return tx.Record(ctx, row)
 }
 
@@ -168,7 +168,14 @@ func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause,
 	if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
 		return err
 	}
-	return t.request(ctx, VerbRequestApproval, m.GateID, m.Reason)
+	h, err := t.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.request(ctx, VerbRequestApproval, m.GateID, m.Reason); err != nil {
+		return err
+	}
+	return t.stand(ctx, h)
 }
 
 // EnvironmentReadiness is what an onboarding has found.

@@ -147,9 +147,10 @@ type Rollout struct {
 	// WorkflowRef is the handle of the workflow that drives it; empty until it has been handed over.
 	WorkflowRef string
 	State       RolloutState
-	// IsRollback and AwaitingApproval are derived (R18, R38); only reads fill them in.
+	// IsRollback, AwaitingApproval and PauseRequested are derived (R18, R38); only reads fill them in.
 	IsRollback       bool
 	AwaitingApproval bool
+	PauseRequested   bool
 	CreatedAt        time.Time
 	StartedAt        *time.Time
 	FinishedAt       *time.Time
@@ -188,6 +189,15 @@ type Snapshot struct {
 	ManifestDigest string
 	Parameters     json.RawMessage
 	CreatedAt      time.Time
+}
+
+// DeploymentGate is what the journal of a deployment says of one gate. One of the instants may be missing: the gate
+// is ahead of the other, or its word has not come.
+type DeploymentGate struct {
+	DeploymentID int64
+	// GateID is <environment>/<weight>.
+	GateID              string
+	ReachedAt, PassedAt *time.Time
 }
 
 // Gate is a request for approval that nobody has resolved yet (D24).

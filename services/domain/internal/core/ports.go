@@ -31,6 +31,8 @@ type Tx interface {
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.
 	Announce(ctx context.Context, r GateResolved) error
+	// Grant publishes that a rollout may go past a gate, with the commit.
+	Grant(ctx context.Context, p Passage) error
 }
 
 // ApplicationWrites changes applications, versions and pipelines. The Add methods fill in id and creation time.
@@ -85,6 +87,8 @@ type RolloutWrites interface {
 	LockRollout(ctx context.Context, id int64) (Rollout, error)
 	// RolloutOfDeployment finds the rollout to lock.
 	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
+	// GateWords are the rows of a rollout's own journal about gates, pauses and resumptions, oldest first.
+	GateWords(ctx context.Context, rollout int64) ([]Transition, error)
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
 	// From is not the cached state.
 	Record(ctx context.Context, t Transition) error
@@ -218,4 +222,11 @@ type GateResolved struct {
 	Approved  bool
 	Reason    string
 	At        time.Time
+}
+
+// Passage is the permission to go past a gate.
+type Passage struct {
+	Organization, RolloutID int64
+	GateID                  string
+	At                      time.Time
 }

@@ -88,7 +88,10 @@ const (
 	VerbDegrade         Verb = "degrade"
 	VerbFail            Verb = "fail"
 	VerbCancel          Verb = "cancel"
-	// VerbReachGate and VerbPassGate are a deployment's: they tell of a gate, and leave the state as it is too.
+	// VerbReachGate and VerbPassGate tell of a gate, and leave the state as it is too: a deployment's own, and those of
+	// the rollout, which stands there when all deployments do.
 	VerbReachGate Verb = "reach_gate"
 	VerbPassGate  Verb = "pass_gate"
+	// VerbRequestPassage is a rollout that waits at a gate because somebody holds it.
+	VerbRequestPassage Verb = "request_passage"
 )

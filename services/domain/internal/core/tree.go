@@ -58,6 +58,9 @@ func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error)
 	return t, nil
 }
 
+// name is what people call the rollout.
+func (t *tree) name() string { return fmt.Sprintf("rollout_%d", t.rollout.ID) }
+
 // environment finds a branch by the environment's id.
 func (t *tree) environment(id int64) (*branch, error) {
 	for _, b := range t.environments {

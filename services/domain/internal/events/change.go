@@ -96,9 +96,14 @@ func readers() map[string]reader {
 		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
 			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
 		}),
-		// The gates of the deployments are in their journals already.
-		event.TypeRolloutGateReached: as(func(event.RolloutGateReached) core.Change { return core.Noted{} }),
-		event.TypeApprovalResolved:   as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
+		event.TypeRolloutGateReached: as(func(d event.RolloutGateReached) core.Change {
+			return core.RolloutGateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
+		}),
+		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) core.Change {
+			return core.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
+		}),
+		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
+		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}
 }
 

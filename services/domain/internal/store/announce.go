@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -21,11 +22,21 @@ func (t *tx) Announce(ctx context.Context, r core.GateResolved) error {
 	if r.Approved {
 		data.Resolution = "approved"
 	}
+	return t.announce(ctx, r.Organization, r.RolloutID, r.At, data)
+}
+
+// Grant implements core.Tx.
+func (t *tx) Grant(ctx context.Context, p core.Passage) error {
+	return t.announce(ctx, p.Organization, p.RolloutID, p.At, event.RolloutPassageGranted{RolloutID: p.RolloutID, GateID: p.GateID})
+}
+
+// announce makes an event of a rollout and puts it beside what it tells of.
+func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	e, err := event.New(event.Header{
-		ID: id.New(r.At), Source: Source, Organization: r.Organization, Correlation: fmt.Sprintf("rollout-%d", r.RolloutID), Time: r.At,
+		ID: id.New(at), Source: Source, Organization: organization, Correlation: fmt.Sprintf("rollout-%d", rollout), Time: at,
 	}, data)
 	if err != nil {
-		return fmt.Errorf("make event of gate %q: %w", r.GateID, err)
+		return fmt.Errorf("make %s of rollout %d: %w", data.EventType(), rollout, err)
 	}
 	return t.deps.Publish(ctx, t.pgx, e)
 }

@@ -94,6 +94,32 @@ func transition(r sqlc.JournalsByRolloutRow) core.Transition {
 	}
 }
 
+func gateWord(r sqlc.GateWordsRow) core.Transition {
+	return core.Transition{ID: r.ID, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event), GateID: orZero(r.GateID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt}
+}
+
+// deploymentGates makes one gate of the rows about it; the first of each kind counts.
+func deploymentGates(rows []sqlc.GatesByDeploymentRow) []core.DeploymentGate {
+	var gates []core.DeploymentGate
+	at := map[string]int{}
+	for _, r := range rows {
+		id := orZero(r.GateID)
+		i, known := at[id]
+		if !known {
+			i, at[id] = len(gates), len(gates)
+			gates = append(gates, core.DeploymentGate{DeploymentID: r.DeploymentID, GateID: id})
+		}
+		seen := &gates[i].PassedAt
+		if core.Verb(r.Event) == core.VerbReachGate {
+			seen = &gates[i].ReachedAt
+		}
+		if *seen == nil {
+			*seen = &r.CreatedAt
+		}
+	}
+	return gates
+}
+
 func handoff(r sqlc.Handoff) core.Handoff {
 	return core.Handoff{
 		ID: r.ID, Kind: core.HandoffKind(r.Kind), WorkflowID: r.WorkflowID, Subject: core.HandoffSubject(r.SubjectKind), SubjectID: r.SubjectID,

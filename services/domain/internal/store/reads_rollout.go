@@ -32,7 +32,7 @@ func (r reader) Rollouts(ctx context.Context, organization int64, f core.Rollout
 	return s, err
 }
 
-// derive fills in what no column holds: whether each is a rollback, and whether a gate is open (R18, R38).
+// derive fills in what no column holds: whether each is a rollback, whether a gate is open, and whether it will pause (R18, R38).
 func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core.Rollout) error {
 	if len(all) == 0 {
 		return nil
@@ -49,7 +49,14 @@ func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core
 	if err != nil {
 		return pg.Classify(err, "derive open gates")
 	}
-	rollback, awaiting := map[int64]bool{}, map[int64]bool{}
+	pauses, err := q.PausesRequested(ctx, organization, ids)
+	if err != nil {
+		return pg.Classify(err, "derive requested pauses")
+	}
+	rollback, awaiting, pausing := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	for _, id := range pauses {
+		pausing[id] = true
+	}
 	for _, id := range rollbacks {
 		rollback[id] = true
 	}
@@ -57,7 +64,8 @@ func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core
 		awaiting[g.RolloutID] = true
 	}
 	for i := range all {
-		all[i].IsRollback, all[i].AwaitingApproval = rollback[all[i].ID], awaiting[all[i].ID]
+		id := all[i].ID
+		all[i].IsRollback, all[i].AwaitingApproval, all[i].PauseRequested = rollback[id], awaiting[id], pausing[id]
 	}
 	return nil
 }
@@ -157,6 +165,17 @@ func (r reader) VersionsByDeployment(ctx context.Context, organization int64, de
 func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error) {
 	return byKey(ctx, r, organization, deployments, "snapshots", (*sqlc.Queries).SnapshotsByDeployment,
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
+}
+
+// GatesByDeployment implements core.Reads.
+func (r reader) GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.DeploymentGate, error) {
+	rows, err := under(ctx, r, organization, deployments, "gates of deployments", (*sqlc.Queries).GatesByDeployment,
+		func(row sqlc.GatesByDeploymentRow) (int64, sqlc.GatesByDeploymentRow) { return row.DeploymentID, row })
+	found := make(map[int64][]core.DeploymentGate, len(rows))
+	for id, of := range rows {
+		found[id] = deploymentGates(of)
+	}
+	return found, err
 }
 
 // Journal implements core.Reads.

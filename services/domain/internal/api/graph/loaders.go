@@ -40,6 +40,7 @@ type loaders struct {
 	deployments             *loader[int64, core.Deployment]
 	deploymentsOf           *loader[int64, []core.Deployment]
 	snapshotOf              *loader[int64, core.Snapshot]
+	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
 	journalOf               *loader[paged, core.Slice[core.Transition]]
 }
 
@@ -80,6 +81,7 @@ func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Durat
 		deployments:             plain(b, r.DeploymentsByID),
 		deploymentsOf:           plain(b, r.DeploymentsByRolloutEnvironment),
 		snapshotOf:              plain(b, r.SnapshotsByDeployment),
+		deploymentGatesOf:       plain(b, r.GatesByDeployment),
 		journalOf:               pages(b, r.JournalsByRollout),
 	}
 }

@@ -96,40 +96,6 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	return p, err
 }
 
-// ApproveGate lets a rollout pass a gate.
-func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
-	return resolveGate(ctx, in, m.domain.ApproveGate)
-}
-
-// RejectGate ends a rollout at a gate.
-func (m mutation) RejectGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
-	return resolveGate(ctx, in, m.domain.RejectGate)
-}
-
-func resolveGate(
-	ctx context.Context, in model.ResolveGateInput, resolve func(context.Context, core.Actor, core.Resolution) (core.Rollout, error),
-) (p model.ResolveGatePayload, err error) {
-	l := loadersOf(ctx)
-	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
-	if err == nil {
-		_, err = resolve(ctx, l.actor, core.Resolution{RolloutID: n, GateID: in.GateID, Reason: orEmpty(in.Reason)})
-	}
-	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
-	return p, err
-}
-
-// CancelRollout ends a rollout where it stands.
-func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
-	l := loadersOf(ctx)
-	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
-	if err == nil {
-		_, err = m.domain.CancelRollout(ctx, l.actor, n, orEmpty(in.Reason))
-		err = inField(err, "/rolloutId")
-	}
-	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
-	return p, err
-}
-
 // outcome is what a payload says: the object as it now is, or what the caller has to mend. Any other error is the
 // request's.
 func outcome[V, M any](

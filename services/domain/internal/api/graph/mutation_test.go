@@ -88,6 +88,17 @@ func TestARolloutFromNothing(t *testing.T) {
 	f.apply(ours, core.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
 	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval", map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "awaitingApproval": false})
+	want(f.change(ours, "pauseRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "wait"}),
+		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": true})
+	f.apply(ours, core.PassageRequested{RolloutID: 1, GateID: "staging"})
+	want(f.change(ours, "resumeRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "go on"}),
+		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": false})
+	f.apply(ours, core.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
+	f.apply(ours, core.RolloutGateReached{RolloutID: 1, EnvironmentID: 1, Weight: 25})
+	want(f.change(ours, "pauseRollout", "rollout", "id state environments { deployments { gates { gateId weight passedAt } } }", map[string]any{"rolloutId": "rollout_1"}),
+		map[string]any{"id": "rollout_1", "state": "PAUSED", "environments": []any{map[string]any{"deployments": []any{map[string]any{"gates": []any{
+			map[string]any{"gateId": "staging/25", "weight": 25.0, "passedAt": nil},
+		}}}}}})
 	want(f.change(ours, "cancelRollout", "rollout", "id state", map[string]any{"rolloutId": "rollout_1", "reason": "enough"}),
 		map[string]any{"id": "rollout_1", "state": "CANCELLED"})
 	want(f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1"}), map[string]any{"id": "rollout_2"})
@@ -138,6 +149,11 @@ func TestUserErrors(t *testing.T) {
 		{"unknown gate", "approveGate", "rollout", gate("rollout_2", "nothing"), "REFUSED", "", `"nothing"`},
 		{"bad rollout id", "rejectGate", "rollout", gate("x", "production"), "INVALID", "rolloutId", `expected "rollout_"`},
 		{"unknown rollout", "cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
+		{"unknown rollout to pause", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
+		{"not paused", "resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}, "REFUSED", "", "nobody has paused it"},
+		{"pause of what is over", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "is over: failed"},
+		{"no way back", "rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "nothing was live before rollout_1"},
+		{"back to nowhere", "rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_1", "versionSetId": "versionset_99"}, "NOT_FOUND", "", "version set 99"},
 		{"rollout is over", "cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "failed"},
 		{"bad environment id", "retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": "staging"}, "INVALID", "environmentId", `expected "environment_"`},
 		{"unknown setup", "retryApplicationEnvironmentSetup", "applicationEnvironment", map[string]any{"applicationEnvironmentId": "applicationenvironment_99"}, "NOT_FOUND", "applicationEnvironmentId", "does not exist"},
@@ -196,6 +212,10 @@ func TestAnotherOrganizationSeesAndChangesNothing(t *testing.T) {
 		{"approveGate", "rollout", map[string]any{"rolloutId": "rollout_2", "gateId": "production"}},
 		{"rejectGate", "rollout", map[string]any{"rolloutId": "rollout_2", "gateId": "production"}},
 		{"cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
+		{"pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
+		{"resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
+		{"rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
+		{"rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_2", "versionSetId": "versionset_1"}},
 		{"retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": "environment_3"}},
 		{"retryApplicationEnvironmentSetup", "applicationEnvironment", map[string]any{"applicationEnvironmentId": "applicationenvironment_1"}},
 	}

@@ -87,3 +87,8 @@ func (deployment) Versions(ctx context.Context, d *model.Deployment) ([]model.Ve
 func (deployment) Snapshot(ctx context.Context, d *model.Deployment) (*model.DeploymentSnapshot, error) {
 	return optional(ctx, loadersOf(ctx).snapshotOf, d.ID, model.WrapSnapshot)
 }
+
+// Gates are those that it has come to, in order.
+func (deployment) Gates(ctx context.Context, d *model.Deployment) ([]model.DeploymentGate, error) {
+	return list(ctx, loadersOf(ctx).deploymentGatesOf, d.ID, model.WrapDeploymentGate)
+}

@@ -16,12 +16,35 @@ SELECT g.rollout_id, g.gate_id, g.reason, g.created_at
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.event, t.reason, t.created_at
     FROM cd_rollout_transitions t
-    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.gate_id IS NOT NULL
+    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.event IN ('request_approval', 'approve', 'reject')
     ORDER BY t.rollout_id, t.gate_id, t.id DESC
 ) g
 JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = g.rollout_id
 WHERE g.event = 'request_approval' AND r.state IN (0, 1, 2)
 ORDER BY g.rollout_id, g.id;
+
+-- name: GateWords :many
+-- What a rollout's own journal says of gates and holds.
+SELECT id, from_state, to_state, event, gate_id, reason, created_at FROM cd_rollout_transitions
+WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
+ORDER BY id;
+
+-- name: PausesRequested :many
+-- Those whose latest word about a hold is a pause that has not become true yet (D17).
+SELECT g.rollout_id
+FROM (
+    SELECT DISTINCT ON (t.rollout_id) t.rollout_id, t.event, t.from_state, t.to_state
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.event IN ('pause', 'resume')
+    ORDER BY t.rollout_id, t.id DESC
+) g
+JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = g.rollout_id
+WHERE g.event = 'pause' AND g.from_state = g.to_state AND r.state IN (0, 1);
+
+-- name: GatesByDeployment :many
+SELECT deployment_id, gate_id, event, created_at FROM cd_deployment_transitions
+WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]) AND gate_id IS NOT NULL
+ORDER BY deployment_id, id;
 
 -- name: JournalsByRollout :many
 -- The three journals of each rollout as one story: a single sequence numbers them.

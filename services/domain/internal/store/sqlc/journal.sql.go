@@ -10,6 +10,89 @@ import (
 	"time"
 )
 
+const gateWords = `-- name: GateWords :many
+SELECT id, from_state, to_state, event, gate_id, reason, created_at FROM cd_rollout_transitions
+WHERE organization_id = $1 AND rollout_id = $2 AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
+ORDER BY id
+`
+
+type GateWordsRow struct {
+	ID        int64
+	FromState *int16
+	ToState   int16
+	Event     string
+	GateID    *string
+	Reason    *string
+	CreatedAt time.Time
+}
+
+// What a rollout's own journal says of gates and holds.
+func (q *Queries) GateWords(ctx context.Context, organizationID int64, rolloutID int64) ([]GateWordsRow, error) {
+	rows, err := q.db.Query(ctx, gateWords, organizationID, rolloutID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GateWordsRow
+	for rows.Next() {
+		var i GateWordsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.FromState,
+			&i.ToState,
+			&i.Event,
+			&i.GateID,
+			&i.Reason,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const gatesByDeployment = `-- name: GatesByDeployment :many
+SELECT deployment_id, gate_id, event, created_at FROM cd_deployment_transitions
+WHERE organization_id = $1 AND deployment_id = ANY($2::bigint[]) AND gate_id IS NOT NULL
+ORDER BY deployment_id, id
+`
+
+type GatesByDeploymentRow struct {
+	DeploymentID int64
+	GateID       *string
+	Event        string
+	CreatedAt    time.Time
+}
+
+func (q *Queries) GatesByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]GatesByDeploymentRow, error) {
+	rows, err := q.db.Query(ctx, gatesByDeployment, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GatesByDeploymentRow
+	for rows.Next() {
+		var i GatesByDeploymentRow
+		if err := rows.Scan(
+			&i.DeploymentID,
+			&i.GateID,
+			&i.Event,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertDeploymentTransition = `-- name: InsertDeploymentTransition :exec
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -211,7 +294,7 @@ SELECT g.rollout_id, g.gate_id, g.reason, g.created_at
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.event, t.reason, t.created_at
     FROM cd_rollout_transitions t
-    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.gate_id IS NOT NULL
+    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.event IN ('request_approval', 'approve', 'reject')
     ORDER BY t.rollout_id, t.gate_id, t.id DESC
 ) g
 JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = g.rollout_id
@@ -245,6 +328,39 @@ func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pausesRequested = `-- name: PausesRequested :many
+SELECT g.rollout_id
+FROM (
+    SELECT DISTINCT ON (t.rollout_id) t.rollout_id, t.event, t.from_state, t.to_state
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.event IN ('pause', 'resume')
+    ORDER BY t.rollout_id, t.id DESC
+) g
+JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = g.rollout_id
+WHERE g.event = 'pause' AND g.from_state = g.to_state AND r.state IN (0, 1)
+`
+
+// Those whose latest word about a hold is a pause that has not become true yet (D17).
+func (q *Queries) PausesRequested(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, pausesRequested, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var rollout_id int64
+		if err := rows.Scan(&rollout_id); err != nil {
+			return nil, err
+		}
+		items = append(items, rollout_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,36 +65,48 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 	}
 }
 
-// step completes one operation: a Function if one is called, else a wait whose event has come, else what is due first.
+// step completes one operation: a Function if one is called, else the wait or the sleep whose time comes first.
 func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
-	pending := m.Pending()
-	var first *core.Op
-	for i, op := range pending {
+	var (
+		first core.Completion
+		next  time.Time
+	)
+	for _, op := range m.Pending() {
 		if _, known := since[op.Ref]; !known {
 			since[op.Ref] = w.now
 		}
-		switch op.Kind {
-		case core.KindRun:
+		if op.Kind == core.KindRun {
 			w.complete(m, op)
 			return
-		case core.KindWait:
-			for j, e := range w.resolved {
-				if e.Type == op.Types[0] && op.Filter.Matches(e.Data) {
-					w.resolved = append(w.resolved[:j], w.resolved[j+1:]...)
-					m.Complete(core.Completion{Op: op.Ref, Value: e.Value(), Event: 1})
-					return
-				}
-			}
-		default:
 		}
-		if first == nil || since[op.Ref].Add(op.Timeout).Before(since[first.Ref].Add(first.Timeout)) {
-			first = &pending[i]
+		due, c := since[op.Ref].Add(op.Timeout), core.Completion{Op: op.Ref, Value: json.RawMessage("null")}
+		if e, ok := w.eventFor(op); ok && !e.Time.After(due) {
+			due, c.Value, c.Event = e.Time, e.Value(), 1
+		}
+		if next.IsZero() || due.Before(next) {
+			first, next = c, due
 		}
 	}
-	if due := since[first.Ref].Add(first.Timeout); due.After(w.now) {
-		w.now = due
+	if next.After(w.now) {
+		w.now = next
 	}
-	m.Complete(core.Completion{Op: first.Ref, Value: json.RawMessage("null")})
+	if first.Event != 0 {
+		w.resolved = slices.DeleteFunc(w.resolved, func(e core.Event) bool { return string(e.Value()) == string(first.Value) })
+	}
+	m.Complete(first)
+}
+
+// eventFor is the event that a wait will get.
+func (w *world) eventFor(op core.Op) (core.Event, bool) {
+	if op.Kind != core.KindWait {
+		return core.Event{}, false
+	}
+	for _, e := range w.resolved {
+		if e.Type == op.Types[0] && op.Filter.Matches(e.Data) {
+			return e, true
+		}
+	}
+	return core.Event{}, false
 }
 
 func (w *world) complete(m core.Machine, op core.Op) {

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
@@ -36,6 +37,8 @@ type world struct {
 	objects  map[string]object
 	// answers are decisions by gate id, given when they are asked for.
 	answers map[string]string
+	// held is for how long somebody has paused the rollout at a gate.
+	held map[string]time.Duration
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *core.FunctionError
 	// see edits a Rollout as it is looked at.
@@ -51,6 +54,7 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
+		held: map[string]time.Duration{},
 		fail: func(string, object) *core.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
@@ -313,8 +317,12 @@ func (w *world) emitted(e core.Emit) {
 			line += fmt.Sprintf(" %s=%v", key, v)
 		}
 	}
+	if e.Type == event.TypeRolloutPassageRequested {
+		w.passage(data)
+		return
+	}
 	w.tell("%s", line)
-	if e.Type != "com.gitlab.cd.approval.requested" {
+	if e.Type != event.TypeApprovalRequested {
 		return
 	}
 	resolution, ok := w.answers[data["gate_id"].(string)]
@@ -325,7 +333,20 @@ func (w *world) emitted(e core.Emit) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.resolved = append(w.resolved, core.Event{Type: "com.gitlab.cd.approval.resolved", ID: "answer", Data: answer, Time: w.now})
+	w.resolved = append(w.resolved, core.Event{Type: event.TypeApprovalResolved, ID: "answer", Data: answer, Time: w.now})
+}
+
+// passage lets the rollout past a gate, when it is not held there any more. Only a hold is worth a line.
+func (w *world) passage(data object) {
+	held := w.held[data["gate_id"].(string)]
+	if held > 0 {
+		w.tell("held at %v", data["gate_id"])
+	}
+	granted, err := json.Marshal(object{"rollout_id": data["rollout_id"], "gate_id": data["gate_id"]})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.resolved = append(w.resolved, core.Event{Type: event.TypeRolloutPassageGranted, ID: "passage", Data: granted, Time: w.now.Add(held)})
 }
 
 // program finds a workflow of the Argo driver.

@@ -109,12 +109,20 @@ type ComplexityRoot struct {
 
 	Deployment struct {
 		FinishedAt func(childComplexity int) int
+		Gates      func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
 		Service    func(childComplexity int) int
 		Snapshot   func(childComplexity int) int
 		StartedAt  func(childComplexity int) int
 		State      func(childComplexity int) int
 		Versions   func(childComplexity int) int
+	}
+
+	DeploymentGate struct {
+		GateID    func(childComplexity int) int
+		PassedAt  func(childComplexity int) int
+		ReachedAt func(childComplexity int) int
+		Weight    func(childComplexity int) int
 	}
 
 	DeploymentSnapshot struct {
@@ -180,9 +188,12 @@ type ComplexityRoot struct {
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
+		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
+		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
+		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 	}
 
 	Organization struct {
@@ -193,6 +204,11 @@ type ComplexityRoot struct {
 	PageInfo struct {
 		EndCursor   func(childComplexity int) int
 		HasNextPage func(childComplexity int) int
+	}
+
+	PauseRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
 	}
 
 	Query struct {
@@ -212,6 +228,11 @@ type ComplexityRoot struct {
 		Rollout func(childComplexity int) int
 	}
 
+	ResumeRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	RetryApplicationEnvironmentSetupPayload struct {
 		ApplicationEnvironment func(childComplexity int) int
 		Errors                 func(childComplexity int) int
@@ -220,6 +241,11 @@ type ComplexityRoot struct {
 	RetryEnvironmentOnboardingPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	RollbackRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
 	}
 
 	Rollout struct {
@@ -233,6 +259,7 @@ type ComplexityRoot struct {
 		IsRollback       func(childComplexity int) int
 		Journal          func(childComplexity int, first *int, after *string) int
 		OpenGates        func(childComplexity int) int
+		PauseRequested   func(childComplexity int) int
 		StartedAt        func(childComplexity int) int
 		State            func(childComplexity int) int
 		VersionSet       func(childComplexity int) int
@@ -344,6 +371,7 @@ type DeploymentResolver interface {
 	Versions(ctx context.Context, obj *model.Deployment) ([]model.Version, error)
 
 	Snapshot(ctx context.Context, obj *model.Deployment) (*model.DeploymentSnapshot, error)
+	Gates(ctx context.Context, obj *model.Deployment) ([]model.DeploymentGate, error)
 }
 type EnvironmentResolver interface {
 	DriverBindings(ctx context.Context, obj *model.Environment) ([]model.DriverBinding, error)
@@ -358,6 +386,9 @@ type MutationResolver interface {
 	ApproveGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
+	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
+	ResumeRollout(ctx context.Context, input model.ResumeRolloutInput) (model.ResumeRolloutPayload, error)
+	RollbackRollout(ctx context.Context, input model.RollbackRolloutInput) (model.RollbackRolloutPayload, error)
 }
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (model.Node, error)
@@ -635,6 +666,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Deployment.FinishedAt(childComplexity), true
+	case "Deployment.gates":
+		if e.ComplexityRoot.Deployment.Gates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Deployment.Gates(childComplexity), true
 	case "Deployment.id":
 		if e.ComplexityRoot.Deployment.GlobalID == nil {
 			break
@@ -671,6 +708,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Deployment.Versions(childComplexity), true
+
+	case "DeploymentGate.gateId":
+		if e.ComplexityRoot.DeploymentGate.GateID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentGate.GateID(childComplexity), true
+	case "DeploymentGate.passedAt":
+		if e.ComplexityRoot.DeploymentGate.PassedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentGate.PassedAt(childComplexity), true
+	case "DeploymentGate.reachedAt":
+		if e.ComplexityRoot.DeploymentGate.ReachedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentGate.ReachedAt(childComplexity), true
+	case "DeploymentGate.weight":
+		if e.ComplexityRoot.DeploymentGate.Weight == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentGate.Weight(childComplexity), true
 
 	case "DeploymentSnapshot.commitSha":
 		if e.ComplexityRoot.DeploymentSnapshot.CommitSHA == nil {
@@ -938,6 +1000,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateRollout(childComplexity, args["input"].(model.CreateRolloutInput)), true
+	case "Mutation.pauseRollout":
+		if e.ComplexityRoot.Mutation.PauseRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_pauseRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PauseRollout(childComplexity, args["input"].(model.PauseRolloutInput)), true
 	case "Mutation.rejectGate":
 		if e.ComplexityRoot.Mutation.RejectGate == nil {
 			break
@@ -949,6 +1022,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RejectGate(childComplexity, args["input"].(model.ResolveGateInput)), true
+	case "Mutation.resumeRollout":
+		if e.ComplexityRoot.Mutation.ResumeRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_resumeRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ResumeRollout(childComplexity, args["input"].(model.ResumeRolloutInput)), true
 	case "Mutation.retryApplicationEnvironmentSetup":
 		if e.ComplexityRoot.Mutation.RetryApplicationEnvironmentSetup == nil {
 			break
@@ -971,6 +1055,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryEnvironmentOnboarding(childComplexity, args["input"].(model.RetryEnvironmentOnboardingInput)), true
+	case "Mutation.rollbackRollout":
+		if e.ComplexityRoot.Mutation.RollbackRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_rollbackRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RollbackRollout(childComplexity, args["input"].(model.RollbackRolloutInput)), true
 
 	case "Organization.id":
 		if e.ComplexityRoot.Organization.GlobalID == nil {
@@ -997,6 +1092,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PageInfo.HasNextPage(childComplexity), true
+
+	case "PauseRolloutPayload.errors":
+		if e.ComplexityRoot.PauseRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PauseRolloutPayload.Errors(childComplexity), true
+	case "PauseRolloutPayload.rollout":
+		if e.ComplexityRoot.PauseRolloutPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PauseRolloutPayload.Rollout(childComplexity), true
 
 	case "Query.application":
 		if e.ComplexityRoot.Query.Application == nil {
@@ -1102,6 +1210,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ResolveGatePayload.Rollout(childComplexity), true
 
+	case "ResumeRolloutPayload.errors":
+		if e.ComplexityRoot.ResumeRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResumeRolloutPayload.Errors(childComplexity), true
+	case "ResumeRolloutPayload.rollout":
+		if e.ComplexityRoot.ResumeRolloutPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResumeRolloutPayload.Rollout(childComplexity), true
+
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
 			break
@@ -1127,6 +1248,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetryEnvironmentOnboardingPayload.Errors(childComplexity), true
+
+	case "RollbackRolloutPayload.errors":
+		if e.ComplexityRoot.RollbackRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackRolloutPayload.Errors(childComplexity), true
+	case "RollbackRolloutPayload.rollout":
+		if e.ComplexityRoot.RollbackRolloutPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackRolloutPayload.Rollout(childComplexity), true
 
 	case "Rollout.application":
 		if e.ComplexityRoot.Rollout.Application == nil {
@@ -1193,6 +1327,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.OpenGates(childComplexity), true
+	case "Rollout.pauseRequested":
+		if e.ComplexityRoot.Rollout.PauseRequested == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.PauseRequested(childComplexity), true
 	case "Rollout.startedAt":
 		if e.ComplexityRoot.Rollout.StartedAt == nil {
 			break
@@ -1532,9 +1672,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
+		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputResolveGateInput,
+		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
+		ec.unmarshalInputRollbackRolloutInput,
 	)
 	first := true
 
@@ -1654,6 +1797,12 @@ type Mutation {
   rejectGate(input: ResolveGateInput!): ResolveGatePayload!
   "Ends a rollout where it stands. What is deployed stays as it is."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
+  "Holds a rollout at the gate where it stands, or, while it is on its way, at the next one."
+  pauseRollout(input: PauseRolloutInput!): PauseRolloutPayload!
+  "Ends a hold: the rollout goes on from where it stands."
+  resumeRollout(input: ResumeRolloutInput!): ResumeRolloutPayload!
+  "Ends a rollout, if it is not over, and begins one of an earlier version set (E12)."
+  rollbackRollout(input: RollbackRolloutInput!): RollbackRolloutPayload!
 }
 
 type PageInfo {
@@ -1838,6 +1987,8 @@ type Rollout implements Node {
   isRollback: Boolean!
   "Derived: a gate is open (R38)."
   awaitingApproval: Boolean!
+  "Derived: somebody has paused it, and it has not come to a gate yet (D17)."
+  pauseRequested: Boolean!
   openGates: [Gate!]!
   createdAt: Time!
   startedAt: Time
@@ -1883,6 +2034,20 @@ type Deployment implements Node {
   finishedAt: Time
   "What exactly was deployed; null until it has been committed (E46)."
   snapshot: DeploymentSnapshot
+  "The gates that it has come to, in order; a gate that no row speaks of is still ahead."
+  gates: [DeploymentGate!]!
+}
+
+"What the journal says of one gate of a deployment."
+type DeploymentGate {
+  "<environment>/<weight>"
+  gateId: String!
+  "The share of traffic at which it stops, in percent."
+  weight: Int!
+  "When it stood at the gate; null when it was never seen there."
+  reachedAt: Time
+  "When it was let past; null while it stands."
+  passedAt: Time
 }
 
 type DeploymentSnapshot {
@@ -2017,6 +2182,40 @@ input CancelRolloutInput {
 }
 
 type CancelRolloutPayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input PauseRolloutInput {
+  rolloutId: ID!
+  reason: String = ""
+}
+
+type PauseRolloutPayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input ResumeRolloutInput {
+  rolloutId: ID!
+  reason: String = ""
+}
+
+type ResumeRolloutPayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input RollbackRolloutInput {
+  "What to go back from."
+  rolloutId: ID!
+  "Any earlier set of the application; without it what was live before, in the last environment."
+  versionSetId: ID
+  reason: String = ""
+}
+
+type RollbackRolloutPayload {
+  "The new rollout."
   rollout: Rollout
   errors: [UserError!]!
 }
@@ -2160,8 +2359,24 @@ func (ec *executionContext) childFields_Deployment(ctx context.Context, field gr
 		return ec.fieldContext_Deployment_finishedAt(ctx, field)
 	case "snapshot":
 		return ec.fieldContext_Deployment_snapshot(ctx, field)
+	case "gates":
+		return ec.fieldContext_Deployment_gates(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Deployment", field.Name)
+}
+
+func (ec *executionContext) childFields_DeploymentGate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "gateId":
+		return ec.fieldContext_DeploymentGate_gateId(ctx, field)
+	case "weight":
+		return ec.fieldContext_DeploymentGate_weight(ctx, field)
+	case "reachedAt":
+		return ec.fieldContext_DeploymentGate_reachedAt(ctx, field)
+	case "passedAt":
+		return ec.fieldContext_DeploymentGate_passedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeploymentGate", field.Name)
 }
 
 func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2296,6 +2511,16 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
 }
 
+func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_PauseRolloutPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_PauseRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PauseRolloutPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -2304,6 +2529,16 @@ func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, 
 		return ec.fieldContext_ResolveGatePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ResolveGatePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ResumeRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_ResumeRolloutPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_ResumeRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ResumeRolloutPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RetryApplicationEnvironmentSetupPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2326,6 +2561,16 @@ func (ec *executionContext) childFields_RetryEnvironmentOnboardingPayload(ctx co
 	return nil, fmt.Errorf("no field named %q was found under type RetryEnvironmentOnboardingPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RollbackRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_RollbackRolloutPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_RollbackRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RollbackRolloutPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Rollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -2344,6 +2589,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_isRollback(ctx, field)
 	case "awaitingApproval":
 		return ec.fieldContext_Rollout_awaitingApproval(ctx, field)
+	case "pauseRequested":
+		return ec.fieldContext_Rollout_pauseRequested(ctx, field)
 	case "openGates":
 		return ec.fieldContext_Rollout_openGates(ctx, field)
 	case "createdAt":
@@ -2788,12 +3035,40 @@ func (ec *executionContext) field_Mutation_createRollout_args(ctx context.Contex
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_pauseRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PauseRolloutInput, error) {
+			return ec.unmarshalNPauseRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPauseRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_rejectGate_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.ResolveGateInput, error) {
 			return ec.unmarshalNResolveGateInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResolveGateInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_resumeRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.ResumeRolloutInput, error) {
+			return ec.unmarshalNResumeRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResumeRolloutInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2822,6 +3097,20 @@ func (ec *executionContext) field_Mutation_retryEnvironmentOnboarding_args(ctx c
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.RetryEnvironmentOnboardingInput, error) {
 			return ec.unmarshalNRetryEnvironmentOnboardingInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryEnvironmentOnboardingInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_rollbackRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RollbackRolloutInput, error) {
+			return ec.unmarshalNRollbackRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4181,6 +4470,130 @@ func (ec *executionContext) fieldContext_Deployment_snapshot(_ context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Deployment_gates(ctx context.Context, field graphql.CollectedField, obj *model.Deployment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Deployment_gates(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Deployment().Gates(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.DeploymentGate) graphql.Marshaler {
+			return ec.marshalNDeploymentGate2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentGateᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Deployment_gates(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Deployment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DeploymentGate(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeploymentGate_gateId(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentGate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentGate_gateId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GateID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentGate_gateId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeploymentGate", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DeploymentGate_weight(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentGate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentGate_weight(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Weight(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentGate_weight(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeploymentGate", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DeploymentGate_reachedAt(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentGate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentGate_reachedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReachedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentGate_reachedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeploymentGate", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _DeploymentGate_passedAt(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentGate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentGate_passedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PassedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentGate_passedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeploymentGate", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _DeploymentSnapshot_commitSha(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentSnapshot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5358,6 +5771,138 @@ func (ec *executionContext) fieldContext_Mutation_cancelRollout(ctx context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_pauseRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_pauseRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().PauseRollout(ctx, fc.Args["input"].(model.PauseRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PauseRolloutPayload) graphql.Marshaler {
+			return ec.marshalNPauseRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPauseRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_pauseRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PauseRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_pauseRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_resumeRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_resumeRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().ResumeRollout(ctx, fc.Args["input"].(model.ResumeRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ResumeRolloutPayload) graphql.Marshaler {
+			return ec.marshalNResumeRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResumeRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_resumeRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ResumeRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_resumeRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_rollbackRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_rollbackRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RollbackRollout(ctx, fc.Args["input"].(model.RollbackRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RollbackRolloutPayload) graphql.Marshaler {
+			return ec.marshalNRollbackRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_rollbackRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RollbackRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_rollbackRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Organization_id(ctx context.Context, field graphql.CollectedField, obj *model.Organization) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5448,6 +5993,70 @@ func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_PageInfo_endCursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PauseRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.PauseRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PauseRolloutPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PauseRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PauseRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PauseRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.PauseRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PauseRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PauseRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PauseRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Query_node(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
@@ -5962,6 +6571,70 @@ func (ec *executionContext) fieldContext_ResolveGatePayload_errors(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _ResumeRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.ResumeRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ResumeRolloutPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ResumeRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ResumeRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ResumeRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ResumeRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ResumeRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ResumeRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ResumeRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RetryApplicationEnvironmentSetupPayload_applicationEnvironment(ctx context.Context, field graphql.CollectedField, obj *model.RetryApplicationEnvironmentSetupPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6080,6 +6753,70 @@ func (ec *executionContext) _RetryEnvironmentOnboardingPayload_errors(ctx contex
 func (ec *executionContext) fieldContext_RetryEnvironmentOnboardingPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "RetryEnvironmentOnboardingPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RollbackRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.RollbackRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackRolloutPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RollbackRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RollbackRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.RollbackRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RollbackRolloutPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -6298,6 +7035,29 @@ func (ec *executionContext) _Rollout_awaitingApproval(ctx context.Context, field
 	)
 }
 func (ec *executionContext) fieldContext_Rollout_awaitingApproval(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Rollout", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Rollout_pauseRequested(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_pauseRequested(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PauseRequested, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_pauseRequested(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Rollout", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
@@ -9099,6 +9859,47 @@ func (ec *executionContext) unmarshalInputCreateServiceInput(ctx context.Context
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputPauseRolloutInput(ctx context.Context, obj any) (model.PauseRolloutInput, error) {
+	var it model.PauseRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputResolveGateInput(ctx context.Context, obj any) (model.ResolveGateInput, error) {
 	var it model.ResolveGateInput
 	if obj == nil {
@@ -9135,6 +9936,47 @@ func (ec *executionContext) unmarshalInputResolveGateInput(ctx context.Context, 
 				return it, err
 			}
 			it.GateID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputResumeRolloutInput(ctx context.Context, obj any) (model.ResumeRolloutInput, error) {
+	var it model.ResumeRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -9202,6 +10044,54 @@ func (ec *executionContext) unmarshalInputRetryEnvironmentOnboardingInput(ctx co
 				return it, err
 			}
 			it.EnvironmentID = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Context, obj any) (model.RollbackRolloutInput, error) {
+	var it model.RollbackRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "versionSetId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "versionSetId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("versionSetId"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.VersionSetID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -10181,6 +11071,97 @@ func (ec *executionContext) _Deployment(ctx context.Context, sel ast.SelectionSe
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "gates":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Deployment_gates(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var deploymentGateImplementors = []string{"DeploymentGate"}
+
+func (ec *executionContext) _DeploymentGate(ctx context.Context, sel ast.SelectionSet, obj *model.DeploymentGate) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, deploymentGateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DeploymentGate")
+		case "gateId":
+			out.Values[i] = ec._DeploymentGate_gateId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "weight":
+			out.Values[i] = ec._DeploymentGate_weight(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reachedAt":
+			out.Values[i] = ec._DeploymentGate_reachedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "passedAt":
+			out.Values[i] = ec._DeploymentGate_passedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -10742,6 +11723,27 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "pauseRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_pauseRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "resumeRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_resumeRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "rollbackRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_rollbackRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -10826,6 +11828,49 @@ func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet,
 		case "endCursor":
 			out.Values[i] = ec._PageInfo_endCursor(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var pauseRolloutPayloadImplementors = []string{"PauseRolloutPayload"}
+
+func (ec *executionContext) _PauseRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.PauseRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, pauseRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PauseRolloutPayload")
+		case "rollout":
+			out.Values[i] = ec._PauseRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._PauseRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -11145,6 +12190,49 @@ func (ec *executionContext) _ResolveGatePayload(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var resumeRolloutPayloadImplementors = []string{"ResumeRolloutPayload"}
+
+func (ec *executionContext) _ResumeRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ResumeRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, resumeRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ResumeRolloutPayload")
+		case "rollout":
+			out.Values[i] = ec._ResumeRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ResumeRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var retryApplicationEnvironmentSetupPayloadImplementors = []string{"RetryApplicationEnvironmentSetupPayload"}
 
 func (ec *executionContext) _RetryApplicationEnvironmentSetupPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RetryApplicationEnvironmentSetupPayload) graphql.Marshaler {
@@ -11207,6 +12295,49 @@ func (ec *executionContext) _RetryEnvironmentOnboardingPayload(ctx context.Conte
 			}
 		case "errors":
 			out.Values[i] = ec._RetryEnvironmentOnboardingPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var rollbackRolloutPayloadImplementors = []string{"RollbackRolloutPayload"}
+
+func (ec *executionContext) _RollbackRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RollbackRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rollbackRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RollbackRolloutPayload")
+		case "rollout":
+			out.Values[i] = ec._RollbackRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._RollbackRolloutPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -11379,6 +12510,11 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "awaitingApproval":
 			out.Values[i] = ec._Rollout_awaitingApproval(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "pauseRequested":
+			out.Values[i] = ec._Rollout_pauseRequested(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -13007,6 +14143,26 @@ func (ec *executionContext) marshalNDeployment2ᚕgithubᚗcomᚋlockstepᚑcd�
 	return ret
 }
 
+func (ec *executionContext) marshalNDeploymentGate2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentGate(ctx context.Context, sel ast.SelectionSet, v model.DeploymentGate) graphql.Marshaler {
+	return ec._DeploymentGate(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDeploymentGate2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentGateᚄ(ctx context.Context, sel ast.SelectionSet, v []model.DeploymentGate) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDeploymentGate2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentGate(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNDeploymentState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐDeploymentState(ctx context.Context, v any) (core.DeploymentState, error) {
 	res, err := model.UnmarshalDeploymentState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -13177,6 +14333,15 @@ func (ec *executionContext) marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlock
 	return ec._PageInfo(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNPauseRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPauseRolloutInput(ctx context.Context, v any) (model.PauseRolloutInput, error) {
+	res, err := ec.unmarshalInputPauseRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPauseRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPauseRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.PauseRolloutPayload) graphql.Marshaler {
+	return ec._PauseRolloutPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNReadiness2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadiness(ctx context.Context, v any) (core.Readiness, error) {
 	res, err := model.UnmarshalReadiness(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -13202,6 +14367,15 @@ func (ec *executionContext) marshalNResolveGatePayload2githubᚗcomᚋlockstep�
 	return ec._ResolveGatePayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNResumeRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResumeRolloutInput(ctx context.Context, v any) (model.ResumeRolloutInput, error) {
+	res, err := ec.unmarshalInputResumeRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNResumeRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResumeRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.ResumeRolloutPayload) graphql.Marshaler {
+	return ec._ResumeRolloutPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNRetryApplicationEnvironmentSetupInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryApplicationEnvironmentSetupInput(ctx context.Context, v any) (model.RetryApplicationEnvironmentSetupInput, error) {
 	res, err := ec.unmarshalInputRetryApplicationEnvironmentSetupInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -13218,6 +14392,15 @@ func (ec *executionContext) unmarshalNRetryEnvironmentOnboardingInput2githubᚗc
 
 func (ec *executionContext) marshalNRetryEnvironmentOnboardingPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryEnvironmentOnboardingPayload(ctx context.Context, sel ast.SelectionSet, v model.RetryEnvironmentOnboardingPayload) graphql.Marshaler {
 	return ec._RetryEnvironmentOnboardingPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNRollbackRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutInput(ctx context.Context, v any) (model.RollbackRolloutInput, error) {
+	res, err := ec.unmarshalInputRollbackRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRollbackRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.RollbackRolloutPayload) graphql.Marshaler {
+	return ec._RollbackRolloutPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx context.Context, sel ast.SelectionSet, v model.Rollout) graphql.Marshaler {
@@ -13692,6 +14875,24 @@ func (ec *executionContext) marshalOFlowDefinition2ᚖgithubᚗcomᚋlockstepᚑ
 		return graphql.Null
 	}
 	return ec._FlowDefinition(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalString(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOInt2ᚖint(ctx context.Context, v any) (*int, error) {

@@ -97,6 +97,16 @@ type PageInfo struct {
 	EndCursor   *string `json:"endCursor,omitempty"`
 }
 
+type PauseRolloutInput struct {
+	RolloutID string  `json:"rolloutId"`
+	Reason    *string `json:"reason,omitempty"`
+}
+
+type PauseRolloutPayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 type ResolveGateInput struct {
 	RolloutID string  `json:"rolloutId"`
 	GateID    string  `json:"gateId"`
@@ -104,6 +114,16 @@ type ResolveGateInput struct {
 }
 
 type ResolveGatePayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
+type ResumeRolloutInput struct {
+	RolloutID string  `json:"rolloutId"`
+	Reason    *string `json:"reason,omitempty"`
+}
+
+type ResumeRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
@@ -124,6 +144,20 @@ type RetryEnvironmentOnboardingInput struct {
 type RetryEnvironmentOnboardingPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+type RollbackRolloutInput struct {
+	// What to go back from.
+	RolloutID string `json:"rolloutId"`
+	// Any earlier set of the application; without it what was live before, in the last environment.
+	VersionSetID *string `json:"versionSetId,omitempty"`
+	Reason       *string `json:"reason,omitempty"`
+}
+
+type RollbackRolloutPayload struct {
+	// The new rollout.
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
 }
 
 type RolloutConnection struct {

@@ -1,6 +1,9 @@
 package model
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -74,6 +77,18 @@ type Deployment struct{ core.Deployment }
 
 // DeploymentSnapshot wraps the domain's.
 type DeploymentSnapshot struct{ core.Snapshot }
+
+// DeploymentGate wraps the domain's.
+type DeploymentGate struct{ core.DeploymentGate }
+
+// Weight is the number at the end of the gate's name; 0 should there be none.
+func (g DeploymentGate) Weight() int {
+	weight, err := strconv.Atoi(g.GateID[strings.LastIndexByte(g.GateID, '/')+1:])
+	if err != nil {
+		return 0
+	}
+	return weight
+}
 
 // Gate wraps the domain's.
 type Gate struct{ core.Gate }

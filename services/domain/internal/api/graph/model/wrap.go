@@ -50,6 +50,9 @@ func WrapDeployment(d core.Deployment) Deployment { return Deployment{d} }
 // WrapSnapshot wraps the domain's.
 func WrapSnapshot(s core.Snapshot) DeploymentSnapshot { return DeploymentSnapshot{s} }
 
+// WrapDeploymentGate wraps the domain's.
+func WrapDeploymentGate(g core.DeploymentGate) DeploymentGate { return DeploymentGate{g} }
+
 // WrapGate wraps the domain's.
 func WrapGate(g core.Gate) Gate { return Gate{g} }
 

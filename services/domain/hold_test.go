@@ -1,0 +1,220 @@
+package domain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// granted are the gates that workflows have been let past, in order.
+func (s *shop) granted() []string {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data'->>'gate_id' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeRolloutPassageGranted)
+	s.ok(err)
+	defer rows.Close()
+	gates := []string{}
+	for rows.Next() {
+		var gate string
+		s.ok(rows.Scan(&gate))
+		gates = append(gates, gate)
+	}
+	s.ok(rows.Err())
+	return gates
+}
+
+// ownStory is the part of the story that is the rollout's own.
+func (s *shop) ownStory(r core.Rollout) []string {
+	s.t.Helper()
+	var lines []string
+	for _, line := range s.story(r) {
+		if strings.HasPrefix(line, "rollout ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (s *shop) want(got, want any) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func (s *shop) refused(err error, text string) {
+	s.t.Helper()
+	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), text) {
+		s.t.Errorf("got %v (%v), want a refusal with %q", err, fault.ClassOf(err), text)
+	}
+}
+
+func TestAPauseOnTheWayIsARequestUntilTheNextGate(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "lunch")
+	s.ok(err)
+	if r.State != core.RolloutInProgress || !r.PauseRequested {
+		t.Errorf("on its way: %+v", r)
+	}
+	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	s.refused(err, "will pause at its next gate already")
+
+	gate := s.emit(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}, "")
+	s.deliver(gate, gate)
+	if r = s.reload(r); r.State != core.RolloutPaused || r.PauseRequested {
+		t.Errorf("at the gate: %+v", r)
+	}
+	ask := s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"}, "")
+	s.deliver(ask, ask)
+	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	s.refused(err, "is paused already")
+	s.want(s.granted(), []string{"staging"})
+
+	r, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "back")
+	s.ok(err)
+	if r.State != core.RolloutInProgress {
+		t.Errorf("resumed: %+v", r)
+	}
+	s.want(s.granted(), []string{"staging", "staging/25"})
+	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	s.refused(err, "nobody has paused it")
+	s.say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}) // late, and twice
+	s.want(s.ownStory(r), []string{
+		"rollout create →pending", "rollout start pending→in_progress", "rollout pass_gate in_progress→in_progress",
+		"rollout pause in_progress→in_progress", "rollout reach_gate in_progress→in_progress", "rollout pause in_progress→paused",
+		"rollout request_passage paused→paused", "rollout resume paused→in_progress", "rollout pass_gate in_progress→in_progress",
+	})
+	s.verifyJournal(r)
+}
+
+func TestAPauseWhereItStandsIsTrueAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"})
+	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	if r.State != core.RolloutPaused || !r.AwaitingApproval {
+		t.Errorf("while people are asked: %+v", r)
+	}
+	_, err = s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "staging"})
+	s.ok(err)
+	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
+	if r = s.reload(r); r.State != core.RolloutPaused || len(s.granted()) > 0 {
+		t.Errorf("an approval is no resumption: %+v, granted %v", r, s.granted())
+	}
+	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.want(s.granted(), []string{"staging"})
+	s.verifyJournal(r)
+}
+
+func TestAHoldThatIsTakenBackOrEndsWithTheRollout(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "before it starts")
+	s.ok(err)
+	r, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "never mind")
+	s.ok(err)
+	if r.State != core.RolloutPending || r.PauseRequested {
+		t.Errorf("taken back: %+v", r)
+	}
+	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
+	s.want(s.granted(), []string{"staging"})
+	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"})
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}) // a hold keeps nobody from failing
+	if r = s.reload(r); r.State != core.RolloutFailed || r.PauseRequested {
+		t.Errorf("failed: %+v", r)
+	}
+	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/50"})
+	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	s.refused(err, "is over: failed")
+	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	s.refused(err, "is over: failed")
+	s.want(s.granted(), []string{"staging"})
+	s.verifyJournal(r)
+}
+
+func TestTheGatesOfADeployment(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	d := s.deployments(s.stops(r)[0])[0]
+	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
+	s.say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50})
+	found, err := s.domain.GatesByDeployment(t.Context(), org, []int64{d.ID})
+	s.ok(err)
+	type gate struct {
+		ID              string
+		Reached, Passed bool
+	}
+	var got []gate
+	for _, g := range found[d.ID] {
+		got = append(got, gate{g.GateID, g.ReachedAt != nil, g.PassedAt != nil})
+	}
+	s.want(got, []gate{{"staging/25", true, true}, {"staging/50", true, false}})
+	other, err := s.domain.GatesByDeployment(t.Context(), 2, []int64{d.ID})
+	s.ok(err)
+	if len(other) > 0 {
+		t.Errorf("another organization sees %v", other)
+	}
+}
+
+func TestRollingBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first := s.rollout(s.set)
+	_, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: first.ID})
+	s.refused(err, "nothing was live before rollout_1")
+	s.succeed(first)
+	second := s.release(2)
+	r := s.rollout(second)
+	s.handOver()
+	s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+
+	third := s.release(3)
+	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: third.ID})
+	s.refused(err, third.Name+" is not earlier than "+second.Name)
+	if _, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a set that is none: %v", err)
+	}
+	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}
+	if _, err = s.domain.RollbackRollout(t.Context(), stranger, core.Rollback{RolloutID: r.ID}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another organization: %v", err)
+	}
+	if got := s.reload(r); got.State != core.RolloutInProgress {
+		t.Errorf("what was refused has changed something: %+v", got)
+	}
+
+	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Reason: "slow"})
+	s.ok(err)
+	s.handOver()
+	if got := s.reload(r); got.State != core.RolloutCancelled {
+		t.Errorf("the rollout that was rolled back: %+v", got)
+	}
+	if got := s.reload(back); got.VersionSetID != s.set.ID || got.State != core.RolloutPending {
+		t.Errorf("the rollback: %+v", got)
+	}
+	s.want(s.engine.cancels, []string{"rollout-2"})
+	s.want(s.engine.started[len(s.engine.started)-1].ID, "rollout-3")
+	j, err := s.domain.Journal(t.Context(), org, back.ID, core.Page{First: 1})
+	s.ok(err)
+	s.want(j.Nodes[0].Reason, "rollback of rollout_2: slow")
+	s.succeed(back)
+	if got := s.reload(back); !got.IsRollback {
+		t.Errorf("not derived: %+v", got)
+	}
+	s.verifyJournal(r)
+	s.verifyJournal(back)
+}

@@ -1,0 +1,82 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The verbs of a rollout that is there.
+
+// ApproveGate lets a rollout pass a gate.
+func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
+	return resolveGate(ctx, in, m.domain.ApproveGate)
+}
+
+// RejectGate ends a rollout at a gate.
+func (m mutation) RejectGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
+	return resolveGate(ctx, in, m.domain.RejectGate)
+}
+
+func resolveGate(
+	ctx context.Context, in model.ResolveGateInput, resolve func(context.Context, core.Actor, core.Resolution) (core.Rollout, error),
+) (p model.ResolveGatePayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
+	if err == nil {
+		_, err = resolve(ctx, l.actor, core.Resolution{RolloutID: n, GateID: in.GateID, Reason: orEmpty(in.Reason)})
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
+	return p, err
+}
+
+// CancelRollout ends a rollout where it stands.
+func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.CancelRollout)
+	return p, err
+}
+
+// PauseRollout holds a rollout at a gate.
+func (m mutation) PauseRollout(ctx context.Context, in model.PauseRolloutInput) (p model.PauseRolloutPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.PauseRollout)
+	return p, err
+}
+
+// ResumeRollout ends a hold.
+func (m mutation) ResumeRollout(ctx context.Context, in model.ResumeRolloutInput) (p model.ResumeRolloutPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.ResumeRollout)
+	return p, err
+}
+
+// apply is a verb that needs nothing but a reason.
+func apply(
+	ctx context.Context, id string, reason *string, verb func(context.Context, core.Actor, int64, string) (core.Rollout, error),
+) (*model.Rollout, []model.UserError, error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, id)
+	if err == nil {
+		_, err = verb(ctx, l.actor, n, orEmpty(reason))
+		err = inField(err, "/rolloutId")
+	}
+	return outcome(ctx, l.rollouts, n, model.WrapRollout, err)
+}
+
+// RollbackRollout begins a rollout of an earlier version set.
+func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutInput) (p model.RollbackRolloutPayload, err error) {
+	l := loadersOf(ctx)
+	back := core.Rollback{Reason: orEmpty(in.Reason)}
+	back.RolloutID, err = number("/rolloutId", model.KindRollout, in.RolloutID)
+	if err == nil && in.VersionSetID != nil {
+		back.VersionSetID, err = number("/versionSetId", model.KindVersionSet, *in.VersionSetID)
+	}
+	var made core.Rollout
+	if err == nil {
+		made, err = m.domain.RollbackRollout(ctx, l.actor, back)
+	}
+	if in.VersionSetID == nil { // with both, the message says which of them it is
+		err = inField(err, "/rolloutId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, made.ID, model.WrapRollout, err)
+	return p, err
+}

@@ -1,0 +1,207 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Passing a gate. A workflow asks before it enters an environment or leaves a gate, and the answer is the domain's: so an
+// operator's hold is decided by the record, in the transaction that reads it, and no pause can slip between two messages.
+// Without a hold the answer comes at once. With one, the rollout is paused where it stands, and resuming it is the answer.
+
+// PauseRollout holds a rollout: it goes past no further gate. Where it stands at one it is paused at once; on its way
+// to one this is a request, and the next gate is where it becomes true (D17).
+func (d *Domain) PauseRollout(ctx context.Context, a Actor, rollout int64, reason string) (Rollout, error) {
+	if err := checkReason(reason); err != nil {
+		return Rollout{}, err
+	}
+	return d.change(ctx, a, rollout, func(ctx context.Context, t *tree) error {
+		h, err := t.hold(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case t.rollout.State == RolloutPaused:
+			return fault.New(fault.Refused, "rollout_%d is paused already", rollout)
+		case h.wanted:
+			return fault.New(fault.Refused, "rollout_%d will pause at its next gate already", rollout)
+		case h.stands():
+			return t.moveRollout(ctx, VerbPause, reason)
+		default:
+			return t.request(ctx, VerbPause, "", reason)
+		}
+	})
+}
+
+// ResumeRollout ends a hold, also one that has not become true yet, and lets the rollout past the gates where it waits.
+func (d *Domain) ResumeRollout(ctx context.Context, a Actor, rollout int64, reason string) (Rollout, error) {
+	if err := checkReason(reason); err != nil {
+		return Rollout{}, err
+	}
+	return d.change(ctx, a, rollout, func(ctx context.Context, t *tree) error {
+		h, err := t.hold(ctx)
+		if err != nil {
+			return err
+		}
+		if !h.wanted {
+			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", rollout, t.rollout.State)
+		}
+		if t.rollout.State != RolloutPaused {
+			return t.request(ctx, VerbResume, "", reason)
+		}
+		if err := t.moveRollout(ctx, VerbResume, reason); err != nil {
+			return err
+		}
+		for _, gate := range h.asking {
+			if err := t.pass(ctx, gate); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PassageRequested is a workflow that asks to enter an environment, or to go past a gate.
+type PassageRequested struct {
+	RolloutID int64
+	GateID    string
+}
+
+func (m PassageRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() { // its workflow is being stopped: nobody waits for the answer
+		return err
+	}
+	if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
+		return err
+	}
+	h, err := t.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.wanted {
+		return t.pass(ctx, m.GateID)
+	}
+	if err := t.request(ctx, VerbRequestPassage, m.GateID, ""); err != nil {
+		return err
+	}
+	return t.stand(ctx, h)
+}
+
+// RolloutGateReached is that every deployment of an environment stands at a gate.
+type RolloutGateReached struct {
+	RolloutID, EnvironmentID int64
+	Weight                   int
+}
+
+func (m RolloutGateReached) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	b, err := t.environment(m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	gate, err := t.gateName(ctx, b, m.Weight)
+	if err != nil {
+		return err
+	}
+	h, err := t.hold(ctx)
+	if err != nil || h.known[gate] { // the word comes late: it has gone past, or was seen there already
+		return err
+	}
+	if err := t.moveEnvironment(ctx, b, VerbStart, ""); err != nil {
+		return err
+	}
+	if err := t.request(ctx, VerbReachGate, gate, ""); err != nil {
+		return err
+	}
+	return t.stand(ctx, h)
+}
+
+// hold is what a rollout's journal says of its gates, and of the wish to stop there.
+type hold struct {
+	// wanted is that somebody has asked for a pause, and nobody has resumed since; why is the reason given.
+	wanted bool
+	why    string
+	// asking are the gates whose passage was asked for and not granted, in order.
+	asking []string
+	// at are the gates where it stands, or where people are asked; known those it has come to or gone past.
+	at, known map[string]bool
+}
+
+// stands is whether nothing moves before somebody or something lets it.
+func (h hold) stands() bool { return len(h.at) > 0 || len(h.asking) > 0 }
+
+// hold reads the rollout's own journal: it has few rows about gates, and what they say is needed only here.
+func (t *tree) hold(ctx context.Context) (hold, error) {
+	h := hold{at: map[string]bool{}, known: map[string]bool{}}
+	if t.rollout.State.Terminal() {
+		return h, fault.New(fault.Refused, "rollout_%d is over: %s", t.rollout.ID, t.rollout.State)
+	}
+	rows, err := t.tx.GateWords(ctx, t.rollout.ID)
+	if err != nil {
+		return h, err
+	}
+	for _, r := range rows {
+		h.read(r)
+	}
+	return h, nil
+}
+
+func (h *hold) read(r Transition) {
+	switch r.Verb {
+	case VerbPause:
+		h.wanted, h.why = true, r.Reason
+	case VerbResume:
+		h.wanted, h.why = false, ""
+	case VerbReachGate:
+		h.at[r.GateID], h.known[r.GateID] = true, true
+	case VerbRequestApproval:
+		h.at["approval of "+r.GateID] = true // a gate may be stood at and asked about
+	case VerbApprove, VerbReject:
+		delete(h.at, "approval of "+r.GateID)
+	case VerbRequestPassage:
+		h.asking = append(h.asking, r.GateID)
+	case VerbPassGate:
+		delete(h.at, r.GateID)
+		h.known[r.GateID] = true
+		h.asking = without(h.asking, r.GateID)
+	case VerbCreate, VerbStart, VerbComplete, VerbDegrade, VerbFail, VerbCancel:
+	}
+}
+
+func without(all []string, one string) []string {
+	kept := make([]string, 0, len(all))
+	for _, s := range all {
+		if s != one {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// stand makes a wanted pause true, now that the rollout stands somewhere.
+func (t *tree) stand(ctx context.Context, h hold) error {
+	if !h.wanted || t.rollout.State == RolloutPaused {
+		return nil
+	}
+	return t.moveRollout(ctx, VerbPause, h.why)
+}
+
+// pass grants the way past a gate: the row, and the word that the workflow waits for.
+func (t *tree) pass(ctx context.Context, gate string) error {
+	if err := t.request(ctx, VerbPassGate, gate, ""); err != nil {
+		return err
+	}
+	return t.tx.Grant(ctx, Passage{Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, At: t.cause.at})
+}
+
+// gateName is how the journal calls a gate within an environment.
+func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, error) {
+	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
+	return fmt.Sprintf("%s/%d", environments[b.EnvironmentID].Name, weight), err
+}

@@ -1,0 +1,73 @@
+package core
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Rollback asks to go back from a rollout to what was there before it.
+type Rollback struct {
+	RolloutID int64
+	// VersionSetID is any earlier set of the application; 0 for the one that was live before.
+	VersionSetID int64
+	Reason       string
+}
+
+// RollbackRollout begins a rollout of an earlier version set (E12). The one that is rolled back ends first if it is not
+// over, in the same transaction: there is no moment at which neither of them is in charge.
+func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Rollout, error) {
+	if err := checkReason(n.Reason); err != nil {
+		return Rollout{}, err
+	}
+	var made Rollout
+	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		c := cause{Actor: a, at: d.clock.Now()}
+		t, err := lockTree(ctx, tx, c, n.RolloutID)
+		if err != nil {
+			return err
+		}
+		target, err := t.earlier(ctx, n.VersionSetID)
+		if err != nil {
+			return err
+		}
+		reason := because("rollback of "+t.name(), n.Reason)
+		if !t.rollout.State.Terminal() {
+			if err := d.cancel(ctx, t, because("rolled back to "+target.Name, n.Reason)); err != nil {
+				return err
+			}
+		}
+		p, err := d.planRollout(ctx, tx, a.Organization, target.ID)
+		if err != nil {
+			return err
+		}
+		made, err = d.createPlanned(ctx, tx, c, p, reason)
+		return err
+	})
+	d.wake()
+	return made, err
+}
+
+// earlier is the set to go back to. What was live in the last environment is preferred: a set that has only been in the
+// first ones may be what failed later on.
+func (t *tree) earlier(ctx context.Context, wanted int64) (VersionSet, error) {
+	target := wanted
+	for i := len(t.environments) - 1; i >= 0 && target == 0; i-- {
+		target = t.environments[i].PreviousVersionSetID
+	}
+	if target == 0 {
+		return VersionSet{}, fault.New(fault.Refused, "nothing was live before %s; name the version set to go back to", t.name())
+	}
+	sets, err := t.tx.VersionSetsByID(ctx, t.cause.Organization, []int64{target, t.rollout.VersionSetID})
+	if err != nil {
+		return VersionSet{}, err
+	}
+	set, ok := sets[target]
+	if !ok || set.ApplicationID != t.rollout.ApplicationID {
+		return set, fault.New(fault.NotFound, "version set %d does not exist, or is another application's", target)
+	}
+	if set.ID >= t.rollout.VersionSetID {
+		return set, fault.New(fault.Refused, "%s is not earlier than %s, which %s carries; to go forward, create a rollout", set.Name, sets[t.rollout.VersionSetID].Name, t.name())
+	}
+	return set, nil
+}
