@@ -150,8 +150,10 @@ type world struct {
 	clock        *clocktest.Clock
 	mu           sync.Mutex
 	answers      map[string][]json.RawMessage
-	effects      []string
-	done         map[string]json.RawMessage
+	// answered are the functions that have answers.
+	answered []string
+	effects  []string
+	done     map[string]json.RawMessage
 }
 
 // carryOut has the effect once for each key, and answers the same again for the same key.

@@ -57,6 +57,9 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "on_error?", &onError, "timeout??", &timeout, "retry?", &retry); err != nil {
 		return nil, err
 	}
+	if err := checkName("run: function", name); err != nil {
+		return nil, err
+	}
 	if err := checkOnError(onError); err != nil {
 		return nil, fmt.Errorf("run(%q): %w", name, err)
 	}
@@ -92,6 +95,9 @@ func (b *branch) emit(args json.RawMessage) (core.Completion, error) {
 		Data json.RawMessage `json:"data"`
 	}
 	_ = json.Unmarshal(args, &event) // what does not fit is missing, and refused below
+	if err := checkName("emit: type", event.Type); err != nil {
+		return core.Completion{}, err
+	}
 	op := b.op(core.KindEmit, event.Type, args)
 	id := core.ActivityID(b.machine.env.Ref, op.Ref)
 	return b.machine.immediate(op, func() core.Completion {

@@ -3,6 +3,8 @@ package script
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 
@@ -36,8 +38,22 @@ func eventTypes(v starlark.Value) ([]string, error) {
 		if t == "" {
 			return nil, errNoType
 		}
+		if err := checkName("wait_for_event: type", t); err != nil {
+			return nil, err
+		}
 	}
 	return types, nil
+}
+
+// maxName bounds the names of functions, event types and filter paths, in bytes.
+const maxName = 255
+
+// checkName refuses names that could neither be stored nor be meant.
+func checkName(what, name string) error {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%s is %.300q, expected at most %d bytes of text without control characters", what, name, maxName)
+	}
+	return nil
 }
 
 func joinTypes(types []string) string { return strings.Join(types, ",") }
@@ -54,6 +70,9 @@ func flatten(into core.Filter, prefix string, v starlark.Value) error {
 			return fmt.Errorf("filter%s has the key %s, expected a name", prefix, item[0])
 		}
 		path := strings.TrimPrefix(prefix+"."+name, ".")
+		if err := checkName("filter", path); err != nil {
+			return err
+		}
 		if _, nested := item[1].(starlark.IterableMapping); nested {
 			if err := flatten(into, "."+path, item[1]); err != nil {
 				return err
