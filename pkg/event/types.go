@@ -9,8 +9,8 @@ const (
 	TypeAgentHeartbeat                 = "com.gitlab.cd.agent.heartbeat"
 	TypeRolloutStarted                 = "com.gitlab.cd.rollout.started"
 	TypeRolloutGateReached             = "com.gitlab.cd.rollout.gate_reached"
-	TypeRolloutPassageRequested        = "com.gitlab.cd.rollout.passage_requested"
-	TypeRolloutPassageGranted          = "com.gitlab.cd.rollout.passage_granted"
+	TypeRolloutPassageRequested        = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
+	TypeRolloutPassageGranted          = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
 	TypeRolloutHealthy                 = "com.gitlab.cd.rollout.healthy"
 	TypeRolloutFailed                  = "com.gitlab.cd.rollout.failed"
 	TypeRolloutEnvironmentStarted      = "com.gitlab.cd.rollout_environment.started"
