@@ -32,7 +32,7 @@ func (y *story) moved(environment, service string, before, now position) {
 	who := fmt.Sprintf("%-10s  %s", environment, service)
 	switch {
 	case now.Phase == "Degraded" && before.Phase != "Degraded":
-		y.tell.bad("%s is degraded at %d %%: %s", who, now.Weight, now.Message)
+		y.tell.bad("%s is degraded, with %d %% of the traffic on the new version: %s", who, now.Weight, now.Message)
 	case now.Paused && (!before.Paused || before.Weight != now.Weight):
 		y.tell.say("%s stands at gate %d %%", who, now.Weight)
 	case now.Phase == "Healthy" && now.Stable && (before.Phase != "Healthy" || before.Image != now.Image):
@@ -83,7 +83,7 @@ func (y *story) roll(ctx context.Context, set client.VersionSet, reason string) 
 	y.watcher.Expect(digests)
 	var r client.Rollout
 	err := y.watcher.During(ctx, func(ctx context.Context) error {
-		created, err := y.world.API.CreateRollout(ctx, set.ID, reason)
+		created, err := y.world.Roll(ctx, set.ID, reason)
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,11 @@ func (w *World) ExpectCommits(ctx context.Context, before, want map[string]int) 
 // ExpectHealthy checks in the cluster itself that every service of an environment runs the version of the set, and nothing else.
 func (w *World) ExpectHealthy(ctx context.Context, stage Stage, set client.VersionSet) error {
 	for _, entry := range set.Entries {
-		p, err := w.cluster.rollout(ctx, w.Scenario.Namespace(stage), entry.Service.Name)
+		var p position
+		err := w.insist(ctx, "the cluster to answer", func() (err error) {
+			p, err = w.cluster.rollout(ctx, w.Scenario.Namespace(stage), entry.Service.Name)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -62,16 +62,21 @@ func (w *World) CreateApplication(ctx context.Context) error {
 	for i, name := range w.Scenario.Services {
 		services[i] = client.ServiceInput{Name: name, Image: w.Scenario.Image(w.Stack.Endpoints().OCI, name)}
 	}
-	_, err := w.API.CreateApplication(ctx, w.Scenario.Application, "", services)
-	return err
+	return w.create(ctx, "an application", func() error {
+		_, err := w.API.CreateApplication(ctx, w.Scenario.Application, "", services)
+		return err
+	})
 }
 
 // CreateEnvironments makes the environments and waits until they are onboarded.
 func (w *World) CreateEnvironments(ctx context.Context) error {
 	for _, stage := range w.Scenario.Stages {
-		_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
-			Name: stage.Environment, Tier: stage.Tier, DriverRef: driverRef,
-			DriverConfig: map[string]any{"cluster_agent_id": stack.AgentID},
+		err := w.create(ctx, "an environment", func() error {
+			_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
+				Name: stage.Environment, Tier: stage.Tier, DriverRef: driverRef,
+				DriverConfig: map[string]any{"cluster_agent_id": stack.AgentID},
+			})
+			return err
 		})
 		if err != nil {
 			return err
@@ -95,7 +100,11 @@ func (w *World) CreateEnvironments(ctx context.Context) error {
 // CreatePipeline gives the application its pipeline and waits until it is set up in every environment.
 func (w *World) CreatePipeline(ctx context.Context) error {
 	flow := w.Scenario.Flow(w.Stack.RepositoryURL(w.Scenario.Application))
-	if _, err := w.API.CreateFlowDefinition(ctx, w.Scenario.Application, flow); err != nil {
+	err := w.create(ctx, "a pipeline", func() error {
+		_, err := w.API.CreateFlowDefinition(ctx, w.Scenario.Application, flow)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return w.Await(ctx, "application to be set up in every environment", func() (string, bool, error) {
@@ -112,6 +121,50 @@ func (w *World) CreatePipeline(ctx context.Context) error {
 	})
 }
 
+// Roll creates a rollout of a version set.
+func (w *World) Roll(ctx context.Context, set, reason string) (client.Rollout, error) {
+	var r client.Rollout
+	unsure := false
+	err := w.insist(ctx, "a rollout to be created", func() (err error) {
+		r, err = w.API.CreateRollout(ctx, set, reason)
+		if !unsure || !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Refused) {
+			unsure = unsure || fault.Is(err, fault.Unavailable)
+			return err
+		}
+		active, listErr := w.API.Rollouts(ctx, client.Filter{Application: w.Scenario.Application, Limit: 1})
+		if listErr != nil {
+			return listErr
+		}
+		if len(active) != 1 || active[0].VersionSet.ID != set || active[0].Over() {
+			return err
+		}
+		r = active[0] // the answer to an earlier try got lost
+		return nil
+	})
+	return r, err
+}
+
+// create does what makes an object, again when there was no answer. If there is one then, that answer got lost.
+func (w *World) create(ctx context.Context, what string, do func() error) error {
+	unsure := false
+	return w.insist(ctx, what+" to be created", func() error {
+		err := do()
+		if unsure && fault.Is(err, fault.Conflict) {
+			return nil
+		}
+		unsure = unsure || fault.Is(err, fault.Unavailable)
+		return err
+	})
+}
+
+// insist does something until it is not Unavailable any more: processes are killed on purpose, and come back.
+func (w *World) insist(ctx context.Context, what string, do func() error) error {
+	return w.Await(ctx, what, func() (string, bool, error) {
+		err := do()
+		return "", err == nil, err
+	})
+}
+
 // Push pushes one image for each service, and answers the version set that has all of them.
 func (w *World) Push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
 	return w.push(ctx, tag, labels, func() error { return nil })
@@ -125,10 +178,9 @@ func (w *World) PushWhile(ctx context.Context, tag string, between func() error)
 func (w *World) push(ctx context.Context, tag string, labels map[string]map[string]string, between func() error) (client.VersionSet, error) {
 	digests := map[string]string{}
 	for _, service := range w.Scenario.Services {
-		err := w.Await(ctx, "the OCI registry to take an image", func() (string, bool, error) {
-			digest, err := PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
-			digests[service] = digest
-			return "", err == nil, err
+		err := w.insist(ctx, "the OCI registry to take an image", func() (err error) {
+			digests[service], err = PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
+			return err
 		})
 		if err != nil {
 			return client.VersionSet{}, err
