@@ -23,6 +23,15 @@ type Config struct {
 	// Tokens are the bearer tokens of those who may deliver. Several are good at once, so that a new one can be handed out
 	// before the old one goes. None: nobody may.
 	Tokens []string `koanf:"tokens" secret:"true"`
+	// Hooks are the endpoints of senders that have a way of their own to prove who they are.
+	Hooks []HookConfig `koanf:"hooks"`
+	// Registries are where to log in to ask for digests.
+	Registries []AccountConfig `koanf:"registries"`
+	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
+	DockerConfig bool `koanf:"docker_config"`
+	// AllowNetworks is what may be reached beyond public addresses on ports 80 and 443 when a registry is asked: networks,
+	// addresses and names, each with or without a port.
+	AllowNetworks []string `koanf:"allow_networks"`
 	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
@@ -39,6 +48,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
+	problems = append(problems, c.hookProblems()...)
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
 	}

@@ -77,10 +77,21 @@ func with(media string, more ...string) http.Header {
 // serve is the HTTP side on a real outbox.
 func serve(t *testing.T, tokens ...string) (*httptest.Server, *pgxpool.Pool) {
 	t.Helper()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: store.MigrationName, FS: store.Migrations()})
-	s := httptest.NewServer(deliveries(Config{Tokens: tokens}, pool, bustest.Log(t), func() {}))
-	t.Cleanup(s.Close)
+	s, pool, _ := serveConfig(t, Config{Tokens: tokens})
 	return s, pool
+}
+
+// serveConfig is the HTTP side of a configuration, and what resolves its hints once it is told to run.
+func serveConfig(t *testing.T, c Config) (*httptest.Server, *pgxpool.Pool, *intake) {
+	t.Helper()
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: store.MigrationName, FS: store.Migrations()}, pgtest.Migration{Name: store.HookMigrationName, FS: store.HookMigrations()})
+	in, err := newIntake(c, pool, bustest.Log(t), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(in.handler)
+	t.Cleanup(s.Close)
+	return s, pool, in
 }
 
 // waiting are the causes of the events in the outbox.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
@@ -19,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
 )
@@ -69,16 +71,55 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 	return sender.Run(ctx) // until ctx ends
 }
 
-// deliveries is the HTTP side: sources, rules and outbox put together, none of which knows of the others.
-func deliveries(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) http.Handler {
-	box := store.NewOutbox(pool, events.NewEncoder(clock.System()).Encode, wake)
-	var formats []api.Format
-	for _, f := range source.Formats() {
-		formats = append(formats, api.Format(f))
+// intake is where deliveries arrive, and what asks registries about some of them.
+type intake struct {
+	handler   http.Handler
+	resolver  *core.Resolver
+	transport *httpx.Transport
+}
+
+// newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
+func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*intake, error) {
+	transport, err := httpx.New(httpx.Config{Allow: c.AllowNetworks})
+	if err != nil {
+		return nil, fmt.Errorf("allow_networks: %w", err)
 	}
-	return api.NewHandler(api.Deps{
-		Intake: core.NewIntake(box, clock.System()), Formats: formats, Tokens: c.Tokens, Clock: clock.System(), Log: log,
-	})
+	accounts := make([]oci.Account, len(c.Registries))
+	for i, r := range c.Registries {
+		accounts[i] = oci.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
+		if r.Password != "" {
+			accounts[i].Password = func() (string, error) { return readSecret(r.Password) }
+		}
+	}
+	registries, err := oci.New(oci.Deps{Transport: transport, Accounts: accounts, DockerConfig: c.DockerConfig, Clock: clock.System()})
+	if err != nil {
+		return nil, fmt.Errorf("registries: %w", err)
+	}
+	in := &intake{transport: transport}
+	encode := events.NewEncoder(clock.System()).Encode
+	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
+	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
+
+	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
+	hooks, err := newHookSet(c, hookDeps{desk: core.NewDesk(take, kept), store: kept, client: transport.Client(), clock: clock.System(), log: log})
+	if err != nil {
+		return nil, fmt.Errorf("hooks: %w", err)
+	}
+	var trusted []api.Format
+	for _, f := range source.Formats() {
+		if f.Path != "" {
+			trusted = append(trusted, api.Format{Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse})
+		}
+	}
+	in.handler = api.NewHandler(api.Deps{Intake: take, Formats: trusted, Tokens: c.Tokens, Hooks: hooks, Clock: clock.System(), Log: log})
+	return in, nil
+}
+
+// resolve asks registries until ctx ends.
+func (in *intake) resolve(ctx context.Context, ready func()) error {
+	ready()
+	defer in.transport.Close()
+	return in.resolver.Run(ctx)
 }
 
 // httpPart serves on an address, and is ready when that is taken.

@@ -7,6 +7,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -29,8 +30,8 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
-	if len(c.Tokens) == 0 {
-		log.WarnContext(ctx, "no tokens are configured: every delivery will be refused")
+	if len(c.Tokens)+len(c.Hooks) == 0 {
+		log.WarnContext(ctx, "neither tokens nor hooks are configured: every delivery will be refused")
 	}
 	if err := migrate(ctx, c, log); err != nil {
 		return err
@@ -42,9 +43,14 @@ func Run(ctx context.Context, c Config) error {
 	defer pool.Close()
 
 	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
+	in, err := newIntake(c, pool, log, sender.nudge)
+	if err != nil {
+		return err
+	}
 	parts := []run.Part{
 		{Name: "publisher", Run: sender.run},
-		httpPart("http", c.HTTPAddress, log, deliveries(c, pool, log, sender.nudge)),
+		{Name: "resolver", Run: in.resolve},
+		httpPart("http", c.HTTPAddress, log, in.handler),
 	}
 	if c.HealthAddress != "" {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
@@ -60,8 +66,13 @@ func Migrate(ctx context.Context, c Config) error {
 }
 
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
-	if err := pg.Migrate(ctx, database(c, log), store.MigrationName, store.Migrations()); err != nil {
-		return fmt.Errorf("migrate schema %s: %w", c.Schema, err)
+	for _, set := range []struct {
+		name   string
+		tables fs.FS
+	}{{store.MigrationName, store.Migrations()}, {store.HookMigrationName, store.HookMigrations()}} {
+		if err := pg.Migrate(ctx, database(c, log), set.name, set.tables); err != nil {
+			return fmt.Errorf("migrate %s in schema %s: %w", set.name, c.Schema, err)
+		}
 	}
 	return nil
 }

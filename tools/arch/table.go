@@ -70,6 +70,7 @@ func table() []rule {
 			never: join(sql, nats, kube, star),
 		},
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event"),
+		adapter("registry", "oci", join(sql, nats, kube, star)),
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow"),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc"),

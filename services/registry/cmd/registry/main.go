@@ -1,4 +1,5 @@
-// Command registry runs the registry service, or brings its tables up to date with the subcommand migrate.
+// Command registry runs the registry service, brings its tables up to date with the subcommand migrate, or lists the
+// paths of its hooks with the subcommand hooks.
 package main
 
 import (
@@ -17,8 +18,13 @@ func main() {
 
 func start(ctx context.Context) error {
 	args, do := os.Args[1:], registry.Run
-	if len(args) > 0 && args[0] == "migrate" {
-		args, do = args[1:], registry.Migrate
+	if len(args) > 0 {
+		switch args[0] {
+		case "migrate":
+			args, do = args[1:], registry.Migrate
+		case "hooks":
+			args, do = args[1:], func(_ context.Context, c registry.Config) error { return registry.ListHooks(os.Stdout, c) }
+		}
 	}
 	c, err := config.Load[registry.Config]("registry", args)
 	if err != nil {

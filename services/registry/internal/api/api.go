@@ -49,8 +49,10 @@ type Deps struct {
 	// Tokens are the bearer tokens of senders, any of which is good: a new one is added before the old one goes. With
 	// none, nobody may post.
 	Tokens []string
-	Clock  clock.Clock
-	Log    *slog.Logger
+	// Hooks are the endpoints of senders that have no such token; nil for none.
+	Hooks Hooks
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // NewHandler serves one path for each format.
@@ -66,7 +68,14 @@ func NewHandler(d Deps) http.Handler {
 		}
 		refuse(w, r, refusal{status: http.StatusNotFound, field: "path", found: r.URL.Path, expected: strings.Join(paths, " or ")})
 	})
-	return observed(d.Log, d.Clock, authenticated(d.Tokens, mux))
+	outer := http.NewServeMux()
+	outer.Handle("/", authenticated(d.Tokens, mux))
+	if d.Hooks != nil {
+		mux.Handle("GET "+StatusPath, status(d.Hooks))
+		outer.Handle(StatusPath, authenticated(d.Tokens, mux)) // or else the mux would redirect it to the next line's path
+		outer.Handle(HookPath, newGate(d.Hooks, d.Clock))
+	}
+	return observed(d.Log, d.Clock, outer)
 }
 
 // endpoint takes the deliveries of one format.
@@ -79,11 +88,23 @@ type endpoint struct {
 type answer struct {
 	// Events are the ids of the registry's own events, one for each artifact. The same artifact told again has the same.
 	Events []string `json:"events"`
+	// Resolving is how many more may follow, once their registry has told the digest.
+	Resolving int `json:"resolving,omitempty"`
 }
 
 // ServeHTTP takes one delivery.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	media, body, err := e.read(w, r)
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		refuse(w, r, refusal{status: http.StatusMethodNotAllowed, field: "method", found: r.Method, expected: http.MethodPost})
+		return
+	}
+	media, err := mediaType(r, e.format.MediaTypes)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	body, err := read(w, r)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -98,51 +119,49 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	status := http.StatusAccepted
-	if len(events) == 0 { // pulls, deletions, blobs: nothing will follow
-		status = http.StatusOK
-	}
-	note(r, slog.Int(telemetry.KeyCount, len(events)))
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer{Events: events}) // the sender hung up; what it sent is stored
+	taken(w, r, answer{Events: events})
 }
 
-// read checks what HTTP says about a delivery, and takes its body.
-func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (media string, body []byte, err error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return "", nil, refusal{status: http.StatusMethodNotAllowed, field: "method", found: r.Method, expected: http.MethodPost}
+// taken answers that a delivery has been stored.
+func taken(w http.ResponseWriter, r *http.Request, a answer) {
+	status := http.StatusAccepted
+	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs: nothing will follow
+		status = http.StatusOK
 	}
-	if media, err = e.mediaType(r); err != nil {
-		return "", nil, err
-	}
+	note(r, slog.Int(telemetry.KeyCount, len(a.Events)+a.Resolving))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(a) // the sender hung up; what it sent is stored
+}
+
+// read takes the body of a delivery.
+func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > MaxBody {
-		return "", nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
+		return nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
 	}
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return "", nil, tooLarge("more")
+		return nil, tooLarge("more")
 	}
 	if err != nil {
-		return "", nil, refusal{
+		return nil, refusal{
 			status: http.StatusBadRequest, field: "body", cause: err,
 			found: fmt.Sprintf("an end after %d bytes", len(body)), expected: "as many as the header announces",
 		}
 	}
-	return media, body, nil
+	return body, nil
 }
 
-// mediaType is the content type without parameters, if it is one that the format takes.
-func (e *endpoint) mediaType(r *http.Request) (string, error) {
+// mediaType is the content type without parameters, if it is one of those that a format takes.
+func mediaType(r *http.Request, taken []string) (string, error) {
 	wrong := func(field, found, expected string) error {
 		return refusal{status: http.StatusUnsupportedMediaType, field: field, found: found, expected: expected}
 	}
 	values := r.Header.Values("Content-Type")
 	found := strings.Join(values, ", ")
 	media, parameters, err := mime.ParseMediaType(found)
-	if err != nil || len(values) != 1 || !slices.Contains(e.format.MediaTypes, media) {
-		return "", wrong("content-type", found, strings.Join(e.format.MediaTypes, " or "))
+	if err != nil || len(values) != 1 || !slices.Contains(taken, media) {
+		return "", wrong("content-type", found, strings.Join(taken, " or "))
 	}
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return "", wrong("content-type", found, "charset utf-8")

@@ -70,7 +70,7 @@ func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 
 		level := slog.LevelInfo
 		attrs := append([]slog.Attr{
-			slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, r.URL.Path),
+			slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, shown(r.URL.Path)),
 			slog.Int(telemetry.KeyStatus, recorder.status),
 			telemetry.Milliseconds(telemetry.KeyDuration, c.Now().Sub(began)),
 		}, l.attrs...)
@@ -82,6 +82,14 @@ func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 		}
 		log.LogAttrs(ctx, level, "delivery", attrs...)
 	})
+}
+
+// shown is a path as the log may have it: that of a hook ends in a secret.
+func shown(path string) string {
+	if strings.HasPrefix(path, HookPath) {
+		return HookPath + "***"
+	}
+	return path
 }
 
 // statusRecorder remembers the status that was written.

@@ -29,6 +29,8 @@ type Notification struct {
 	Correlation, TraceParent string
 	// Image is the repository without tag or digest, Tag and PublishedAt may be empty.
 	Image, Digest, Tag, PublishedAt string
+	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image.
+	Place string
 	// Names are the fields as the sender wrote them, for error messages.
 	Names Names
 }
@@ -53,6 +55,22 @@ type Artifact struct {
 
 // Check turns a notification into an artifact, or says everything that is wrong with it.
 func Check(n Notification) (Artifact, []fault.Field) {
+	if problems := check(n, validDigest(n.Digest)); len(problems) > 0 {
+		return Artifact{}, problems
+	}
+	trace := n.TraceParent
+	if !traceForm.MatchString(trace) {
+		trace = "" // a broken trace context is not worth a refusal: W3C says to go on without
+	}
+	return Artifact{
+		ID: Identify(n.Source, n.ID), Cause: n.ID,
+		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
+		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt,
+	}, nil
+}
+
+// check says what is wrong with a notification whose digest is good or not.
+func check(n Notification, digestOK bool) []fault.Field {
 	var problems []fault.Field
 	check := func(name, value string, ok bool, expected string) {
 		if ok {
@@ -68,22 +86,11 @@ func Check(n Notification) (Artifact, []fault.Field) {
 	check(n.Names.Source, n.Source, validIdentity(n.Source), "1 to 1024 bytes, without control characters, that name the source")
 	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation), "up to 1024 bytes without control characters")
 	check(n.Names.Image, n.Image, validImage(n.Image), "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
-	check(n.Names.Digest, n.Digest, validDigest(n.Digest), "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
+	check(n.Names.Digest, n.Digest, digestOK, "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
 	check(n.Names.Tag, n.Tag, n.Tag == "" || tagForm.MatchString(n.Tag), "up to 128 letters, digits, dots, dashes and underscores")
 	_, err := time.Parse(time.RFC3339, n.PublishedAt)
 	check(n.Names.PublishedAt, n.PublishedAt, n.PublishedAt == "" || err == nil, "an instant as in RFC 3339, such as 2026-03-25T10:00:00Z")
-	if len(problems) > 0 {
-		return Artifact{}, problems
-	}
-	trace := n.TraceParent
-	if !traceForm.MatchString(trace) {
-		trace = "" // a broken trace context is not worth a refusal: W3C says to go on without
-	}
-	return Artifact{
-		ID: Identify(n.Source, n.ID), Cause: n.ID,
-		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
-		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt,
-	}, nil
+	return problems
 }
 
 // Identify derives an event id from the identity of a notification: a version 8 UUID over the SHA-256 of both parts.

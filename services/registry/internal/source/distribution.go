@@ -76,7 +76,7 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 	if !isImage(r.text(target, at+".target.", "mediaType")) {
 		return n, false, r.err()
 	}
-	host, err := hostOf(o, target, at)
+	host, err := hostOf(o, target, at+".")
 	if err != nil {
 		return n, false, err
 	}
@@ -108,29 +108,30 @@ func isImage(mediaType string) bool {
 	}
 }
 
-// hostOf is the registry as the client named it, or as the registry names itself in the target's URL.
-func hostOf(o, target map[string]json.RawMessage, at string) (string, error) {
+// hostOf is the registry as the client named it, or as the registry names itself in the target's URL. Messages name the
+// fields after the prefix in.
+func hostOf(o, target map[string]json.RawMessage, in string) (string, error) {
 	r := reader{}
 	if raw, ok := o["request"]; ok && kind(raw) != "null" {
-		request, err := object(at+".request", raw)
+		request, err := object(in+"request", raw)
 		if err != nil {
 			return "", err
 		}
-		host := r.text(request, at+".request.", "host")
+		host := r.text(request, in+"request.", "host")
 		if strings.ContainsAny(host, `/\?#@ `) {
-			return "", invalid(at+".request.host", fmt.Sprintf("found %q; expected a host, with its port if it has one", host))
+			return "", invalid(in+"request.host", fmt.Sprintf("found %q; expected a host, with its port if it has one", host))
 		}
 		if err := r.err(); err != nil || host != "" {
 			return host, err
 		}
 	}
-	link := r.text(target, at+".target.", "url")
+	link := r.text(target, in+"target.", "url")
 	if err := r.err(); err != nil {
 		return "", err
 	}
 	u, err := url.Parse(link)
 	if err != nil || u.Host == "" {
-		return "", invalid(at+".request.host", "missing, and target.url names no host either; expected one of them to name the registry")
+		return "", invalid(in+"request.host", "missing, and target.url names no host either; expected one of them to name the registry")
 	}
 	return u.Host, nil
 }

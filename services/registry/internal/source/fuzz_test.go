@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,3 +63,42 @@ func FuzzDistribution(f *testing.F) {
 		survives(t, func() ([]core.Notification, error) { return parse(nil, "", body) })
 	})
 }
+
+// fuzz fuzzes a format from its fixtures.
+func fuzz(f *testing.F, name string) {
+	f.Helper()
+	parse := format(f, name).Parse
+	for _, x := range fixtures(f, name) {
+		f.Add(x.header.Get("X-Github-Event"), x.media, x.body)
+	}
+	f.Fuzz(func(t *testing.T, event, media string, body []byte) {
+		header := http.Header{"X-Github-Event": {event}}
+		heard(t, func() ([]core.Notification, error) { return parse(header, media, body) })
+	})
+}
+
+func FuzzACR(f *testing.F) { fuzz(f, "acr") }
+
+func FuzzArtifactory(f *testing.F) { fuzz(f, "artifactory") }
+
+func FuzzCDEvents(f *testing.F) { fuzz(f, "cdevents") }
+
+func FuzzDockerHub(f *testing.F) { fuzz(f, "dockerhub") }
+
+func FuzzECR(f *testing.F) { fuzz(f, "ecr") }
+
+func FuzzGeneric(f *testing.F) { fuzz(f, "generic") }
+
+func FuzzGitea(f *testing.F) { fuzz(f, "gitea") }
+
+func FuzzGitHub(f *testing.F) { fuzz(f, "github") }
+
+func FuzzGitLab(f *testing.F) { fuzz(f, "gitlab") }
+
+func FuzzGoogle(f *testing.F) { fuzz(f, "google") }
+
+func FuzzHarbor(f *testing.F) { fuzz(f, "harbor") }
+
+func FuzzNexus(f *testing.F) { fuzz(f, "nexus") }
+
+func FuzzQuay(f *testing.F) { fuzz(f, "quay") }

@@ -1,5 +1,6 @@
-// Package source reads the formats in which registries, CI jobs and forges tell that an artifact exists. Each format is
-// one file and one row of Formats; what they all become is core.Notification.
+// Package source reads the formats in which registries, CI jobs and forges tell that an artifact exists, and checks the
+// proof that each sender can give. Each format is one file and one row of Formats; what they all become is
+// core.Notification.
 //
 // It does not decide whether a notification is acceptable; core does. It refuses only what cannot be read.
 package source
@@ -12,21 +13,43 @@ import (
 
 // Format is one way in which notifications arrive.
 type Format struct {
-	// Name is the format in logs and messages.
+	// Name is the format in configuration, paths, logs and messages.
 	Name string
-	// Path is where its deliveries are posted.
+	// Path is where deliveries with a bearer token are posted; empty for formats that only hooks take.
 	Path string
 	// MediaTypes are the content types that it takes, without parameters.
 	MediaTypes []string
 	// Parse reads one delivery, of one of the media types: none, one or many notifications. Its error is Invalid and names
 	// the field.
 	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
+	// Proof makes the check of a hook's deliveries. The error is about the hook's configuration.
+	Proof func(Terms) (Check, error)
+	// NeedsHost means that the format does not say at which registry an image is: the hook's configuration has to.
+	NeedsHost bool
 }
 
 // Formats are all formats.
 func Formats() []Format {
+	var (
+		any3     = []string{mediaJSON, mediaStructured, mediaBatch}
+		plain    = []string{mediaJSON}
+		envelope = []string{mediaEnvelopeV2, mediaEnvelopeV1}
+	)
 	return []Format{
-		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents},
-		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: []string{mediaEnvelopeV2, mediaEnvelopeV1}, Parse: parseDistribution},
+		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents, Proof: either(standardWebhook, authorization)},
+		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: parseDistribution, Proof: either(authorization)},
+		{Name: "acr", MediaTypes: plain, Parse: parseACR, Proof: either(authorization)},
+		{Name: "artifactory", MediaTypes: plain, Parse: parseArtifactory, Proof: either(hexSHA256("X-Jfrog-Event-Auth", ""), verbatim("X-Jfrog-Event-Auth"))},
+		{Name: "cdevents", MediaTypes: any3, Parse: parseCDEvents, Proof: either(standardWebhook, authorization)},
+		{Name: "dockerhub", MediaTypes: plain, Parse: parseDockerHub, Proof: pathOnly},
+		{Name: "ecr", MediaTypes: plain, Parse: parseECR, Proof: either(authorization, verbatim("X-Api-Key"))},
+		{Name: "generic", MediaTypes: plain, Parse: parseGeneric, Proof: either(standardWebhook, authorization)},
+		{Name: "gitea", MediaTypes: plain, Parse: parseGitea, Proof: either(hexSHA256("X-Gitea-Signature", ""))},
+		{Name: "github", MediaTypes: plain, Parse: parseGitHub, Proof: either(hexSHA256("X-Hub-Signature-256", "sha256="))},
+		{Name: "gitlab", MediaTypes: append(plain, envelope...), Parse: parseGitLab, Proof: either(standardWebhook, verbatim("X-Gitlab-Token"), authorization)},
+		{Name: "google", MediaTypes: plain, Parse: parseGoogle, Proof: openID},
+		{Name: "harbor", MediaTypes: any3, Parse: parseHarbor, Proof: either(authorization)},
+		{Name: "nexus", MediaTypes: plain, Parse: parseNexus, Proof: either(hexSHA1("X-Nexus-Webhook-Signature")), NeedsHost: true},
+		{Name: "quay", MediaTypes: plain, Parse: parseQuay, Proof: pathOnly},
 	}
 }

@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
+)
+
+// HookConfig is an endpoint for one sender that cannot send a bearer token of ours.
+type HookConfig struct {
+	// Name identifies the hook, for ever: what it has told is remembered under it, and its path depends on it.
+	Name string `koanf:"name"`
+	// Source is the sender's format, such as harbor or dockerhub.
+	Source string `koanf:"source"`
+	// Secrets are references, env:NAME or file:/path, to what the sender signs with or sends along. The hook's path depends
+	// on it as well. Two while one is replaced by the other.
+	Secrets []string `koanf:"secrets"`
+	// Host is the registry, with its port if it has one, in place of the one that the sender names.
+	Host string `koanf:"host"`
+	// Verify asks the registry even where the sender tells a digest.
+	Verify bool `koanf:"verify"`
+	// Rate is how many deliveries are taken in a second; 0 for 200.
+	Rate int `koanf:"rate"`
+	// Issuer, Audience and Email are those of the identity tokens that come with source google.
+	Issuer   string `koanf:"issuer"`
+	Audience string `koanf:"audience"`
+	Email    string `koanf:"email"`
+}
+
+// AccountConfig is how to log in at a registry that is asked for digests.
+type AccountConfig struct {
+	// Host is the registry, or the registry and the beginning of a path.
+	Host string `koanf:"host"`
+	// Username is empty where the password is a token.
+	Username string `koanf:"username"`
+	// Password is a reference, env:NAME or file:/path.
+	Password string `koanf:"password"`
+	// Insecure speaks HTTP where HTTPS is not to be had.
+	Insecure bool `koanf:"insecure"`
+}
+
+var (
+	hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	hookHost = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._/-]*[a-z0-9])?$`)
+)
+
+// formats are those that hooks may have, by name.
+func formats() map[string]source.Format {
+	all := map[string]source.Format{}
+	for _, f := range source.Formats() {
+		all[f.Name] = f
+	}
+	return all
+}
+
+// hookProblems says what is wrong with the hooks and registries.
+func (c Config) hookProblems() []fault.Field {
+	var problems []fault.Field
+	known, seen := formats(), map[string]bool{}
+	for i, h := range c.Hooks {
+		wrong := func(field, found, expected string) {
+			problems = append(problems, fault.Field{
+				Name: fmt.Sprintf("hooks[%d].%s", i, field), Problem: fmt.Sprintf("found %q; expected %s", found, expected),
+			})
+		}
+		if !hookName.MatchString(h.Name) || seen[h.Name] {
+			wrong("name", h.Name, "a name of its own of up to 63 letters in lower case, digits and dashes")
+		}
+		seen[h.Name] = true
+		f, ok := known[h.Source]
+		if !ok {
+			wrong("source", h.Source, "one of "+strings.Join(names(known), ", "))
+			continue
+		}
+		if f.NeedsHost && h.Host == "" || h.Host != "" && !hookHost.MatchString(h.Host) {
+			wrong("host", h.Host, "the host of the registry, with its port if it has one")
+		}
+		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, validReference) {
+			wrong("secrets", strings.Join(h.Secrets, ", "), "one reference, or two during a change, each env:NAME or file:/path")
+		}
+		if h.Rate < 0 {
+			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are taken in a second")
+		}
+		if _, err := f.Proof(source.Terms{Issuer: h.Issuer, Audience: h.Audience, Email: h.Email}); err != nil {
+			wrong("audience", h.Audience, err.Error())
+		}
+	}
+	for i, r := range c.Registries {
+		if r.Password != "" && !validReference(r.Password) {
+			problems = append(problems, fault.Field{
+				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; expected env:NAME or file:/path",
+			})
+		}
+	}
+	if _, err := httpx.New(httpx.Config{Allow: c.AllowNetworks}); err != nil {
+		for _, f := range fault.FieldsOf(err) {
+			problems = append(problems, fault.Field{Name: strings.Replace(f.Name, "allow", "allow_networks", 1), Problem: f.Problem})
+		}
+	}
+	return problems
+}
+
+func all(list []string, ok func(string) bool) bool {
+	return !slices.ContainsFunc(list, func(s string) bool { return !ok(s) })
+}
+
+func names(formats map[string]source.Format) []string {
+	var list []string
+	for name := range formats {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}

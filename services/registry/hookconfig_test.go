@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+)
+
+func TestSecretsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	reference := secretFile(t, oldSecret)
+	config := HookConfig{Name: "a", Source: "quay", Secrets: []string{reference}}
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	set, err := newHookSet(Config{Hooks: []HookConfig{config}}, hookDeps{clock: c, log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func(secret string) bool { return set.Find("quay", filepath.Base(hookPath(config, secret))).Name == "a" }
+	write := func(content string) {
+		if err := os.WriteFile(strings.TrimPrefix(reference, "file:"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(rereads)
+	}
+	if !found(oldSecret) || found(secret) {
+		t.Fatal("the hook is not at the path of its secret")
+	}
+	write(secret)
+	if found(oldSecret) || !found(secret) {
+		t.Error("the hook is not at the path of its new secret")
+	}
+	write("")
+	if !found(secret) {
+		t.Error("the hook is gone with a secret that cannot be read")
+	}
+	var list strings.Builder
+	if err := ListHooks(&list, Config{Hooks: []HookConfig{config}}); err == nil {
+		t.Error("a secret that cannot be read is listed")
+	}
+	write(secret)
+	if err := ListHooks(&list, Config{Hooks: []HookConfig{config}}); err != nil || !strings.Contains(list.String(), hookPath(config, secret)) {
+		t.Errorf("list is %q, %v", list.String(), err)
+	}
+}
+
+func TestWrongHooksAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	good := HookConfig{Name: "a", Source: "quay", Secrets: []string{"env:A"}}
+	for field, c := range map[string]Config{
+		"hooks[0].name":          {Hooks: []HookConfig{{Name: "A b", Source: "quay", Secrets: []string{"env:A"}}}},
+		"hooks[1].name":          {Hooks: []HookConfig{good, good}},
+		"hooks[0].source":        {Hooks: []HookConfig{{Name: "a", Source: "quai", Secrets: []string{"env:A"}}}},
+		"hooks[0].secrets":       {Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{"s3cret"}}}},
+		"hooks[0].host":          {Hooks: []HookConfig{{Name: "a", Source: "nexus", Secrets: []string{"env:A"}}}},
+		"hooks[0].rate":          {Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{"env:A"}, Rate: -1}}},
+		"hooks[0].audience":      {Hooks: []HookConfig{{Name: "a", Source: "google", Secrets: []string{"env:A"}}}},
+		"registries[0].password": {Registries: []AccountConfig{{Host: "r.example.com", Password: "s3cret"}}},
+		"allow_networks[0]":      {AllowNetworks: []string{"10.0.0.0/33"}},
+	} {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	missing := Config{Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{"file:/nowhere"}}}}
+	if _, err := newIntake(missing, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "hooks[0].secrets[0]") {
+		t.Errorf("a secret that cannot be read: %v", err)
+	}
+	short := Config{Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{secretFile(t, "short")}}}}
+	if _, err := newIntake(short, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "found 5 characters") || strings.Contains(fmt.Sprint(err), "short)") {
+		t.Errorf("a short secret: %v", err)
+	}
+}

@@ -1,0 +1,209 @@
+package registry
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
+)
+
+const (
+	// rereads is how long secrets are good for before they are read again.
+	rereads = 10 * time.Second
+	// shortest is how long a secret has to be: a hook's path is derived from it.
+	shortest    = 16
+	defaultRate = 200
+)
+
+// hookSet are the configured hooks, found by the digest of their path.
+type hookSet struct {
+	hooks []*configured
+	desk  *core.Desk
+	store *store.Hooks
+	clock clock.Clock
+	log   *slog.Logger
+	decoy api.Hook
+
+	mu     sync.Mutex
+	read   time.Time
+	byPath map[[sha256.Size]byte]*configured
+}
+
+var _ api.Hooks = (*hookSet)(nil)
+
+// configured is a hook with its secrets as they were read last.
+type configured struct {
+	config  HookConfig
+	format  source.Format
+	check   source.Check
+	limiter *rate.Limiter
+	secrets []string
+}
+
+// newHookSet reads all secrets. Its error names the hook and the reference.
+func newHookSet(c Config, d hookDeps) (*hookSet, error) {
+	s := &hookSet{desk: d.desk, store: d.store, clock: d.clock, log: d.log}
+	known := formats()
+	for i, h := range c.Hooks {
+		f := known[h.Source]
+		check, err := f.Proof(source.Terms{Issuer: h.Issuer, Audience: h.Audience, Email: h.Email, Client: d.client})
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "hooks[%d]: %w", i, err)
+		}
+		perSecond := h.Rate
+		if perSecond == 0 {
+			perSecond = defaultRate
+		}
+		s.hooks = append(s.hooks, &configured{config: h, format: f, check: check, limiter: rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)})
+	}
+	if err := s.reread(); err != nil {
+		return nil, err
+	}
+	return s, s.makeDecoy()
+}
+
+// hookDeps is what hooks need beside their configuration.
+type hookDeps struct {
+	desk   *core.Desk
+	store  *store.Hooks
+	client *http.Client
+	clock  clock.Clock
+	log    *slog.Logger
+}
+
+// makeDecoy makes the hook of all paths that no hook has. It checks a signature as a hook would, with a key that nobody
+// knows.
+func (s *hookSet) makeDecoy() error {
+	key := rand.Text()
+	check, err := formats()["github"].Proof(source.Terms{})
+	if err != nil {
+		return fmt.Errorf("make a decoy: %w", err)
+	}
+	s.decoy = api.Hook{Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
+		check(ctx, source.Delivery{Header: header, Body: body, At: at}, []string{key})
+		return false
+	}}
+	return nil
+}
+
+// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read.
+func (s *hookSet) reread() error {
+	fresh := make([][]string, len(s.hooks))
+	for i, h := range s.hooks {
+		for n, reference := range h.config.Secrets {
+			secret, err := readSecret(reference)
+			if err != nil {
+				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: %w", i, n, h.config.Name, err)
+			}
+			if len(secret) < shortest {
+				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more", i, n, h.config.Name, len(secret), reference, shortest)
+			}
+			fresh[i] = append(fresh[i], secret)
+		}
+	}
+	s.byPath = map[[sha256.Size]byte]*configured{}
+	for i, h := range s.hooks {
+		next := *h
+		next.secrets = fresh[i]
+		s.hooks[i] = &next
+		for _, secret := range fresh[i] {
+			s.byPath[sha256.Sum256([]byte(hookPath(h.config, secret)))] = &next
+		}
+	}
+	s.read = s.clock.Now()
+	return nil
+}
+
+// hookPath is where a hook is found: the last part is derived from the secret, so that who may not know the one cannot
+// find the other.
+func hookPath(h HookConfig, secret string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write([]byte("lockstep hook\n" + h.Source + "\n" + h.Name))
+	return api.HookPath + h.Source + "/" + hex.EncodeToString(mac.Sum(nil)[:20])
+}
+
+// Find is the hook at a path.
+func (s *hookSet) Find(format, key string) api.Hook {
+	s.mu.Lock()
+	if s.clock.Now().Sub(s.read) >= rereads {
+		if err := s.reread(); err != nil {
+			s.read = s.clock.Now()
+			s.log.WarnContext(context.Background(), "secrets of hooks stay as they were", "error", err.Error())
+		}
+	}
+	h := s.byPath[sha256.Sum256([]byte(api.HookPath+format+"/"+key))] // looking up a digest tells nothing about the path
+	s.mu.Unlock()
+	if h == nil {
+		return s.decoy
+	}
+	return api.Hook{
+		Name: h.config.Name, MediaTypes: h.format.MediaTypes, Parse: h.format.Parse,
+		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
+			return h.check(ctx, source.Delivery{Header: header, Body: body, At: at}, h.secrets)
+		},
+		Allow: func(at time.Time) bool { return h.limiter.AllowN(at, 1) },
+		Hear: func(ctx context.Context, delivery []core.Notification) (core.Receipt, error) {
+			return s.desk.Hear(ctx, core.Hook{Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify}, delivery)
+		},
+	}
+}
+
+// Status is how every hook is doing, in the order of the configuration.
+func (s *hookSet) Status(ctx context.Context) ([]api.HookStatus, error) {
+	names := make([]string, len(s.hooks))
+	all := make([]api.HookStatus, len(s.hooks))
+	s.mu.Lock()
+	for i, h := range s.hooks {
+		names[i] = h.config.Name
+		all[i] = api.HookStatus{Name: h.config.Name, Format: h.config.Source}
+	}
+	s.mu.Unlock()
+	told, waiting, err := s.store.Status(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("read the state of hooks: %w", err)
+	}
+	for i := range all {
+		if last, ok := told[all[i].Name]; ok {
+			all[i].LastArtifact, all[i].LastPublished = last.Reference, &last.At
+		}
+		for _, w := range waiting[all[i].Name] {
+			all[i].Waiting = append(all[i].Waiting, api.WaitingStatus{
+				Reference: w.Reference, Heard: w.Heard, Attempts: w.Attempts, LastError: w.LastError, NextTry: w.Next,
+			})
+		}
+	}
+	return all, nil
+}
+
+// ListHooks writes the path of every hook, one a line and the newest secret's first: the subcommand hooks. Whoever knows
+// a path can deliver to hooks whose sender has no other proof.
+func ListHooks(w io.Writer, c Config) error {
+	for _, h := range c.Hooks {
+		for _, reference := range h.Secrets {
+			secret, err := readSecret(reference)
+			if err != nil {
+				return fault.New(fault.Invalid, "hook %s: %w", h.Name, err)
+			}
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", h.Name, reference, hookPath(h, secret)); err != nil {
+				return fmt.Errorf("list hooks: %w", err)
+			}
+		}
+	}
+	return nil
+}

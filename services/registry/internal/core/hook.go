@@ -1,0 +1,176 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+)
+
+// Hook is an endpoint for one sender, as its configuration has it.
+type Hook struct {
+	// Name identifies it: what one hook tells is never taken for what another tells.
+	Name string
+	// Host replaces the registry's host in what is told, if it is set; it may have a path.
+	Host string
+	// Verify asks the registry even where the sender tells a digest.
+	Verify bool
+}
+
+// Hint is a notification that the registry itself has to complete or confirm before anybody believes it (D43).
+type Hint struct {
+	// ID identifies it while it is looked up.
+	ID string
+	// Hook is whom it came from.
+	Hook string
+	// Notification is what was told.
+	Notification Notification
+	// Heard counts how often it was told, and Attempts how often the registry was asked since the last time.
+	Heard, Attempts int
+}
+
+// Receipt is what becomes of a delivery.
+type Receipt struct {
+	// Events are the ids of the events that follow, each once.
+	Events []string
+	// Resolving is how many notifications the registry is asked about first.
+	Resolving int
+}
+
+// Hints stores what hooks tell.
+type Hints interface {
+	// Take stores artifacts and hints, all or none, and drops the artifacts that it has taken before.
+	Take(ctx context.Context, hook string, artifacts []Artifact, hints []Hint) error
+}
+
+// Desk takes what hooks tell.
+type Desk struct {
+	intake *Intake
+	hints  Hints
+}
+
+// maxTold is how many artifacts one delivery may tell of. No vendor sends as many.
+const maxTold = 500
+
+// NewDesk is a desk that stores where it is told.
+func NewDesk(i *Intake, h Hints) *Desk { return &Desk{intake: i, hints: h} }
+
+// Hear stores everything that a delivery tells or, if any of it breaks a rule, nothing. The error is then Invalid and
+// names every field at fault.
+func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Receipt, error) {
+	var (
+		known    []Notification
+		hints    []Hint
+		problems []fault.Field
+	)
+	if len(delivery) > maxTold {
+		return Receipt{}, fault.InvalidFields(fault.Field{Name: "body", Problem: fmt.Sprintf("found %d artifacts; expected %d at most", len(delivery), maxTold)})
+	}
+	for _, n := range delivery {
+		n = h.place(n)
+		if n.Image != "" && withoutHost(n.Image) == n.Image {
+			problems = append(problems, fault.Field{Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected a repository with its registry's host"})
+			continue
+		}
+		if n.Digest != "" && !h.Verify {
+			known = append(known, identified(n))
+			continue
+		}
+		hint, wrong := h.hint(n)
+		problems = append(problems, wrong...)
+		hints = append(hints, hint)
+	}
+	artifacts, err := checkAll(known)
+	problems = append(problems, fault.FieldsOf(err)...)
+	if len(problems) > 0 {
+		return Receipt{}, fault.InvalidFields(problems...)
+	}
+	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints)}
+	group := id.New(d.intake.clock.Now())
+	for i := range artifacts {
+		receipt.Events[i] = artifacts[i].ID
+		artifacts[i].Correlation = group
+	}
+	for i := range hints {
+		hints[i].Notification.Correlation = group
+	}
+	if len(artifacts)+len(hints) == 0 {
+		return receipt, nil
+	}
+	if err := d.hints.Take(ctx, h.Name, artifacts, hints); err != nil {
+		return Receipt{}, fmt.Errorf("store what hook %s told: %w", h.Name, err)
+	}
+	return receipt, nil
+}
+
+// place puts a notification where its hook says, and gives names to the fields that the format has no name for.
+func (h Hook) place(n Notification) Notification {
+	n.Source = "/hooks/" + h.Name
+	switch {
+	case n.Image == "":
+	case h.Host != "":
+		if n.Place == "" {
+			n.Image = withoutHost(n.Image)
+		}
+		n.Image = h.Host + "/" + n.Image
+	case n.Place != "":
+		n.Image = n.Place + "/" + n.Image
+	}
+	n.Place = ""
+	for _, name := range []struct {
+		field *string
+		value string
+	}{
+		{&n.Names.Source, "source"},
+		{&n.Names.ID, "id"},
+		{&n.Names.Image, "image"},
+		{&n.Names.Digest, "digest"},
+		{&n.Names.Tag, "tag"},
+		{&n.Names.PublishedAt, "published_at"},
+		{&n.Names.Correlation, "correlationid"},
+	} {
+		if *name.field == "" {
+			*name.field = name.value
+		}
+	}
+	return n
+}
+
+// hint is n, to be looked up; or what is wrong with it.
+func (h Hook) hint(n Notification) (Hint, []fault.Field) {
+	told := n
+	if told.ID == "" {
+		told.ID = n.Image + ":" + n.Tag
+	}
+	problems := check(told, n.Digest == "" || validDigest(n.Digest))
+	if n.Digest == "" && n.Tag == "" {
+		problems = append(problems, fault.Field{Name: n.Names.Tag, Problem: "missing; expected a tag or a digest"})
+	}
+	return Hint{ID: Identify(told.Source, told.ID), Hook: h.Name, Notification: n}, problems
+}
+
+// identified is n with an identifier: the sender's or, where it has none, what makes two tellings one in effect.
+func identified(n Notification) Notification {
+	if n.ID == "" {
+		n.ID = n.Image + ":" + n.Tag + "@" + n.Digest
+	}
+	return n
+}
+
+// Resolve is the artifact that a hint becomes with the digest that the registry told.
+func (h Hint) Resolve(digest string) (Artifact, []fault.Field) {
+	n := h.Notification
+	n.Digest = digest
+	return Check(identified(n))
+}
+
+// withoutHost drops the registry's host from an image. A first component with a dot or a colon, and localhost, is one.
+func withoutHost(image string) string {
+	first, rest, ok := strings.Cut(image, "/")
+	if ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
+		return rest
+	}
+	return image
+}

@@ -1,0 +1,180 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Registries tell which manifest a reference names.
+type Registries interface {
+	// Digest is what the registry has under the image's tag or, where there is none, under the digest. It is NotFound if
+	// there is nothing, Invalid if there could never be, and anything else if the registry does not say.
+	Digest(ctx context.Context, image, tag, digest string) (string, error)
+}
+
+// HintQueue hands hints out to whom asks the registry about them.
+type HintQueue interface {
+	// Claim takes hints that are due, and leaves them to the caller until the instant given.
+	Claim(ctx context.Context, now, until time.Time, most int) ([]Hint, error)
+	// Settle replaces a hint by the artifact that it has become.
+	Settle(ctx context.Context, h Hint, a Artifact) error
+	// Later puts a hint back with the reason, to be tried again then; nil: never, unless it is told again.
+	Later(ctx context.Context, h Hint, reason string, at *time.Time) error
+	// Forget drops what is older than the instants given: what was told, and hints that have been given up.
+	Forget(ctx context.Context, told, hints time.Time) error
+}
+
+// ResolverDeps is what a resolver needs.
+type ResolverDeps struct {
+	Queue      HintQueue
+	Registries Registries
+	Clock      clock.Clock
+	Log        *slog.Logger
+	// Attempts is how often a registry is asked before a hint is given up; 0 for the default.
+	Attempts int
+}
+
+// Resolver asks registries about hints until each has become an artifact or has been given up.
+type Resolver struct {
+	d    ResolverDeps
+	wake chan struct{}
+}
+
+// How a resolver works. With these pauses, and DefaultAttempts, a registry may be away for two days.
+const (
+	workers         = 8
+	perRound        = 32
+	lease           = 2 * time.Minute
+	idle            = time.Second
+	firstPause      = time.Second
+	longestPause    = 15 * time.Minute
+	DefaultAttempts = 200
+	// keepTold is longer than any sender tells again: Pub/Sub does so for seven days.
+	keepTold     = 8 * 24 * time.Hour
+	keepGivenUp  = 30 * 24 * time.Hour
+	forgetsEvery = time.Hour
+)
+
+// NewResolver is a resolver that Run starts.
+func NewResolver(d ResolverDeps) *Resolver {
+	if d.Attempts == 0 {
+		d.Attempts = DefaultAttempts
+	}
+	return &Resolver{d: d, wake: make(chan struct{}, 1)}
+}
+
+// Wake says that a hint has come.
+func (r *Resolver) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run asks until ctx ends.
+func (r *Resolver) Run(ctx context.Context) error {
+	forget := r.d.Clock.Now()
+	for {
+		now := r.d.Clock.Now()
+		if !now.Before(forget) {
+			forget = now.Add(forgetsEvery)
+			if err := r.d.Queue.Forget(ctx, now.Add(-keepTold), now.Add(-keepGivenUp)); err != nil {
+				r.failed(ctx, err)
+			}
+		}
+		n, err := r.round(ctx)
+		if err != nil {
+			r.failed(ctx, err)
+		}
+		if n == perRound && err == nil {
+			continue
+		}
+		timer := r.d.Clock.NewTimer(idle)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-r.wake:
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+func (r *Resolver) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		r.d.Log.WarnContext(ctx, "hints wait for the database", "error", err.Error())
+	}
+}
+
+// round asks about those that are due, several registries at a time.
+func (r *Resolver) round(ctx context.Context) (int, error) {
+	now := r.d.Clock.Now()
+	hints, err := r.d.Queue.Claim(ctx, now, now.Add(lease), perRound)
+	if err != nil {
+		return 0, fmt.Errorf("claim hints: %w", err)
+	}
+	var (
+		group  sync.WaitGroup
+		errs   = make([]error, len(hints))
+		places = make(chan struct{}, workers)
+	)
+	for i, h := range hints {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			errs[i] = r.ask(ctx, h)
+		})
+	}
+	group.Wait()
+	return len(hints), errors.Join(errs...)
+}
+
+// ask asks one registry about one hint.
+func (r *Resolver) ask(ctx context.Context, h Hint) error {
+	n := h.Notification
+	digest, err := r.d.Registries.Digest(ctx, n.Image, n.Tag, n.Digest)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil // we are stopping, and the lease ends by itself
+	}
+	if err == nil {
+		artifact, problems := h.Resolve(digest)
+		if len(problems) == 0 {
+			return r.d.Queue.Settle(ctx, h, artifact)
+		}
+		err = fault.InvalidFields(problems...)
+	}
+	var at *time.Time
+	if h.Attempts < r.d.Attempts && !fault.Is(err, fault.Invalid) {
+		next := r.d.Clock.Now().Add(Pause(h.ID, h.Attempts))
+		at = &next
+	}
+	level := slog.LevelInfo
+	if at == nil {
+		level = slog.LevelWarn
+	}
+	r.d.Log.Log(ctx, level, "the registry has not confirmed a notification", "hook", h.Hook,
+		"image", n.Image, "tag", n.Tag, "attempt", h.Attempts, "given_up", at == nil, "error", err.Error())
+	return r.d.Queue.Later(ctx, h, err.Error(), at)
+}
+
+// Pause is how long to wait after so many attempts: twice as long each time up to a limit, and up to a quarter less, by
+// the hint's identifier, so that hints of one moment do not come back at one moment.
+func Pause(id string, attempts int) time.Duration {
+	pause := longestPause
+	if n := max(attempts, 1) - 1; n < 20 {
+		pause = min(firstPause<<n, longestPause)
+	}
+	jitter := uint32(0)
+	for _, c := range []byte(id) {
+		jitter = jitter*31 + uint32(c)
+	}
+	return pause - pause*time.Duration(jitter%256)/1024
+}

@@ -1,0 +1,210 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+const someDigest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// queue is a HintQueue of one hint in memory.
+type queue struct {
+	mu      sync.Mutex
+	hint    *Hint
+	due     *time.Time
+	settled []Artifact
+	reasons []string
+}
+
+func (q *queue) Claim(_ context.Context, now, until time.Time, _ int) ([]Hint, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.hint == nil || q.due == nil || q.due.After(now) {
+		return nil, nil
+	}
+	q.hint.Attempts++
+	q.due = &until
+	return []Hint{*q.hint}, nil
+}
+
+func (q *queue) Settle(_ context.Context, _ Hint, a Artifact) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.settled, q.hint = append(q.settled, a), nil
+	return nil
+}
+
+func (q *queue) Later(_ context.Context, _ Hint, reason string, at *time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reasons, q.due = append(q.reasons, reason), at
+	return nil
+}
+
+func (q *queue) Forget(context.Context, time.Time, time.Time) error { return nil }
+
+// answers are what a registry says, one after the other; the last one for ever.
+type answers []error
+
+func (a *answers) Digest(context.Context, string, string, string) (string, error) {
+	err := (*a)[0]
+	if len(*a) > 1 {
+		*a = (*a)[1:]
+	}
+	if err != nil {
+		return "", err
+	}
+	return someDigest, nil
+}
+
+func waiting(at time.Time) *queue {
+	return &queue{due: &at, hint: &Hint{ID: "1", Hook: "h", Notification: Notification{Source: "/hooks/h", Image: "r.example.com/a", Tag: "1"}}}
+}
+
+// rounds lets a resolver ask until it has nothing to do, and says when it asked.
+func rounds(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
+	t.Helper()
+	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	q.due = &start
+	c := clocktest.New(start)
+	r := NewResolver(ResolverDeps{Queue: q, Registries: &a, Clock: c, Log: slog.New(slog.DiscardHandler), Attempts: attempts})
+	var asked []time.Duration
+	for q.hint != nil && q.due != nil {
+		if wait := q.due.Sub(c.Now()); wait > 0 {
+			c.Advance(wait)
+		}
+		asked = append(asked, c.Now().Sub(start))
+		if _, err := r.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return asked
+}
+
+func TestARegistryIsAskedAgainUntilItAnswers(t *testing.T) {
+	t.Parallel()
+	q := waiting(time.Time{})
+	away := fault.New(fault.Unavailable, "away")
+	asked := rounds(t, q, answers{away, fault.New(fault.NotFound, "not yet"), errors.New("odd"), nil}, 0)
+	if len(asked) != 4 || !slices.IsSorted(asked) || asked[1] < 700*time.Millisecond || asked[3] > 8*time.Second {
+		t.Errorf("asked after %v", asked)
+	}
+	if len(q.settled) != 1 || q.settled[0].Digest != someDigest || q.settled[0].ID != Identify("/hooks/h", "r.example.com/a:1@"+someDigest) {
+		t.Errorf("settled %+v", q.settled)
+	}
+	if want := []string{"away", "not yet", "odd"}; !slices.Equal(q.reasons, want) {
+		t.Errorf("reasons are %q", q.reasons)
+	}
+}
+
+func TestAHintIsGivenUp(t *testing.T) {
+	t.Parallel()
+	q := waiting(time.Time{})
+	if asked := rounds(t, q, answers{fault.New(fault.NotFound, "gone")}, 5); len(asked) != 5 || q.due != nil || q.hint == nil {
+		t.Errorf("asked %d times, and then due at %v", len(asked), q.due)
+	}
+	q = waiting(time.Time{})
+	if asked := rounds(t, q, answers{fault.New(fault.Invalid, "no image")}, 5); len(asked) != 1 || q.hint == nil {
+		t.Errorf("what can never be was asked about %d times", len(asked))
+	}
+}
+
+func TestPausesGrowAndDiffer(t *testing.T) {
+	t.Parallel()
+	last := time.Duration(0)
+	for n := range 40 {
+		p := Pause("a", n)
+		if p < last || p > longestPause || p < firstPause/2 {
+			t.Errorf("after %d attempts: %s, before that %s", n, p, last)
+		}
+		last = p
+	}
+	seen := map[time.Duration]bool{}
+	for _, id := range strings.Split("one two three four five six seven eight", " ") {
+		seen[Pause(id, 30)] = true
+	}
+	if len(seen) < 5 {
+		t.Errorf("eight hints pause %d ways", len(seen))
+	}
+	total := time.Duration(0)
+	for n := range DefaultAttempts {
+		total += Pause("a", n)
+	}
+	if total < 30*time.Hour {
+		t.Errorf("a registry may be away for %s", total)
+	}
+}
+
+type taken struct {
+	artifacts []Artifact
+	hints     []Hint
+}
+
+func (s *taken) Take(_ context.Context, _ string, artifacts []Artifact, hints []Hint) error {
+	s.artifacts, s.hints = append(s.artifacts, artifacts...), append(s.hints, hints...)
+	return nil
+}
+
+func TestHear(t *testing.T) {
+	t.Parallel()
+	named := Names{Image: "image", Tag: "tag", Digest: "digest"}
+	for name, tt := range map[string]struct {
+		hook      Hook
+		told      Notification
+		image     string
+		resolving bool
+		field     string
+	}{
+		"with digest":        {told: Notification{Image: "r.example.com/a", Digest: someDigest, Names: named}, image: "r.example.com/a"},
+		"without":            {told: Notification{Image: "r.example.com/a", Tag: "1"}, image: "r.example.com/a", resolving: true},
+		"to be verified":     {hook: Hook{Verify: true}, told: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "r.example.com/a", resolving: true},
+		"another host":       {hook: Hook{Host: "proxy:5000"}, told: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "proxy:5000/a"},
+		"a host and path":    {hook: Hook{Host: "art.example.com/virtual"}, told: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/virtual/a/b"},
+		"a place":            {told: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/local/a/b"},
+		"no host":            {told: Notification{Image: "shop/api", Digest: someDigest}, field: "image"},
+		"no host, no digest": {told: Notification{Image: "shop/api", Tag: "1"}, field: "image"},
+		"neither":            {told: Notification{Image: "r.example.com/a"}, field: "tag"},
+		"a wrong digest":     {hook: Hook{Verify: true}, told: Notification{Image: "r.example.com/a", Digest: "sha256:1"}, field: "digest"},
+		"no image":           {told: Notification{Tag: "1"}, field: "image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &taken{}
+			tt.hook.Name = "h"
+			receipt, err := NewDesk(NewIntake(nil, clock.System()), s).Hear(t.Context(), tt.hook, []Notification{tt.told})
+			if tt.field != "" {
+				fields := fault.FieldsOf(err)
+				if len(fields) != 1 || fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 {
+					t.Errorf("error = %v, want one about %s", err, tt.field)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.resolving {
+				if receipt.Resolving != 1 || s.hints[0].Notification.Image != tt.image || s.hints[0].Hook != "h" {
+					t.Errorf("%+v, %+v", receipt, s.hints)
+				}
+				return
+			}
+			if len(receipt.Events) != 1 || s.artifacts[0].Image != tt.image || s.artifacts[0].ID != receipt.Events[0] {
+				t.Errorf("%+v, %+v", receipt, s.artifacts)
+			}
+		})
+	}
+	many := make([]Notification, maxTold+1)
+	if _, err := NewDesk(NewIntake(nil, clock.System()), &taken{}).Hear(t.Context(), Hook{Name: "h"}, many); !fault.Is(err, fault.Invalid) {
+		t.Errorf("more than anybody sends: %v", err)
+	}
+}

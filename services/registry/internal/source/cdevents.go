@@ -1,0 +1,86 @@
+package source
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// parseCDEvents reads artifact.published and artifact.packaged of CDEvents, any version of theirs: in a CloudEvent, whose
+// data it is, or by itself. What was published is a package URL of type oci or docker; other packages are passed over.
+func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	e := top
+	if top.has("specversion") {
+		e = top.in("data")
+	}
+	context, subject := e.in("context"), e.in("subject")
+	context.require("type", "the type of a CDEvent")
+	about := context.text("type")
+	if !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
+		return nil, top.err()
+	}
+	purl := subject.text("id")
+	if purl != "" && !strings.HasPrefix(purl, "pkg:oci/") && !strings.HasPrefix(purl, "pkg:docker/") {
+		return nil, top.err()
+	}
+	at := subject.name("id")
+	n := core.Notification{
+		ID: context.text("id"), PublishedAt: stamp(context.text("timestamp")),
+		Names: core.Names{ID: context.name("id"), Image: at, Digest: at, Tag: at},
+	}
+	var ok bool
+	if n.Image, n.Tag, n.Digest, ok = splitPackageURL(purl); !ok {
+		subject.wrong("id", "a package URL such as pkg:oci/api@sha256%3A…?repository_url=registry.example.com/shop/api&tag=1.4.0")
+	}
+	return []core.Notification{n}, top.err()
+}
+
+// splitPackageURL takes a package URL apart. The repository of type oci is in repository_url, whole; that of type docker
+// is namespace and name, at the registry that repository_url names.
+func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
+	rest, isOCI := strings.CutPrefix(purl, "pkg:oci/")
+	rest = strings.TrimPrefix(rest, "pkg:docker/")
+	rest, _, _ = strings.Cut(rest, "#")
+	path, query, _ := strings.Cut(rest, "?")
+	qualifiers, err := url.ParseQuery(query)
+	if err != nil {
+		return "", "", "", false
+	}
+	path, version, _ := strings.Cut(path, "@")
+	name, err1 := url.PathUnescape(path)
+	version, err2 := url.PathUnescape(version)
+	if err1 != nil || err2 != nil || name == "" {
+		return "", "", "", false
+	}
+	repository, inTag, _ := splitReference(dropScheme(qualifiers.Get("repository_url")))
+	switch {
+	case isOCI && repository == "":
+		return "", "", "", false // it does not say where
+	case isOCI && repository != name && !strings.HasSuffix(repository, "/"+name):
+		image = repository + "/" + name
+	case isOCI:
+		image = repository
+	case repository != "":
+		image = repository + "/" + name
+	case strings.Contains(name, "/"):
+		image = hubHost + "/" + name
+	default:
+		image = hubHost + "/library/" + name
+	}
+	tag = qualifiers.Get("tag")
+	if tag == "" {
+		tag = inTag
+	}
+	if isDigest(version) {
+		digest = version
+	} else if tag == "" {
+		tag = version
+	}
+	return image, tag, digest, true
+}

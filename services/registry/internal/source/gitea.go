@@ -1,0 +1,43 @@
+package source
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// parseGitea reads the event package of Gitea and Forgejo. The version of a container package is its tag, or its digest
+// when it was pushed without one. The registry is at the host of the package's page.
+func parseGitea(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	pkg := top.in("package")
+	if top.text("action") != "created" || pkg.text("type") != "container" {
+		return nil, top.err()
+	}
+	n := core.Notification{
+		Tag: pkg.text("version"), PublishedAt: stamp(pkg.text("created_at")),
+		Names: core.Names{Image: pkg.name("html_url"), Digest: pkg.name("version"), Tag: pkg.name("version")},
+	}
+	if isDigest(n.Tag) {
+		n.Digest, n.Tag = n.Tag, ""
+	}
+	owner := pkg.in("owner").text("login")
+	if owner == "" {
+		owner = pkg.in("owner").text("username")
+	}
+	if u, err := url.Parse(pkg.text("html_url")); err == nil {
+		n.Place = u.Host
+	}
+	if name := pkg.text("name"); owner != "" && name != "" {
+		n.Image = strings.ToLower(owner + "/" + name)
+	}
+	id, _ := pkg.number("id")
+	n.ID = strings.Join([]string{"package", strconv.FormatInt(id, 10), n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
+	return []core.Notification{n}, top.err()
+}

@@ -1,0 +1,91 @@
+package source
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// githubHost is the container registry of GitHub.
+const githubHost = "ghcr.io"
+
+// parseGitHub reads the events package and registry_package of GitHub, which differ in the name of one key, and passes
+// ping and all others over. The digest is the manifest's; where it is missing, the version's name is one.
+func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification, error) {
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	key := header.Get("X-Github-Event")
+	action := top.text("action")
+	if key != "package" && key != "registry_package" || action != "published" && action != "updated" {
+		return nil, top.err()
+	}
+	if !top.has(key) { // some versions of the one use the name of the other
+		key = map[string]string{"package": "registry_package", "registry_package": "package"}[key]
+	}
+	pkg := top.in(key)
+	if !isContainer(pkg) {
+		return nil, top.err()
+	}
+	version := pkg.in("package_version")
+	meta := version.in("container_metadata")
+	tag := meta.in("tag")
+	n := core.Notification{
+		Tag: tag.text("name"), PublishedAt: stamp(version.text("updated_at")),
+		Names: core.Names{Image: version.name("package_url"), Digest: tag.name("digest"), Tag: tag.name("name")},
+	}
+	n.Image, n.Digest = githubImage(top, pkg, version), tag.text("digest")
+	if n.Digest == "" {
+		n.Digest = meta.in("manifest").text("digest")
+	}
+	if name := version.text("version"); n.Digest == "" && isDigest(name) {
+		n.Digest = name
+	}
+	if n.Digest == "" && n.Tag == "" {
+		return nil, top.err() // nothing that could be looked up
+	}
+	if isHelm(meta) {
+		return nil, top.err()
+	}
+	id, _ := version.number("id")
+	n.ID = strings.Join([]string{"version", strconv.FormatInt(id, 10), n.Image, n.Tag, n.Digest}, " ")
+	if n.Digest == "" {
+		n.ID += n.PublishedAt // the tag may have moved since it was told last
+	}
+	return []core.Notification{n}, top.err()
+}
+
+func isContainer(pkg node) bool {
+	for _, key := range []string{"package_type", "ecosystem"} {
+		if strings.EqualFold(pkg.text(key), "container") {
+			return true
+		}
+	}
+	return false
+}
+
+// isHelm tells charts from images by the config's media type.
+func isHelm(meta node) bool {
+	return strings.HasPrefix(meta.in("manifest").in("config").text("media_type"), "application/vnd.cncf.helm.")
+}
+
+// githubImage is what package_url names, which ends in a colon when a push had no tag; or else owner and name.
+func githubImage(top, pkg, version node) string {
+	if image, _, _ := splitReference(strings.TrimSuffix(dropScheme(version.text("package_url")), ":")); image != "" {
+		return strings.ToLower(image)
+	}
+	owner := pkg.in("owner").text("login")
+	if owner == "" {
+		owner = pkg.text("namespace")
+	}
+	if owner == "" {
+		owner = top.in("organization").text("login")
+	}
+	if owner == "" || pkg.text("name") == "" {
+		return ""
+	}
+	return strings.ToLower(githubHost + "/" + owner + "/" + pkg.text("name"))
+}

@@ -1,0 +1,24 @@
+package source
+
+import (
+	"net/http"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// parseGitLab reads what GitLab's container registry notifies, which is Distribution's envelope, and what a project's
+// webhook sends with a custom template, which is the generic document. Webhooks without a template are about other
+// things, and passed over.
+func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
+	if mediaType == mediaEnvelopeV1 || mediaType == mediaEnvelopeV2 {
+		return parseDistribution(header, mediaType, body)
+	}
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	if top.has("object_kind") || top.has("event_name") {
+		return nil, nil
+	}
+	return generic(top)
+}

@@ -1,0 +1,47 @@
+package source
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// parseNexus reads the repository webhooks of Sonatype Nexus 3, for components and for assets. Neither tells a digest,
+// nor at which host the repository's connector listens. A component's version is the tag; so is the end of an asset's
+// path, and assets that are no manifest are passed over.
+func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	action := top.text("action")
+	if action != "CREATED" && action != "UPDATED" {
+		return nil, top.err()
+	}
+	n := core.Notification{PublishedAt: stamp(top.text("timestamp"))}
+	component, asset := top.in("component"), top.in("asset")
+	switch {
+	case component.text("format") == "docker":
+		n.Image, n.Tag = component.text("name"), component.text("version")
+		n.Names = core.Names{Image: component.name("name"), Tag: component.name("version")}
+	case asset.text("format") == "docker":
+		path := strings.TrimPrefix(strings.TrimPrefix(asset.text("name"), "/"), "v2/")
+		name, tag, ok := strings.Cut(path, "/manifests/")
+		if !ok {
+			return nil, top.err()
+		}
+		n.Image, n.Tag = name, tag
+		n.Names = core.Names{Image: asset.name("name"), Tag: asset.name("name")}
+	default:
+		return nil, top.err()
+	}
+	if isDigest(n.Tag) {
+		n.Digest, n.Tag = n.Tag, ""
+		n.Names.Digest = n.Names.Tag
+	}
+	if n.PublishedAt != "" {
+		n.ID = strings.Join([]string{n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
+	}
+	return []core.Notification{n}, top.err()
+}

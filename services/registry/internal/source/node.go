@@ -1,0 +1,161 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// node is an object in a delivery, and where it is. An object that is not there has no fields and no problem: what is
+// missing in the end, core names.
+type node struct {
+	problems *reader
+	path     string
+	fields   map[string]json.RawMessage
+}
+
+// open reads a body as an object.
+func open(body []byte) (node, error) {
+	if err := checkDocument(body); err != nil {
+		return node{}, err
+	}
+	fields, err := object("body", body)
+	if err != nil {
+		return node{}, err
+	}
+	return node{problems: &reader{}, fields: fields}, nil
+}
+
+// name is the path of a field.
+func (n node) name(key string) string { return n.path + key }
+
+func (n node) has(key string) bool {
+	raw, ok := n.fields[key]
+	return ok && kind(raw) != "null"
+}
+
+// text is the string at key.
+func (n node) text(key string) string { return n.problems.text(n.fields, n.path, key) }
+
+// number is the whole number at key, or the one in the string there: senders differ, even among their own versions.
+func (n node) number(key string) (int64, bool) {
+	if !n.has(key) {
+		return 0, false
+	}
+	raw := strings.Trim(string(n.fields[key]), `"`)
+	i, err := strconv.ParseInt(raw, 10, 64)
+	if err == nil {
+		return i, true
+	}
+	if f, err := strconv.ParseFloat(raw, 64); err == nil && f > -1e15 && f < 1e15 {
+		return int64(f), true // 1.417566822e+09
+	}
+	n.wrong(key, "a number")
+	return 0, false
+}
+
+// in is the object at key.
+func (n node) in(key string) node {
+	out := node{problems: n.problems, path: n.path + key + "."}
+	if !n.has(key) {
+		return out
+	}
+	fields, err := object(n.name(key), n.fields[key])
+	if err != nil {
+		n.problems.problems = append(n.problems.problems, fault.FieldsOf(err)...)
+		return out
+	}
+	out.fields = fields
+	return out
+}
+
+// list is the array at key, as raw values.
+func (n node) list(key string) []json.RawMessage {
+	if !n.has(key) {
+		return nil
+	}
+	var items []json.RawMessage
+	if kind(n.fields[key]) != "an array" || json.Unmarshal(n.fields[key], &items) != nil {
+		n.wrong(key, "an array")
+		return nil
+	}
+	return items
+}
+
+// objects is the array of objects at key.
+func (n node) objects(key string) []node {
+	items := n.list(key)
+	out := make([]node, 0, len(items))
+	for i, raw := range items {
+		at := fmt.Sprintf("%s[%d]", n.name(key), i)
+		fields, err := object(at, raw)
+		if err != nil {
+			n.problems.problems = append(n.problems.problems, fault.FieldsOf(err)...)
+			continue
+		}
+		out = append(out, node{problems: n.problems, path: at + ".", fields: fields})
+	}
+	return out
+}
+
+// names are the keys of the object, in order.
+func (n node) keys() []string { return slices.Sorted(maps.Keys(n.fields)) }
+
+func (n node) wrong(key, expected string) {
+	n.problems.problems = append(n.problems.problems, fault.Field{Name: n.name(key), Problem: found(n.fields[key]) + "; expected " + expected})
+}
+
+// require notes that a field is missing.
+func (n node) require(key, expected string) {
+	if !n.has(key) {
+		n.wrong(key, expected)
+	}
+}
+
+func (n node) err() error { return n.problems.err() }
+
+// stamp is a vendor's spelling of an instant in ours; empty where it is none, because a date is not worth a refusal.
+func stamp(s string) string {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.000-0700", "2006-01-02 15:04:05 MST"} {
+		if t, err := time.Parse(layout, s); err == nil && t.Year() > 0 && t.Year() < 10000 {
+			return t.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	return ""
+}
+
+// seconds is an instant given in seconds since 1970.
+func (n node) seconds(key string) string {
+	const year10000 = 253402300800
+	s, ok := n.number(key)
+	if !ok || s <= 0 || s >= year10000 {
+		return ""
+	}
+	return time.Unix(s, 0).UTC().Format(time.RFC3339)
+}
+
+// splitReference takes host/path:tag@digest apart. The tag and the digest may both be missing.
+func splitReference(reference string) (image, tag, digest string) {
+	image, digest, _ = strings.Cut(reference, "@")
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		image, tag = image[:at], image[at+1:]
+	}
+	return image, tag, digest
+}
+
+// isDigest tells a digest that stands where a tag should.
+func isDigest(tag string) bool {
+	return strings.HasPrefix(tag, "sha256:") || strings.HasPrefix(tag, "sha512:")
+}
+
+// dropScheme takes https:// away, which some senders put before an image.
+func dropScheme(s string) string {
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
+	return strings.TrimSuffix(s, "/")
+}

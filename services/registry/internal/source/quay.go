@@ -1,0 +1,48 @@
+package source
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// parseQuay reads Quay's notification of a push. Its updated_tags are a list, and were a map from tag to an image id,
+// which is not a digest, before. There is neither a digest nor a time nor an identifier in it: the registry is asked.
+func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+	top, err := open(body)
+	if err != nil {
+		return nil, err
+	}
+	if !top.has("updated_tags") && (top.has("build_id") || top.has("vulnerability")) {
+		return nil, top.err() // builds and scans
+	}
+	top.require("updated_tags", "an array of tags")
+	var tags []string
+	at := "updated_tags"
+	if kind(top.fields[at]) == "an object" {
+		tags = top.in(at).keys()
+	} else {
+		tags = texts(top, at)
+	}
+	image, _, _ := splitReference(dropScheme(top.text("docker_url")))
+	all := make([]core.Notification, 0, len(tags))
+	for _, tag := range tags {
+		all = append(all, core.Notification{
+			Image: image, Tag: tag, Names: core.Names{Image: "docker_url", Tag: at},
+		})
+	}
+	return all, top.err()
+}
+
+// texts is the array of strings at key.
+func texts(n node, key string) []string {
+	var out []string
+	for _, raw := range n.list(key) {
+		one := reader{}
+		s := one.text(map[string]json.RawMessage{key: raw}, n.path, key)
+		n.problems.problems = append(n.problems.problems, one.problems...)
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
+)
+
+//go:generate sqlc generate -f ../../sqlc.yaml
+
+//go:embed migrations/*.sql
+var hookMigrations embed.FS
+
+// HookMigrations are the tables of hooks, and HookMigrationName is what their version is kept under.
+func HookMigrations() fs.FS {
+	sub, err := fs.Sub(hookMigrations, "migrations")
+	if err != nil {
+		panic(err) // the embedded folder's name is a constant
+	}
+	return sub
+}
+
+// HookMigrationName names the set of migrations.
+const HookMigrationName = "hooks"
+
+// Hooks keeps what hooks tell: artifacts as events in the outbox, and hints until they have become such.
+type Hooks struct {
+	pool     *pgxpool.Pool
+	encode   func(core.Artifact) (event.Event, error)
+	now      func() time.Time
+	wake     func()
+	wakeHint func()
+}
+
+var (
+	_ core.Hints     = (*Hooks)(nil)
+	_ core.HintQueue = (*Hooks)(nil)
+)
+
+// HooksDeps is what Hooks needs.
+type HooksDeps struct {
+	Pool *pgxpool.Pool
+	// Encode is the event that an artifact becomes.
+	Encode func(core.Artifact) (event.Event, error)
+	Now    func() time.Time
+	// Wake is called after events were committed, WakeHint after hints were.
+	Wake, WakeHint func()
+}
+
+// NewHooks is a store of hooks.
+func NewHooks(d HooksDeps) *Hooks {
+	return &Hooks{pool: d.Pool, encode: d.Encode, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
+}
+
+// Take stores what a delivery told, in one transaction.
+func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact, hints []core.Hint) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := s.tell(ctx, tx, hook, artifacts); err != nil {
+			return err
+		}
+		q := query.New(tx)
+		slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // two deliveries lock in one order
+		for _, h := range hints {
+			raw, err := json.Marshal(h.Notification)
+			if err != nil {
+				return fmt.Errorf("encode hint %s: %w", h.ID, err)
+			}
+			n := h.Notification
+			err = q.Hint(ctx, query.HintParams{ID: h.ID, Hook: hook, Notification: raw, Reference: reference(n.Image, n.Tag, n.Digest), HeardAt: s.now()})
+			if err != nil {
+				return pg.Classify(err, "store hint %s of hook %s", h.ID, hook)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("take %d artifacts and %d hints: %w", len(artifacts), len(hints), err)
+	}
+	if len(artifacts) > 0 {
+		s.wake()
+	}
+	if len(hints) > 0 {
+		s.wakeHint()
+	}
+	return nil
+}
+
+// tell puts those artifacts into the outbox that have not been told before.
+func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []core.Artifact) error {
+	if len(artifacts) == 0 {
+		return nil
+	}
+	p := query.TellParams{Hook: hook, ToldAt: s.now()}
+	for _, a := range artifacts {
+		p.Ids = append(p.Ids, a.ID)
+		p.Refs = append(p.Refs, reference(a.Image, a.Tag, a.Digest))
+	}
+	fresh, err := query.New(tx).Tell(ctx, p)
+	if err != nil {
+		return pg.Classify(err, "note %d events of hook %s", len(artifacts), hook)
+	}
+	var events []event.Event
+	for _, a := range artifacts {
+		if !slices.Contains(fresh, a.ID) {
+			continue
+		}
+		e, err := s.encode(a)
+		if err != nil {
+			return err
+		}
+		events = append(events, e)
+	}
+	if err := outbox.Add(ctx, tx, events...); err != nil {
+		return fmt.Errorf("add %d events of hook %s: %w", len(events), hook, err)
+	}
+	return nil
+}
+
+// Claim takes hints that are due.
+func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]core.Hint, error) {
+	rows, err := query.New(s.pool).Claim(ctx, query.ClaimParams{Now: now, Until: until, Most: int32(most)})
+	if err != nil {
+		return nil, pg.Classify(err, "claim %d hints", most)
+	}
+	hints := make([]core.Hint, len(rows))
+	for i, row := range rows {
+		hints[i] = core.Hint{ID: row.ID, Hook: row.Hook, Heard: int(row.Heard), Attempts: int(row.Attempts)}
+		if err := json.Unmarshal(row.Notification, &hints[i].Notification); err != nil {
+			return nil, fmt.Errorf("decode hint %s: %w", row.ID, err)
+		}
+	}
+	return hints, nil
+}
+
+// Settle replaces a hint by an event.
+func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := s.tell(ctx, tx, h.Hook, []core.Artifact{a}); err != nil {
+			return err
+		}
+		// Told again while the registry was asked: the answer may be older than the telling, so it stays and is due at once.
+		q := query.New(tx)
+		if err := q.Settle(ctx, query.SettleParams{ID: h.ID, Heard: int32(h.Heard)}); err != nil {
+			return pg.Classify(err, "remove hint %s", h.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("settle hint %s: %w", h.ID, err)
+	}
+	s.wake()
+	return nil
+}
+
+// Later puts a hint back.
+func (s *Hooks) Later(ctx context.Context, h core.Hint, reason string, at *time.Time) error {
+	const most = 1000
+	if len(reason) > most {
+		reason = reason[:most]
+	}
+	err := query.New(s.pool).Later(ctx, query.LaterParams{ID: h.ID, Heard: int32(h.Heard), LastError: clean(reason), NextAt: at})
+	return pg.Classify(err, "put hint %s back", h.ID)
+}
+
+// Forget drops what is old.
+func (s *Hooks) Forget(ctx context.Context, told, hints time.Time) error {
+	q := query.New(s.pool)
+	if err := q.Forget(ctx, told); err != nil {
+		return pg.Classify(err, "forget old events of hooks")
+	}
+	return pg.Classify(q.ForgetHints(ctx, hints), "forget old hints")
+}

@@ -1,0 +1,60 @@
+-- name: Tell :many
+-- The ids that have not been told before.
+INSERT INTO told (id, hook, reference, told_at)
+SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @told_at::timestamptz
+ORDER BY 1
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
+-- name: Hint :exec
+-- What has become an event already is not looked up again. What is told again is due again, even if it was given up.
+INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
+SELECT @id, @hook, @notification, @reference, @heard_at, @heard_at
+WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = @id)
+ON CONFLICT (id) DO UPDATE
+SET heard        = hint.heard + 1,
+    notification = excluded.notification,
+    reference    = excluded.reference,
+    heard_at     = excluded.heard_at,
+    attempts     = 0,
+    next_at      = excluded.next_at;
+
+-- name: Claim :many
+-- Hints that are due, which others leave alone until the lease is over.
+UPDATE hint
+SET next_at = @until::timestamptz, attempts = attempts + 1
+WHERE id IN (
+    SELECT h.id FROM hint h
+    WHERE h.next_at <= @now::timestamptz
+    ORDER BY h.next_at
+    LIMIT @most
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id, hook, notification, heard, heard_at, attempts;
+
+-- name: Settle :exec
+DELETE FROM hint WHERE id = @id AND heard = @heard;
+
+-- name: Later :exec
+-- A hint that was told again meanwhile stays due.
+UPDATE hint SET last_error = @last_error, next_at = sqlc.narg(next_at)
+WHERE id = @id AND heard = @heard;
+
+-- name: Forget :exec
+DELETE FROM told WHERE told_at < @before::timestamptz;
+
+-- name: ForgetHints :exec
+DELETE FROM hint WHERE next_at IS NULL AND heard_at < @before::timestamptz;
+
+-- name: LastTold :many
+SELECT t.hook, t.reference, t.told_at
+FROM unnest(@hooks::text[]) AS wanted (name)
+CROSS JOIN LATERAL (
+    SELECT * FROM told WHERE told.hook = wanted.name ORDER BY told.told_at DESC LIMIT 1
+) AS t;
+
+-- name: Waiting :many
+SELECT hook, reference, heard_at, attempts, last_error, next_at FROM hint
+WHERE hook = ANY (@hooks::text[])
+ORDER BY heard_at
+LIMIT 200;

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
+)
+
+// Told is what a hook's deliveries became last.
+type Told struct {
+	Reference string
+	At        time.Time
+}
+
+// Waiting is a hint that has not become an event.
+type Waiting struct {
+	Reference string
+	Heard     time.Time
+	Attempts  int
+	LastError string
+	Next      *time.Time
+}
+
+// Status is the last event and the hints of each hook that has any.
+func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]Told, map[string][]Waiting, error) {
+	q := query.New(s.pool)
+	last, err := q.LastTold(ctx, hooks)
+	if err != nil {
+		return nil, nil, pg.Classify(err, "read the last events of %d hooks", len(hooks))
+	}
+	rows, err := q.Waiting(ctx, hooks)
+	if err != nil {
+		return nil, nil, pg.Classify(err, "read the hints of %d hooks", len(hooks))
+	}
+	told, waiting := map[string]Told{}, map[string][]Waiting{}
+	for _, l := range last {
+		told[l.Hook] = Told{Reference: l.Reference, At: l.ToldAt}
+	}
+	for _, r := range rows {
+		waiting[r.Hook] = append(waiting[r.Hook], Waiting{
+			Reference: r.Reference, Heard: r.HeardAt, Attempts: int(r.Attempts), LastError: r.LastError, Next: r.NextAt,
+		})
+	}
+	return told, waiting, nil
+}
+
+// reference is an image with its tag and digest, as people write it.
+func reference(image, tag, digest string) string {
+	if tag != "" {
+		image += ":" + tag
+	}
+	if digest != "" {
+		image += "@" + digest
+	}
+	return image
+}
+
+// clean is text that PostgreSQL takes.
+func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }

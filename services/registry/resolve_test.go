@@ -1,0 +1,221 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	ociname "github.com/google/go-containerregistry/pkg/name"
+	ociregistry "github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
+)
+
+// resolving runs what asks registries until the test ends.
+func (h hooked) resolving(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := h.in.resolve(ctx, func() {}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+// told is what the events in the outbox say: image:tag@digest.
+func told(t *testing.T, pool *pgxpool.Pool) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'image', event->'data'->>'tag', event->'data'->>'digest' FROM outbox ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var image, digest string
+		var tag *string
+		if err := rows.Scan(&image, &tag, &digest); err != nil {
+			t.Fatal(err)
+		}
+		if tag != nil {
+			image += ":" + *tag
+		}
+		all = append(all, image+"@"+digest)
+	}
+	return all
+}
+
+// ociServer is go-containerregistry's registry.
+func ociServer(t *testing.T) (host string) {
+	t.Helper()
+	s := httptest.NewServer(ociregistry.New(ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// push pushes an index with two platforms' images.
+func push(t *testing.T, reference string) v1.ImageIndex {
+	t.Helper()
+	tag, err := ociname.NewTag(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := random.Index(50, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(tag, index); err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func digestOf(t *testing.T, index v1.ImageIndex) string {
+	t.Helper()
+	d, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
+
+// hub is a delivery of Docker Hub.
+func hub(tag string, at int) []byte {
+	return fmt.Appendf(nil, `{"push_data":{"tag":%q,"pushed_at":%d},"repository":{"repo_name":"shop/api"},"callback_url":"http://169.254.169.254/"}`, tag, at)
+}
+
+func plainJSON() http.Header { return http.Header{"Content-Type": {"application/json"}} }
+
+func (h hooked) status(t *testing.T) api.HookStatus {
+	t.Helper()
+	status, _, body := post{method: http.MethodGet, path: "/v1/hooks", header: with("application/json")}.do(t, h.server.URL)
+	var answer struct{ Hooks []api.HookStatus }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || len(answer.Hooks) != 1 {
+		t.Fatalf("answered %d %s: %v", status, body, err)
+	}
+	return answer.Hooks[0]
+}
+
+func TestATagIsResolvedAtItsRegistry(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	h := hook(t, HookConfig{Source: "dockerhub", Host: host}, Config{AllowNetworks: []string{host}})
+	h.resolving(t)
+	image := host + "/shop/api"
+	first := digestOf(t, push(t, image+":1"))
+	path := hookPath(h.config, secret)
+	for range 2 {
+		if status, answer := h.post(t, path, plainJSON(), hub("1", 1774432800)); status != http.StatusAccepted || !strings.Contains(answer, `"resolving":1`) {
+			t.Fatalf("answered %d %s", status, answer)
+		}
+		eventually(t, "event", func() bool {
+			return slices.Equal(told(t, h.pool), []string{image + ":1@" + first}) && count(t, h.pool, "hint") == 0
+		})
+	}
+	second := digestOf(t, push(t, image+":1"))
+	h.post(t, path, plainJSON(), hub("1", 1774432801))
+	eventually(t, "event of the second push", func() bool { return len(told(t, h.pool)) == 2 })
+	if got := told(t, h.pool); got[1] != image+":1@"+second {
+		t.Errorf("events say %v, want %s in the end", got, second)
+	}
+	if s := h.status(t); s.LastArtifact != image+":1@"+second || s.LastPublished == nil || len(s.Waiting) != 0 {
+		t.Errorf("status is %+v", s)
+	}
+}
+
+func TestATagThatIsNotThereYetIsTriedAgainAndShown(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	h := hook(t, HookConfig{Source: "quay", Host: host}, Config{AllowNetworks: []string{host}})
+	h.resolving(t)
+	body := []byte(`{"docker_url":"quay.io/shop/api","updated_tags":["late"]}`)
+	if status, answer := h.post(t, hookPath(h.config, secret), plainJSON(), body); status != http.StatusAccepted {
+		t.Fatalf("answered %d %s", status, answer)
+	}
+	eventually(t, "failed attempt", func() bool {
+		w := h.status(t).Waiting
+		return len(w) == 1 && w[0].Reference == host+"/shop/api:late" && strings.Contains(w[0].LastError, "no such manifest") && w[0].NextTry != nil && w[0].Attempts > 0
+	})
+	want := host + "/shop/api:late@" + digestOf(t, push(t, host+"/shop/api:late"))
+	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{want}) })
+	eventually(t, "end of waiting", func() bool { return len(h.status(t).Waiting) == 0 })
+}
+
+func TestVerifiedHooksBelieveTheRegistry(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	h := hook(t, HookConfig{Source: "generic", Verify: true}, Config{AllowNetworks: []string{host}})
+	h.resolving(t)
+	index := digestOf(t, push(t, host+"/shop/api:1"))
+	body := fmt.Appendf(nil, `{"image":%q,"tag":"1","digest":%q}`, host+"/shop/api", digest)
+	header := plainJSON()
+	header.Set("Authorization", "Bearer "+secret)
+	if status, answer := h.post(t, hookPath(h.config, secret), header, body); status != http.StatusAccepted {
+		t.Fatalf("answered %d %s", status, answer)
+	}
+	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + index}) })
+}
+
+// Neither what a payload names nor where a registry redirects reaches anything inside that the operator has not listed.
+func TestNothingInsideIsReached(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	t.Cleanup(inside.Close)
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v2/":
+		case "/v2/shop/realm/manifests/1":
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="x"`, inside.URL))
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(outside.Close)
+	host, forbidden := strings.TrimPrefix(outside.URL, "http://"), strings.TrimPrefix(inside.URL, "http://")
+	h := hook(t, HookConfig{Source: "quay"}, Config{AllowNetworks: []string{host}})
+	h.resolving(t)
+	images := []string{
+		forbidden + "/shop/api", "localhost:" + strings.Split(forbidden, ":")[1] + "/shop/api", "169.254.169.254/latest/meta-data", "127.0.0.1/shop/api",
+		"10.0.0.1:5000/shop/api", host + "/shop/api", host + "/shop/realm",
+	}
+	for _, image := range images {
+		body := fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image)
+		if status, answer := h.post(t, hookPath(h.config, secret), plainJSON(), body); status != http.StatusAccepted {
+			t.Errorf("%s: answered %d %s", image, status, answer)
+		}
+	}
+	eventually(t, "refusals", func() bool {
+		w := h.status(t).Waiting
+		return len(w) == len(images) && !slices.ContainsFunc(w, func(w api.WaitingStatus) bool { return w.LastError == "" })
+	})
+	for _, w := range h.status(t).Waiting {
+		t.Logf("%s: %s", w.Reference, w.LastError)
+	}
+	if reached.Load() != 0 || len(told(t, h.pool)) != 0 {
+		t.Errorf("reached %d times, events %v", reached.Load(), told(t, h.pool))
+	}
+}
+
+func TestStatusNeedsAToken(t *testing.T) {
+	t.Parallel()
+	h := hook(t, HookConfig{Source: "quay"}, Config{})
+	if status, _, body := (post{method: http.MethodGet, path: "/v1/hooks"}).do(t, h.server.URL); status != http.StatusUnauthorized {
+		t.Errorf("answered %d %s", status, body)
+	}
+}
