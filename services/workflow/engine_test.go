@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
@@ -282,5 +283,30 @@ func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
 				t.Errorf("failed with %q", w.Error)
 			}
 		})
+	}
+}
+
+// picky is a store that refuses what programs print.
+type picky struct{ core.Store }
+
+func (p picky) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
+	for _, entry := range c.Entries {
+		if entry.Kind == core.KindPrint {
+			return core.Committed{}, fault.New(fault.Invalid, "no prints")
+		}
+	}
+	return p.Store.Commit(ctx, c)
+}
+
+func TestATurnThatCannotBeStoredFailsTheRun(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	e.run("one", picky{e.store}, func(context.Context, core.Call) (any, error) { return true, nil })
+	e.start("run(\"act\", {})\nprint(1)\nsleep(60)")
+	if w := e.await(core.Failed); !strings.Contains(w.Error, "what the program did last cannot be stored") {
+		t.Errorf("failed with %q", w.Error)
+	}
+	if h := e.history(); len(h) != 1 || !strings.HasPrefix(h[0], "failed") {
+		t.Errorf("history %q", h)
 	}
 }

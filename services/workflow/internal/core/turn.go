@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // driver takes one execution from turn to turn for as long as it has work in this process.
@@ -77,6 +80,9 @@ func (d *driver) run(ctx context.Context) error {
 	for {
 		d.apply(arrived)
 		state, err := d.commit(ctx)
+		if fault.Is(err, fault.Invalid) {
+			return d.drop(ctx, err)
+		}
 		if err != nil || state != Running {
 			return err
 		}
@@ -168,6 +174,14 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 	return state, nil
 }
 
+// drop ends a run whose turn the store refuses for what is in it: doing it again would lead to the same.
+func (d *driver) drop(ctx context.Context, refusal error) error {
+	d.engine.Log.ErrorContext(ctx, "turn cannot be stored", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", refusal)
+	d.seq -= int64(len(d.entries))
+	d.entries, d.emits, d.closed = nil, nil, nil
+	return d.fail(ctx, errors.New("what the program did last cannot be stored; the service's log says why"))
+}
+
 // take moves what the machine recorded into the turn.
 func (d *driver) take() {
 	entries, emits := d.machine.Take()
@@ -235,7 +249,7 @@ func (d *driver) end(ctx context.Context, failure error) (State, error) {
 	data := map[string]string{"workflow_id": d.loaded.Workflow}
 	if failure != nil {
 		state, kind, emit.Type = Failed, KindFailed, TypeFailed
-		text = truncate(failure.Error(), maxError)
+		text = storable(truncate(failure.Error(), maxError))
 		data["error"] = text
 		d.logFailure(ctx, failure)
 	}
@@ -261,6 +275,12 @@ func (d *driver) logFailure(ctx context.Context, failure error) {
 	if panicked, ok := failure.(interface{ StackTrace() []byte }); ok {
 		d.engine.Log.ErrorContext(ctx, "workflow panicked", "workflow", d.loaded.Workflow, "stack", string(panicked.StackTrace()))
 	}
+}
+
+// storable is text that PostgreSQL takes: a program may fail with anything, and a failure that cannot be kept would be tried again
+// for ever.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
 
 func truncate(s string, limit int) string {
