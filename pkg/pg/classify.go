@@ -16,6 +16,8 @@ import (
 
 // The SQLSTATE codes and classes (their first two characters) that somebody acts on.
 const (
+	codeUnknownCharacter     = "22021" // in text: a NUL, or not UTF-8
+	codeUntranslatable       = "22P05" // in JSON: \u0000
 	codeNotNullViolation     = "23502"
 	codeForeignKeyViolation  = "23503"
 	codeRestrictViolation    = "23001"
@@ -79,6 +81,8 @@ func classedByCode(err error, pe *pgconn.PgError) error {
 		return fault.Because(err, fault.Invalid, "%s does not hold: the row referred to does not exist, or is still referred to", pe.ConstraintName)
 	case codeCheckViolation:
 		return fault.Because(err, fault.Invalid, "%s does not hold", pe.ConstraintName)
+	case codeUnknownCharacter, codeUntranslatable:
+		return fault.Because(err, fault.Invalid, "found text with a NUL character or bytes that are not UTF-8; expected UTF-8 without NUL")
 	}
 	if unavailable(pe.Code) {
 		return fault.Because(err, fault.Unavailable, "the database is unavailable: %s (SQLSTATE %s)", pe.Message, pe.Code)

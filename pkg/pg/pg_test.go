@@ -275,6 +275,8 @@ func TestClassify(t *testing.T) {
 		{"check", t.Context(), `INSERT INTO fruit VALUES ('fig', 0)`, fault.Invalid, "fruit_has_weight", "fruit_has_weight does not hold"},
 		{"foreign key", t.Context(), `INSERT INTO fruit VALUES ('fig', 1, 'none')`, fault.Invalid, "fruit_basket_exists", "fruit_basket_exists does not hold"},
 		{"not null", t.Context(), `INSERT INTO fruit VALUES ('fig')`, fault.Invalid, "", "fruit.weight is missing"},
+		{"NUL in JSON", t.Context(), `SELECT '"\u0000"'::jsonb ->> 0, '{"a":"\u0000"}'::jsonb ->> 'a'`, fault.Invalid, "", "expected UTF-8 without NUL"},
+		{"not UTF-8", t.Context(), `SELECT convert_from('\xff', 'UTF8')`, fault.Invalid, "", "expected UTF-8 without NUL"},
 		{"syntax", t.Context(), `SELEKT`, fault.Internal, "", "syntax error"},
 		{"time-out", t.Context(), `SET LOCAL statement_timeout = 1; SELECT pg_sleep(9)`, fault.Unavailable, "", "57014"},
 		{"deadline", late, `SELECT 1`, fault.Unavailable, "", "no answer in time"},

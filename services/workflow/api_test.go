@@ -33,6 +33,9 @@ func TestAPI(t *testing.T) {
 			}, []string{"workflow_id", "starlark", "secrets.git"}},
 			"syntax": {&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "a", Starlark: []byte("def")}, []string{"starlark"}},
 			"inputs": {&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{")}, []string{"inputs"}},
+			"not text": {&autoflowv1.StartWorkflowRequest{
+				OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{\"a\":\"\xe9\"}"), Labels: map[string]string{"a": "b\x00"},
+			}, []string{"inputs", "labels.a"}},
 		} {
 			_, err := s.StartWorkflow(t.Context(), tt.request)
 			var fields []string
@@ -45,6 +48,31 @@ func TestAPI(t *testing.T) {
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: the error shows a secret: %v", name, err)
 			}
+		}
+	})
+
+	t.Run("text that no database takes is refused, and nothing fails for ever", func(t *testing.T) {
+		t.Parallel()
+		for name, call := range map[string]func() error{
+			"workflow_id": func() error {
+				_, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "a\x00b"})
+				return err
+			},
+			"id": func() error {
+				_, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{
+					CloudEvent: []byte(`{"specversion":"1.0","id":"1\u0000","source":"/x","type":"a.b","organizationid":"1","data":{}}`),
+				})
+				return err
+			},
+		} {
+			err := call()
+			if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != name {
+				t.Errorf("%s: error %v, fields %v", name, err, fields)
+			}
+		}
+		s.submit("nul", `fail("a\x00b")`, "")
+		if w := s.await("nul", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED); !strings.Contains(w.GetError(), "fail: a") {
+			t.Errorf("failed with %q", w.GetError())
 		}
 	})
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -66,6 +68,11 @@ func check(wire event.Event) error {
 	}
 	if err := wire.Validate(); err != nil {
 		return fault.Because(err, fault.Invalid, "cloud_event: not a CloudEvent 1.0: %v", err)
+	}
+	for name, text := range map[string]string{"id": wire.ID(), "source": wire.Source(), "type": wire.Type(), "subject": wire.Subject()} {
+		if strings.ContainsFunc(text, unicode.IsControl) {
+			return invalid(name, "found %q, expected text without control characters", text)
+		}
 	}
 	return nil
 }

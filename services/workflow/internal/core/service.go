@@ -57,6 +57,9 @@ func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 
 // Get answers an execution and, where it is parked, what it waits for, one sentence each.
 func (s *Service) Get(ctx context.Context, organization int64, workflow string) (Execution, []string, error) {
+	if err := checkNamed(workflow); err != nil {
+		return Execution{}, nil, err
+	}
 	e, err := s.store.Get(ctx, organization, workflow)
 	if err != nil || e.State.Ended() {
 		return e, nil, err
@@ -74,6 +77,9 @@ func (s *Service) Get(ctx context.Context, organization int64, workflow string) 
 
 // History answers a page of a history.
 func (s *Service) History(ctx context.Context, organization int64, workflow string, after int64, limit int) ([]Entry, error) {
+	if err := checkNamed(workflow); err != nil {
+		return nil, err
+	}
 	e, err := s.store.Get(ctx, organization, workflow)
 	if err != nil {
 		return nil, err
@@ -85,10 +91,13 @@ const maxReason = 1024
 
 // Cancel ends an execution. It answers once that is stored; an execution that has ended stays as it is.
 func (s *Service) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
+	if err := checkNamed(workflow); err != nil {
+		return err
+	}
 	if utf8.RuneCountInString(reason) > maxReason {
 		return fault.InvalidFields(fault.Field{Name: "reason", Problem: fmt.Sprintf("expected at most %d characters", maxReason)})
 	}
-	ended, err := s.store.Cancel(ctx, organization, workflow, reason, s.clock.Now())
+	ended, err := s.store.Cancel(ctx, organization, workflow, storable(reason), s.clock.Now())
 	if ended {
 		s.wake() // whoever runs it finds out now, not at its next commit
 	}

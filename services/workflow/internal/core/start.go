@@ -57,9 +57,12 @@ func (s Start) validate() error {
 	if len(s.Labels) > maxLabels {
 		report("labels", "found %d, expected at most %d", len(s.Labels), maxLabels)
 	}
+	if !utf8.Valid(s.Inputs) {
+		report("inputs", "found bytes that are not UTF-8, expected JSON in UTF-8")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		if len(name) > maxLabel || len(s.Labels[name]) > maxLabel || name == "" {
-			report("labels."+name, "expected a name and a value of at most %d bytes", maxLabel)
+		if len(name) > maxLabel || len(s.Labels[name]) > maxLabel || name == "" || strings.ContainsRune(name+s.Labels[name], 0) {
+			report("labels."+name, "expected a name and a value of at most %d bytes, without NUL", maxLabel)
 		}
 	}
 	if len(fields) > 0 {
@@ -70,6 +73,14 @@ func (s Start) validate() error {
 
 // secretReference is the grammar of D27. The message about a bad one never shows it: it may be a secret by mistake.
 var secretReference = regexp.MustCompile(`^(k8s:[^/#\s]+/[^/#\s]+#[^#\s]+|env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\s]+|vault:[^#\s]+#[^#\s]+)$`)
+
+// checkNamed says what is wrong with the id of a workflow that is asked for.
+func checkNamed(workflow string) error {
+	if problem := checkWorkflowID(workflow); problem != "" {
+		return fault.InvalidFields(fault.Field{Name: "workflow_id", Problem: problem})
+	}
+	return nil
+}
 
 func checkWorkflowID(id string) string {
 	if n := utf8.RuneCountInString(id); n < 1 || n > maxWorkflowID {
