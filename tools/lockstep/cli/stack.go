@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ import (
 )
 
 func (c *command) dev() *cobra.Command {
-	var dir string
+	var dir, kubeconfig string
 	var verbose bool
 	cmd := &cobra.Command{
 		Use: "dev --data DIR", GroupID: "local",
@@ -32,8 +34,17 @@ DIR/run/*.pid        its process id`,
 			if dir == "" {
 				return fault.New(fault.Invalid, "data: found none, expected --data DIR")
 			}
+			if kubeconfig != "" {
+				if _, err := os.Stat(kubeconfig); err != nil {
+					return fault.New(fault.Invalid, "kubeconfig: %v, expected a file with which the relay signs in to a cluster", err)
+				}
+				var err error
+				if kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
+					return fmt.Errorf("kubeconfig: %w", err)
+				}
+			}
 			fmt.Fprintln(c.errOut, "starting; the first start in a folder takes longest")
-			s, err := stack.Start(cmd.Context(), stack.Config{Dir: dir, Log: c.logger(verbose)})
+			s, err := stack.Start(cmd.Context(), stack.Config{Dir: dir, Kubeconfig: kubeconfig, Log: c.logger(verbose)})
 			if err != nil {
 				return err
 			}
@@ -44,6 +55,7 @@ DIR/run/*.pid        its process id`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "data", "", "`folder` of everything; made when it is not there")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with which the relay signs in to a real cluster, in place of the simulated one")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
@@ -66,7 +78,9 @@ func (c *command) printEndpoints(e stack.Endpoints, dir string) {
 		row(w, "Git", e.Git)
 		row(w, "NATS", e.NATS)
 		row(w, "PostgreSQL", e.Database)
-		row(w, "cluster", e.Cluster+"  (simulated)")
+		if e.Cluster != "" {
+			row(w, "cluster", e.Cluster+"  (simulated)")
+		}
 		row(w, "token", e.Token)
 		fmt.Fprintln(w)
 		fmt.Fprintln(w, "ready; for scripts: "+dir+"/endpoints.json; Ctrl-C stops everything")

@@ -13,7 +13,10 @@ import (
 
 // cluster reads Argo Rollouts objects from the Kubernetes API, as kubectl would: what the demo believes about the cluster does not
 // come from Lockstep.
-type cluster struct{ url string }
+type cluster struct {
+	url    string
+	client *http.Client
+}
 
 // rolloutObject is the part of an Argo Rollout that says where it stands.
 type rolloutObject struct {
@@ -74,7 +77,7 @@ func (c cluster) rollout(ctx context.Context, namespace, name string) (position,
 	if err != nil {
 		return position{}, fmt.Errorf("read rollout %s/%s: %w", namespace, name, err)
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := c.client.Do(r)
 	if err != nil {
 		return position{}, fault.New(fault.Unavailable, "read rollout %s/%s: %w", namespace, name, err)
 	}
@@ -128,4 +131,10 @@ func (p position) digest() string {
 // reached reports whether the gate has been come to.
 func (p position) reached(gate int) bool {
 	return p.Passed >= gate || (p.AtGate && p.Weight >= gate) || p.Stable
+}
+
+// SpecImage is what a Rollout is asked to run, whatever it runs by now.
+func (w *World) SpecImage(ctx context.Context, stage Stage, service string) (string, error) {
+	p, err := w.cluster.rollout(ctx, w.Scenario.Namespace(stage), service)
+	return p.Image, err
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -32,10 +33,13 @@ type World struct {
 func NewWorld(s *stack.Stack, scenario Scenario, c clock.Clock) *World {
 	e := s.Endpoints()
 	return &World{
-		Scenario: scenario, Stack: s, Clock: c, cluster: cluster{url: e.Cluster},
+		Scenario: scenario, Stack: s, Clock: c, cluster: cluster{url: e.Cluster, client: http.DefaultClient},
 		API: client.New(client.Config{Endpoint: e.GraphQL, Token: e.Token}),
 	}
 }
+
+// ClusterAt has the world look at another Kubernetes API than the simulated one, with a client that may read there.
+func (w *World) ClusterAt(url string, with *http.Client) { w.cluster = cluster{url: url, client: with} }
 
 // Create creates everything that the scenario has, and returns when it is ready to be deployed to.
 func (w *World) Create(ctx context.Context) error {

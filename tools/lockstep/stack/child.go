@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -40,6 +41,15 @@ func Parts() []string {
 
 // children is the whole stack, but for PostgreSQL.
 func (s *Stack) children() []child {
+	all := s.ownChildren()
+	if s.config.Kubeconfig != "" {
+		all = slices.DeleteFunc(all, func(c child) bool { return c.name == "simcluster" })
+	}
+	return all
+}
+
+// ownChildren is the stack with a cluster of its own.
+func (s *Stack) ownChildren() []child {
 	token := s.settings.Token
 	users := []map[string]any{}
 	for _, user := range natsUsers() {
@@ -77,7 +87,7 @@ func (s *Stack) children() []child {
 		})},
 		{name: "relay", stage: 2, ready: healthy("relay"), config: map[string]any{
 			"nats_url": "nats://" + s.address("nats"), "nats_user": relayUser, "nats_password": s.settings.Passwords[relayUser],
-			"health_address": s.address("relay-health"), "agent_id": AgentID, "kubeconfig": s.path("config", "kubeconfig.yaml"),
+			"health_address": s.address("relay-health"), "agent_id": AgentID, "kubeconfig": s.kubeconfig(),
 		}},
 	}
 }
@@ -96,8 +106,16 @@ func (s *Stack) service(name string, more map[string]any) map[string]any {
 	return more
 }
 
-// kubeconfig is how the relay finds the simulated cluster.
-func (s *Stack) kubeconfig() map[string]any {
+// kubeconfig is the file with which the relay finds the cluster.
+func (s *Stack) kubeconfig() string {
+	if s.config.Kubeconfig != "" {
+		return s.config.Kubeconfig
+	}
+	return s.path("config", "kubeconfig.yaml")
+}
+
+// simulated is how the relay finds the simulated cluster.
+func (s *Stack) simulated() map[string]any {
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "simulated",
 		"clusters": []any{map[string]any{"name": "simulated", "cluster": map[string]any{"server": "http://" + s.address("cluster")}}},

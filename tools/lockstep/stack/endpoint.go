@@ -25,7 +25,7 @@ type Endpoints struct {
 	Git string `json:"git"`
 	// OCI is host:port of the OCI registry: an image is <oci>/<repository>.
 	OCI string `json:"oci"`
-	// Cluster is the simulated cluster's Kubernetes API.
+	// Cluster is the simulated cluster's Kubernetes API; empty when the cluster is a real one.
 	Cluster string `json:"cluster"`
 	// Token is the bearer token of GraphQL, gRPC and the registry service.
 	Token string `json:"token"`
@@ -47,6 +47,10 @@ func ReadEndpoints(path string) (Endpoints, error) {
 func (s *Stack) endpoints() Endpoints {
 	at := func(port string) string { return "http://" + s.address(port) }
 	git := url.URL{Scheme: "http", User: url.UserPassword(gitUser, s.settings.Token), Host: s.address("git")}
+	cluster := at("cluster")
+	if s.config.Kubeconfig != "" {
+		cluster = ""
+	}
 	return Endpoints{
 		Console:  at("domain") + "/",
 		GraphQL:  at("domain") + "/graphql",
@@ -56,7 +60,7 @@ func (s *Stack) endpoints() Endpoints {
 		Database: s.database,
 		Git:      git.String(),
 		OCI:      s.address("oci"),
-		Cluster:  at("cluster"),
+		Cluster:  cluster,
 		Token:    s.settings.Token,
 	}
 }

@@ -28,6 +28,8 @@ type Config struct {
 	// DatabaseURL of a running PostgreSQL server to use, in schemas named for this stack; empty for LOCKSTEP_DATABASE_URL, and
 	// without that for a server of its own.
 	DatabaseURL string
+	// Kubeconfig is a file with which the relay signs in to a real cluster; empty for a simulated one.
+	Kubeconfig string
 	// Fast gives up durability against a crash of the machine: for data that nobody needs tomorrow.
 	Fast bool
 	// Log is told what happens to the processes; nil for nobody.
@@ -134,7 +136,10 @@ func (s *Stack) writeConfigurations(children []child) error {
 	if err := writeFile(s.path("config", "git-password"), []byte(s.settings.Token)); err != nil {
 		return err
 	}
-	return s.writeYAML("kubeconfig.yaml", s.kubeconfig())
+	if s.config.Kubeconfig != "" {
+		return nil
+	}
+	return s.writeYAML("kubeconfig.yaml", s.simulated())
 }
 
 func (s *Stack) writeYAML(name string, v any) error {

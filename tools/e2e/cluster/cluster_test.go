@@ -1,0 +1,24 @@
+package cluster_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
+)
+
+// TestStart brings a cluster up and down. It needs the programs, so `make test` skips it and `make e2e` does the same by itself.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	programs := os.Getenv("LOCKSTEP_CLUSTER")
+	if programs == "" {
+		t.Skip("LOCKSTEP_CLUSTER, the folder that tools/cluster/build.sh prints, is not set")
+	}
+	c, err := cluster.Start(t.Context(), cluster.Config{Programs: programs, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+//go:embed manifests
+var manifests embed.FS
+
+// fieldManager is who the API server says has set a field.
+const fieldManager = "lockstep-e2e"
+
+// resource is where a kind is kept.
+type resource struct {
+	plural     string
+	namespaced bool
+}
+
+// resources are the kinds that are written and read here.
+func resources() map[string]resource {
+	return map[string]resource{
+		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Secret": {"secrets", true},
+		"Pod": {"pods", true}, "Deployment": {"deployments", true}, "StatefulSet": {"statefulsets", true}, "ReplicaSet": {"replicasets", true},
+		"CustomResourceDefinition": {"customresourcedefinitions", false},
+		"ClusterRole":              {"clusterroles", false}, "ClusterRoleBinding": {"clusterrolebindings", false},
+		"Stage": {"stages", false}, "AppProject": {"appprojects", true}, "Application": {"applications", true},
+		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true},
+	}
+}
+
+// Resource is a client for the objects of a kind. namespace is not looked at where there are none.
+func (c *Cluster) Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
+	r, ok := resources()[kind]
+	if !ok {
+		return nil, fault.New(fault.Invalid, "kind: found %q, expected one that package cluster lists", kind)
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, fmt.Errorf("apiVersion of %s: %w", kind, err)
+	}
+	all := c.api.Resource(gv.WithResource(r.plural))
+	if !r.namespaced {
+		return all, nil
+	}
+	return all.Namespace(namespace), nil
+}
+
+// Apply writes objects as they are to be, server-side. A kind whose definition has just been applied is waited for.
+func (c *Cluster) Apply(ctx context.Context, text []byte) error {
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	for {
+		var object map[string]any
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("apply: %w", err)
+		}
+		if object == nil {
+			continue
+		}
+		if err := c.applyOne(ctx, &unstructured.Unstructured{Object: object}); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) applyOne(ctx context.Context, u *unstructured.Unstructured) error {
+	what := u.GetKind() + " " + u.GetName()
+	client, err := c.Resource(u.GetAPIVersion(), u.GetKind(), u.GetNamespace())
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := client.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err == nil {
+			return nil
+		}
+		if !isPassing(err) {
+			return fmt.Errorf("apply %s: %w", what, err)
+		}
+		if clock.Sleep(ctx, c.config.Clock, lookInterval) != nil {
+			return fmt.Errorf("apply %s: %w", what, err)
+		}
+	}
+}
+
+func (c *Cluster) applyFolder(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("manifests: %w", err)
+	}
+	// Definitions before what they define.
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return fmt.Errorf("manifests: %w", err)
+		}
+		if err := c.Apply(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", entry.Name(), err)
+		}
+	}
+	return nil
+}
+
+func rank(file string) int {
+	if strings.HasSuffix(file, "-crd.yaml") || strings.HasPrefix(file, "kwok.") {
+		return 0
+	}
+	return 1
+}
+
+// applyOwn applies the manifests of this package.
+func (c *Cluster) applyOwn(ctx context.Context) error {
+	for _, name := range []string{"base.yaml", "relay.yaml"} {
+		text, err := manifests.ReadFile("manifests/" + name)
+		if err != nil {
+			return fmt.Errorf("manifests: %w", err)
+		}
+		if err := c.Apply(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return c.SetBroken(ctx, nil)
+}
+
+// awaitNode waits until the node takes pods and the stand-ins of the controllers run: then scheduler, controller manager and KWOK work.
+func (c *Cluster) awaitNode(ctx context.Context) error {
+	return errors.Join(
+		c.awaitReplica(ctx, "StatefulSet", "argocd", "argocd-application-controller"),
+		c.awaitReplica(ctx, "Deployment", "argo-rollouts", "argo-rollouts"),
+	)
+}
+
+func (c *Cluster) awaitReplica(ctx context.Context, kind, namespace, name string) error {
+	client, err := c.Resource("apps/v1", kind, namespace)
+	if err != nil {
+		return err
+	}
+	for {
+		u, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			if n, _, _ := unstructured.NestedInt64(u.Object, "status", "readyReplicas"); n > 0 {
+				return nil
+			}
+			err = errors.New("it has no ready replica")
+		}
+		if clock.Sleep(ctx, c.config.Clock, lookInterval) != nil {
+			return fmt.Errorf("wait for %s %s/%s: %w", kind, namespace, name, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// Ports are chosen below those of stacks (20000) and of outgoing connections.
+	firstPort = 10000
+	portCount = 10000
+	attempts  = 1000
+)
+
+// The accounts that sign in with a token.
+const (
+	Admin = "admin"
+	Relay = "relay"
+)
+
+// prepare makes the folder, the ports and the credentials.
+func (c *Cluster) prepare() error {
+	for _, name := range []string{"log", "etcd", "certificates", "home/.kube", "tmp", "gpg", "argocd"} {
+		if err := os.MkdirAll(c.path(name), 0o700); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+	}
+	var err error
+	if c.ports, err = choosePorts("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
+		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok"); err != nil {
+		return err
+	}
+	if err := c.writeKey(); err != nil {
+		return err
+	}
+	c.tokens = map[string]string{Admin: rand.Text(), Relay: rand.Text()}
+	users := fmt.Sprintf("%s,admin,admin,system:masters\n%s,relay,relay\n", c.tokens[Admin], c.tokens[Relay])
+	if err := os.WriteFile(c.path("tokens.csv"), []byte(users), 0o600); err != nil {
+		return fmt.Errorf("write tokens: %w", err)
+	}
+	for account, token := range c.tokens {
+		if err := c.writeKubeconfig(c.Kubeconfig(account), token); err != nil {
+			return err
+		}
+	}
+	// Where Argo CD's controller looks when it is told that it runs inside of the cluster and does not.
+	return c.writeKubeconfig(c.path("home", ".kube", "config"), c.tokens[Admin])
+}
+
+// writeKey makes the key that signs the tokens of service accounts.
+func (c *Cluster) writeKey() error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	if err := os.WriteFile(c.path("service-account.key"), text, 0o600); err != nil {
+		return fmt.Errorf("write key: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) writeKubeconfig(path, token string) error {
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: e2e
+clusters:
+  - {name: e2e, cluster: {server: %q, insecure-skip-tls-verify: true}}
+users:
+  - {name: e2e, user: {token: %s}}
+contexts:
+  - {name: e2e, context: {cluster: e2e, user: e2e}}
+`, c.URL(), token)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// connect makes the client for everything that is not a process.
+func (c *Cluster) connect() error {
+	c.rest = &rest.Config{
+		Host: c.URL(), BearerToken: c.tokens[Admin], TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		UserAgent: "lockstep-e2e", QPS: 200, Burst: 400, WarningHandler: rest.NoWarnings{},
+	}
+	var err error
+	if c.api, err = dynamic.NewForConfig(c.rest); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	return nil
+}
+
+// choosePorts picks a free port for each name.
+func choosePorts(names ...string) (map[string]int, error) {
+	ports, taken := map[string]int{}, map[int]bool{}
+	for range attempts {
+		if len(ports) == len(names) {
+			return ports, nil
+		}
+		//nolint:gosec // which port it is need not be a secret
+		port := firstPort + mathrand.IntN(portCount)
+		//nolint:noctx // bound at once or not at all
+		probe, err := net.Listen("tcp", address(port))
+		if err != nil || taken[port] {
+			continue
+		}
+		_ = probe.Close()
+		ports[names[len(ports)]], taken[port] = port, true
+	}
+	return nil, fmt.Errorf("ports of %s: found %d free ones, expected %d", strings.Join(names, ", "), len(ports), len(names))
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+const (
+	// lookInterval is how often a start is looked at.
+	lookInterval = 50 * time.Millisecond
+	// graceful is how long a program has to end when asked.
+	graceful = 5 * time.Second
+)
+
+// program is one process as data.
+type program struct {
+	name string
+	// stage orders the start: what is in one starts together, when the one before is ready.
+	stage int
+	// file is the executable's name where it is not the program's.
+	file string
+	args []string
+	// env is added to this process's own.
+	env []string
+	// ready is nil when the program works, otherwise why not yet.
+	ready func(ctx context.Context) error
+}
+
+// stages groups programs by stage.
+func stages(programs []program) [][]program {
+	var all [][]program
+	for _, p := range programs {
+		for len(all) <= p.stage {
+			all = append(all, nil)
+		}
+		all[p.stage] = append(all[p.stage], p)
+	}
+	return all
+}
+
+// process is a program that has been started.
+type process struct {
+	program
+
+	logFile string
+	cmd     *exec.Cmd
+	ended   chan struct{} // closed when it is gone
+}
+
+// spawn starts a program. It ends with this process, however that ends.
+func (c *Cluster) spawn(p program) (*process, error) {
+	file := p.file
+	if file == "" {
+		file = p.name
+	}
+	started := &process{program: p, logFile: c.LogFile(p.name), ended: make(chan struct{})}
+	output, err := os.OpenFile(started.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", p.name, err)
+	}
+	//nolint:gosec,noctx // programs of our own; ended by end, in the cluster's order
+	started.cmd = exec.Command(filepath.Join(c.config.Programs, "bin", file), p.args...)
+	started.cmd.Dir, started.cmd.Stdout, started.cmd.Stderr = c.config.Dir, output, output
+	started.cmd.Env = append(os.Environ(), p.env...)
+	started.cmd.SysProcAttr = attributes()
+	begun := make(chan error)
+	go func() {
+		defer close(started.ended)
+		defer func() { _ = output.Close() }()
+		// The parent death signal is sent when the thread that started the child ends.
+		runtime.LockOSThread()
+		err := started.cmd.Start()
+		begun <- err
+		if err == nil {
+			_ = started.cmd.Wait() // how it ended is in its log
+		}
+	}()
+	if err := <-begun; err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	return started, nil
+}
+
+// awaitReady waits until the program works.
+func (p *process) awaitReady(ctx context.Context, c clock.Clock) error {
+	for {
+		err := p.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s has ended: %s; its last lines:\n%s", p.name, p.cmd.ProcessState, p.tail())
+		default:
+		}
+		if clock.Sleep(ctx, c, lookInterval) != nil {
+			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, p.tail())
+		}
+	}
+}
+
+// end asks the program to end, and makes it.
+func (p *process) end() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(graceful, p.signalKill)
+	defer timer.Stop()
+	<-p.ended
+	p.signalKill() // what it had started itself
+	return nil
+}
+
+// kill ends the program as a crash would.
+func (p *process) kill() {
+	p.signalKill()
+	<-p.ended
+}
+
+// signalKill ends the whole process group.
+func (p *process) signalKill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
+// tail is the end of the log.
+func (p *process) tail() string {
+	const lines = 15
+	text, err := os.ReadFile(p.logFile)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
+}

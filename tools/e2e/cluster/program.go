@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// probeTimeout bounds one question whether a program is ready.
+const probeTimeout = 2 * time.Second
+
+// controlPlane is Kubernetes.
+func (c *Cluster) controlPlane() []program {
+	etcd := "http://" + address(c.ports["etcd"])
+	peer := "http://" + address(c.ports["etcd-peer"])
+	key := c.path("service-account.key")
+	return []program{
+		{
+			name: "etcd", stage: 0, ready: c.healthy(etcd + "/health"),
+			args: []string{
+				"--data-dir=" + c.path("etcd"), "--listen-client-urls=" + etcd, "--advertise-client-urls=" + etcd,
+				"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
+				"--unsafe-no-fsync", "--log-level=warn",
+			},
+		},
+		{
+			name: "kube-apiserver", stage: 1, ready: c.healthy(c.URL() + "/readyz"),
+			args: []string{
+				"--etcd-servers=" + etcd, "--cert-dir=" + c.path("certificates"), "--secure-port=" + c.port("apiserver"),
+				"--bind-address=127.0.0.1", "--service-account-issuer=https://kubernetes.default.svc",
+				"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+				"--token-auth-file=" + c.path("tokens.csv"), "--authorization-mode=RBAC",
+				"--service-cluster-ip-range=10.0.0.0/24",
+				// Nobody would take the taint of a new node away again.
+				"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+			},
+		},
+		{
+			name: "kube-controller-manager", stage: 2, ready: c.healthy("https://" + address(c.ports["controller-manager"]) + "/healthz"),
+			args: []string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
+				"--secure-port=" + c.port("controller-manager"), "--cert-dir=" + c.path("certificates"),
+				// What watches over nodes would take KWOK's for dead.
+				"--controllers=replicaset-controller,deployment-controller,statefulset-controller,namespace-controller," +
+					"garbage-collector-controller,endpoints-controller,endpointslice-controller",
+			},
+		},
+		{
+			name: "kube-scheduler", stage: 2, ready: c.healthy("https://" + address(c.ports["scheduler"]) + "/healthz"),
+			args: []string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
+				"--secure-port=" + c.port("scheduler"), "--cert-dir=" + c.path("certificates"),
+			},
+		},
+	}
+}
+
+// controllers are what runs on Kubernetes.
+func (c *Cluster) controllers() []program {
+	redis, repositories := address(c.ports["redis"]), address(c.ports["repo-server"])
+	env := []string{
+		"KUBECONFIG=" + c.Kubeconfig(Admin), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), "ARGOCD_FAKE_IN_CLUSTER=true",
+		"ARGOCD_GPG_ENABLED=false", "ARGOCD_TLS_DATA_PATH=" + c.path("argocd"), "ARGOCD_SSH_DATA_PATH=" + c.path("argocd"),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	}
+	return []program{
+		{
+			name: "kwok", stage: 0, ready: c.healthy("http://" + address(c.ports["kwok"]) + "/healthz"),
+			args: []string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--manage-all-nodes=true", "--enable-crds=Stage", "--node-lease-duration-seconds=0",
+				"--server-address=" + address(c.ports["kwok"]),
+			},
+			// A file of the user's would be configuration as well.
+			env: []string{"HOME=" + c.path("home")},
+		},
+		{name: "redis", stage: 0, args: []string{redis}, ready: connects(redis)},
+		{
+			name: "argocd-repo-server", stage: 1, env: env, ready: connects(repositories),
+			args: []string{
+				"--disable-tls", "--address=127.0.0.1", "--port=" + c.port("repo-server"), "--metrics-address=127.0.0.1",
+				"--metrics-port=" + c.port("repo-server-metrics"), "--redis=" + redis,
+			},
+		},
+		{
+			name: "argocd-application-controller", stage: 1, env: env,
+			ready: c.healthy("http://" + address(c.ports["application-controller"]) + "/healthz"),
+			args: []string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--namespace=argocd", "--redis=" + redis, "--repo-server=" + repositories,
+				"--repo-server-plaintext", "--metrics-port=" + c.port("application-controller"),
+				"--status-processors=4", "--operation-processors=4",
+			},
+		},
+		{
+			name: "rollouts-controller", stage: 1, ready: c.healthy("http://" + address(c.ports["rollouts"]) + "/healthz"),
+			args: []string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--healthzPort=" + c.port("rollouts"),
+				"--metricsPort=" + c.port("rollouts-metrics"),
+			},
+		},
+	}
+}
+
+func (c *Cluster) port(name string) string { return strconv.Itoa(c.ports[name]) }
+
+// healthy asks for a page and expects 200.
+func (c *Cluster) healthy(url string) func(context.Context) error {
+	client := &http.Client{
+		Timeout: probeTimeout,
+		//nolint:gosec // certificates that the programs have made for themselves, on this machine
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	return func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answered %s: %s", url, response.Status, text)
+		}
+		return nil
+	}
+}
+
+// connects expects somebody to listen.
+func connects(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+		return connection.Close()
+	}
+}

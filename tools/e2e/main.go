@@ -1,0 +1,135 @@
+// Command e2e runs the end-to-end scenarios: Lockstep's own stack, with its relay on a real Kubernetes API server with the real
+// Argo CD and Argo Rollouts. `make e2e` builds what that needs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
+	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+func main() {
+	// The stack starts its parts as children of this executable.
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(cli.Main("e2e", os.Args[1:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("e2e", flag.ContinueOnError)
+	programs := flags.String("programs", "", "`folder` that tools/cluster/build.sh has printed")
+	scenarios := flags.String("scenarios", "scenarios", "`folder` of the scenarios")
+	dir := flags.String("data", "", "`folder` that keeps data and logs; without it a temporary one, which stays when something fails")
+	verbose := flags.Bool("v", false, "tell each act")
+	if err := flags.Parse(args); err != nil {
+		return err //nolint:wrapcheck // says what is wrong with which flag
+	}
+	all, err := scenario.Load(*scenarios, flags.Args()...)
+	if err != nil {
+		return err
+	}
+	level := "warn"
+	if *verbose {
+		level = "debug"
+	}
+	log := telemetry.Logger(os.Stderr, level)
+	data, remove, err := folder(*dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			err = remove()
+		} else {
+			fmt.Fprintln(os.Stderr, "data and logs are in", data)
+		}
+	}()
+	clk := clock.System()
+	began := clk.Now()
+	place, stop, err := start(ctx, data, *programs, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	fmt.Printf("%-22s %5.1fs  the cluster and Lockstep are up\n", "start", clk.Now().Sub(began).Seconds())
+	return play(ctx, place, all)
+}
+
+// play runs the scenarios one after the other; one that fails does not keep the others from running.
+func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) error {
+	var failed []error
+	began := place.Clock.Now()
+	for _, s := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		from := place.Clock.Now()
+		err := place.Run(ctx, s)
+		word := "ok"
+		if err != nil {
+			word = "FAILED"
+			failed = append(failed, fmt.Errorf("%s: %w", s.Name, err))
+		}
+		fmt.Printf("%-22s %5.1fs  %-6s %s\n", s.Name, place.Clock.Now().Sub(from).Seconds(), word, s.About)
+	}
+	fmt.Printf("%d of %d scenarios as expected, %.0f seconds\n", len(all)-len(failed), len(all), place.Clock.Now().Sub(began).Seconds())
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+// start brings up the cluster and a stack on it.
+func start(ctx context.Context, data, programs string, log *slog.Logger) (*scenario.Place, func() error, error) {
+	c, err := cluster.Start(ctx, cluster.Config{Programs: programs, Dir: filepath.Join(data, "cluster"), Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := stack.Start(ctx, stack.Config{Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay), Fast: true, Log: log})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("start Lockstep: %w", err), c.Stop())
+	}
+	stop := func() error {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return errors.Join(s.Stop(), s.Discard(within), c.Stop())
+	}
+	place := &scenario.Place{Stack: s, Cluster: c, Clock: clock.System(), Log: log}
+	if err := place.Prepare(ctx); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return place, stop, nil
+}
+
+// folder is where the run keeps its data, and how to remove it.
+func folder(dir string) (string, func() error, error) {
+	if dir != "" {
+		return dir, func() error { return nil }, os.MkdirAll(dir, 0o711) //nolint:gosec // the account of PostgreSQL passes through
+	}
+	dir, err := os.MkdirTemp("", "lockstep-e2e-")
+	if err != nil {
+		return "", nil, fmt.Errorf("temporary folder: %w", err)
+	}
+	//nolint:gosec // the account of PostgreSQL passes through; what is in it is closed to others
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", nil, fmt.Errorf("temporary folder: %w", err)
+	}
+	return dir, func() error { return os.RemoveAll(dir) }, nil
+}
