@@ -53,7 +53,7 @@ func New(d Deps) *Controller {
 	if d.Refresh <= 0 {
 		d.Refresh = defaultRefresh
 	}
-	return &Controller{Deps: d, repositories: repositories{credentials: d.Credentials, known: map[string]*git.Repository{}}, compared: map[string]comparison{}}
+	return &Controller{Deps: d, repositories: repositories{credentials: d.Credentials, clock: d.Clock, known: map[string]*git.Repository{}}, compared: map[string]comparison{}}
 }
 
 // Run reconciles until ctx ends.

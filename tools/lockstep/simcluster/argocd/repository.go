@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/config"
@@ -19,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
 
@@ -30,6 +33,7 @@ type Credentials struct {
 // repositories stand in for Argo CD's repository server: what has been fetched stays in memory.
 type repositories struct {
 	credentials Credentials
+	clock       clock.Clock
 
 	mu    sync.Mutex
 	known map[string]*git.Repository
@@ -54,7 +58,7 @@ func (r *repositories) resolve(ctx context.Context, url, revision string) (*obje
 			return commit, nil
 		}
 	}
-	head, err := r.fetch(ctx, repository)
+	head, err := r.fetchSoon(ctx, repository)
 	if err != nil {
 		return nil, fmt.Errorf("failed to list refs: %w", err)
 	}
@@ -99,6 +103,27 @@ func (r *repositories) open(url string) (*git.Repository, error) {
 	}
 	r.known[url] = repository
 	return repository, nil
+}
+
+const (
+	// fetchAttempts and fetchPause are how long a Git server that cannot be reached is waited for, as Argo CD's repository server does
+	// with ARGOCD_GIT_ATTEMPTS_COUNT.
+	fetchAttempts = 20
+	fetchPause    = 250 * time.Millisecond
+)
+
+// fetchSoon is fetch, and waits a while for a Git server that is being started again.
+func (r *repositories) fetchSoon(ctx context.Context, repository *git.Repository) (plumbing.Hash, error) {
+	for attempt := 1; ; attempt++ {
+		head, err := r.fetch(ctx, repository)
+		var away net.Error
+		if err == nil || attempt == fetchAttempts || !errors.As(err, &away) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return head, err
+		}
+		if clock.Sleep(ctx, r.clock, fetchPause) != nil {
+			return head, err
+		}
+	}
 }
 
 // fetch brings all branches and tags here, and answers what HEAD is.
