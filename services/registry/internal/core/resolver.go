@@ -141,8 +141,8 @@ func (r *Resolver) round(ctx context.Context) (int, error) {
 func (r *Resolver) ask(ctx context.Context, h Hint) error {
 	n := h.Notification
 	digest, err := r.d.Registries.Digest(ctx, n.Image, n.Tag, n.Digest)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil // we are stopping, and the lease ends by itself
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("ask about %s: %w", n.Image, err) // we are stopping; the lease ends by itself
 	}
 	if err == nil {
 		artifact, problems := h.Resolve(digest)
