@@ -3,15 +3,21 @@ package cli_test
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
@@ -32,6 +38,13 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(&api{dir: env.WorkDir, asked: map[string]int{}})
 			env.Defer(server.Close)
 			env.Setenv("LOCKSTEP_ENDPOINT", server.URL)
+			env.Setenv("LOCKSTEP_REGISTRY", server.URL)
+			oci := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+			env.Defer(oci.Close)
+			env.Setenv("OCI", strings.TrimPrefix(oci.URL, "http://"))
+			if err := push(oci.URL); err != nil {
+				return err
+			}
 			env.Setenv("LOCKSTEP_TOKEN", "secret")
 			env.Setenv("TZ", "UTC")
 			return nil
@@ -72,6 +85,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "token: found another, expected ours", http.StatusUnauthorized)
 		return
 	}
+	switch r.URL.Path {
+	case "/v1/events":
+		a.take(w, r)
+		return
+	case "/elsewhere/v1/events":
+		http.NotFound(w, r)
+		return
+	}
 	var request struct {
 		Query     string
 		Variables json.RawMessage
@@ -93,4 +114,26 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(answer)
+}
+
+// take is the registry service: it keeps the event in event.sent, and refuses the tag refused.
+func (a *api) take(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_ = os.WriteFile(filepath.Join(a.dir, "event.sent"), append(body, '\n'), 0o600)
+	if strings.Contains(string(body), `"refused"`) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"detail":"data.tag: not this one"}`)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = io.WriteString(w, `{"events":["0190-1"]}`)
+}
+
+// push puts the empty image into a registry, as shop/api:1.
+func push(url string) error {
+	tag, err := name.NewTag(strings.TrimPrefix(url, "http://") + "/shop/api:1")
+	if err != nil {
+		return err
+	}
+	return remote.Write(tag, empty.Image)
 }

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+const publishHelp = `Tell Lockstep that an image is there: what a CI job does after its push.
+
+IMAGE is a whole reference with a tag, a digest or both. Without a digest the registry is asked for the tag's, with
+the credentials of docker's configuration. The event goes to the registry service at --registry, LOCKSTEP_REGISTRY or
+what --endpoints-file names, with the token. Telling twice is telling once.`
+
+const publishExample = `  lockstep publish registry.example.com/shop/api:1.4.0
+
+  GitLab CI:
+    publish:
+      script:
+        - lockstep publish "$CI_REGISTRY_IMAGE/api:$CI_COMMIT_TAG"
+
+  GitHub Actions:
+    - run: lockstep publish "ghcr.io/${{ github.repository }}/api@${{ steps.push.outputs.digest }}"
+      env:
+        LOCKSTEP_REGISTRY: https://lockstep-registry.example.com
+        LOCKSTEP_TOKEN: ${{ secrets.LOCKSTEP_TOKEN }}`
+
+// published is what has been told.
+type published struct {
+	Image  string   `json:"image"`
+	Tag    string   `json:"tag,omitempty"`
+	Digest string   `json:"digest"`
+	Events []string `json:"events"`
+}
+
+func (c *command) publish() *cobra.Command {
+	var registry, source string
+	cmd := &cobra.Command{
+		Use: "publish IMAGE", Short: "Tell Lockstep that an image is there", Long: publishHelp, Example: publishExample,
+		GroupID: "objects", Args: exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.checkOutput(); err != nil {
+				return err
+			}
+			address, token, err := c.registryService(registry)
+			if err != nil {
+				return err
+			}
+			p, err := locate(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if p.Events, err = c.tell(cmd.Context(), address, token, source, p); err != nil {
+				return err
+			}
+			return c.print(p, func(w io.Writer) {
+				row(w, "IMAGE", "TAG", "DIGEST", "EVENT")
+				row(w, p.Image, p.Tag, short(p.Digest), strings.Join(p.Events, " "))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&registry, "registry", "", "address of the registry service, a `URL` (LOCKSTEP_REGISTRY)")
+	cmd.Flags().StringVar(&source, "source", "/lockstep/publish", "who tells, a `URI`: the same image told by two is told twice")
+	return cmd
+}
+
+// registryService is where the registry service is, and the token for it.
+func (c *command) registryService(registry string) (address, token string, err error) {
+	token = c.token
+	if registry == "" && c.endpointsFile == "" {
+		registry = c.getenv("LOCKSTEP_REGISTRY")
+	}
+	if registry == "" && c.endpointsFile != "" {
+		e, err := stack.ReadEndpoints(c.endpointsFile)
+		if err != nil {
+			return "", "", fault.New(fault.Invalid, "%w", err)
+		}
+		registry = e.Registry
+		if token == "" {
+			token = e.Token
+		}
+	}
+	if registry == "" {
+		return "", "", fault.New(fault.Invalid, "registry: found none, expected --registry URL, LOCKSTEP_REGISTRY or --endpoints-file FILE")
+	}
+	if token == "" {
+		token = c.getenv("LOCKSTEP_TOKEN")
+	}
+	return strings.TrimSuffix(registry, "/"), token, nil
+}
+
+// locate takes a reference apart, and asks its registry for the digest if there is none in it.
+func locate(ctx context.Context, reference string) (published, error) {
+	rest, digest, _ := strings.Cut(reference, "@")
+	image, tag := rest, ""
+	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, '/') {
+		image, tag = rest[:at], rest[at+1:]
+	}
+	p := published{Image: image, Tag: tag, Digest: digest}
+	if digest != "" {
+		if _, err := name.NewDigest(image + "@" + digest); err != nil {
+			return p, fault.New(fault.Invalid, "image: found %q, expected registry/repository:tag@sha256:…", reference)
+		}
+		return p, nil
+	}
+	parsed, err := name.NewTag(rest, name.StrictValidation)
+	if err != nil {
+		return p, fault.New(fault.Invalid, "image: found %q, expected registry/repository:tag or registry/repository@sha256:…", reference)
+	}
+	d, err := remote.Head(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err == nil {
+		p.Digest = d.Digest.String()
+		return p, nil
+	}
+	answered, ok := errors.AsType[*transport.Error](err)
+	switch {
+	case !ok:
+		return p, fault.New(fault.Unavailable, "registry of %s: %w", rest, err)
+	case answered.StatusCode == http.StatusNotFound:
+		return p, fault.New(fault.NotFound, "image: the registry has no %s", rest)
+	case answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden:
+		return p, fault.New(fault.Denied, "image: the registry does not let us look at %s; `docker login` may help", rest)
+	default:
+		return p, fault.New(fault.Unavailable, "registry of %s: answered with status %d", rest, answered.StatusCode)
+	}
+}
+
+// tell sends the event. Its id is the image's identity, so that a job that is repeated tells nothing new.
+func (c *command) tell(ctx context.Context, address, token, source string, p published) ([]string, error) {
+	body, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": p.Image + ":" + p.Tag + "@" + p.Digest, "source": source, "type": event.TypeArtifactPublished,
+		"data": event.ArtifactPublished{Image: p.Image, Digest: p.Digest, Tag: p.Tag},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v1/events", bytes.NewReader(body))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "registry: found %q, expected a URL", address)
+	}
+	r.Header.Set("Content-Type", "application/cloudevents+json")
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "registry service: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Events []string `json:"events"`
+		Detail string   `json:"detail"`
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	switch {
+	case response.StatusCode == http.StatusUnauthorized:
+		return nil, fault.New(fault.Unauthenticated, "token: found another, expected one of the registry service's")
+	case response.StatusCode == http.StatusBadRequest:
+		return nil, fault.New(fault.Invalid, "registry service: %s", answer.Detail)
+	case response.StatusCode >= http.StatusInternalServerError:
+		return nil, fault.New(fault.Unavailable, "registry service: answered %s", response.Status)
+	case err != nil || response.StatusCode != http.StatusAccepted:
+		return nil, fault.New(fault.Invalid, "registry service: found status %s at %s, expected a registry service", response.Status, address)
+	}
+	return answer.Events, nil
+}
