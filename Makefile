@@ -54,7 +54,7 @@ $(GOLANGCI_LINT):
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the lockstep command into bin/
@@ -70,6 +70,18 @@ demo: ## Run the whole product on this machine: two services, two environments, 
 .PHONY: test
 test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" adds flags)
 	@go test $(TEST_FLAGS) work
+
+.PHONY: cluster
+cluster: ## Build the real cluster of the end-to-end tests, once (25 minutes the first time)
+	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
+
+.PHONY: e2e
+e2e: ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
+	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
+	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	echo "building lockstep (the first time takes minutes)" >&2; \
+	go build -o "$$out/e2e" ./tools/e2e; \
+	"$$out/e2e" --programs "$$programs" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers
