@@ -83,6 +83,10 @@ e2e: ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo 
 	go build -o "$$out/e2e" ./tools/e2e; \
 	"$$out/e2e" --programs "$$programs" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
+.PHONY: race
+race: ## Run the tests once more, in random order, under the race detector
+	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers
 	@$(GOLANGCI_LINT) run $(addsuffix /...,$(MODULES))
