@@ -113,7 +113,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 	}
 	server, err := local.Start(ctx, local.Config{DataDir: s.path("postgres"), Fast: s.config.Fast, Log: s.config.Log})
 	if err != nil {
-		return fmt.Errorf("start PostgreSQL: %w", err)
+		return err // it says what could not be started
 	}
 	s.postgres, s.database = server, server.URL()
 	return nil
