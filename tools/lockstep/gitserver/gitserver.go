@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config, log *slog.Logger, ready func()) error {
 	return rpc.ServeHTTP(ctx, log, listener, handler)
 }
 
-// Handler serves c.Dir at the root; c.Address is not looked at.
+// Handler serves c.Dir at the root; c.Address is not looked at. A push to a repository that is not there makes it.
 func Handler(ctx context.Context, c Config) (http.Handler, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -73,6 +73,16 @@ func Handler(ctx context.Context, c Config) (http.Handler, error) {
 			http.Error(w, "username and password required", http.StatusUnauthorized)
 			return
 		}
+		if err := createForPush(r.Context(), dir, r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		done, err := spool(w, r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		defer done()
 		// A user who has signed in may push: http-backend looks at REMOTE_USER.
 		signedIn := *backend
 		signedIn.Env = append(slices.Clone(backend.Env), "REMOTE_USER="+c.Username)
@@ -92,6 +102,11 @@ var repositoryName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 // Create makes the repository <dir>/<name>.git with one commit of files on branch main. Where it exists already it is
 // left as it is.
 func Create(ctx context.Context, dir, name string, files map[string]string) error {
+	return create(ctx, dir, name, initialCommit(files))
+}
+
+// create makes a repository of what a `git fast-import` stream says; nil is an empty one.
+func create(ctx context.Context, dir, name string, stream []byte) error {
 	if !repositoryName.MatchString(name) {
 		return fmt.Errorf("repository name %q: expected lower-case letters, digits and hyphens", name)
 	}
@@ -110,8 +125,10 @@ func Create(ctx context.Context, dir, name string, files map[string]string) erro
 	if _, err := git(ctx, building, nil, "init", "--quiet", "--bare", "--initial-branch=main", "."); err != nil {
 		return err
 	}
-	if _, err := git(ctx, building, initialCommit(files), "fast-import", "--quiet", "--date-format=now"); err != nil {
-		return err
+	if stream != nil {
+		if _, err := git(ctx, building, stream, "fast-import", "--quiet", "--date-format=now"); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(building, path); err != nil {
 		return fmt.Errorf("repository %q: %w", name, err)

@@ -1,6 +1,8 @@
 package gitserver_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -67,6 +69,38 @@ func TestCloneCommitPush(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, commits); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPushMakesTheRepository(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	signedIn := strings.Replace(url, "http://", "http://lockstep:secret@", 1)
+	work := t.TempDir()
+	// More than Git's postBuffer, so that it comes in chunks, and nothing that compresses.
+	large := make([]byte, 3<<20)
+	_, _ = rand.Read(large)
+	if err := os.WriteFile(filepath.Join(work, "large"), large, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"init", "--quiet", "--initial-branch=main"},
+		{"add", "."},
+		{"commit", "--quiet", "-m", "First"},
+		{"push", "--quiet", signedIn + "/blog.git", "main"},
+		{"clone", "--quiet", signedIn + "/blog.git", "again"},
+	} {
+		if out, err := git(t, work, args...); err != nil {
+			t.Fatalf("git %s: %v: %s", args[0], err, out)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(work, "again", "large")); err != nil || !bytes.Equal(got, large) {
+		t.Errorf("large file: got %d bytes, %v; want what was pushed", len(got), err)
+	}
+	for _, name := range []string{"nothing.git", "Not A Name.git"} {
+		if out, err := git(t, work, "ls-remote", signedIn+"/"+name); err == nil {
+			t.Errorf("ls-remote of %s: got %s, want that there is none", name, out)
+		}
 	}
 }
 
