@@ -48,11 +48,21 @@ export interface CreateServiceInput {
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
 
+export interface PauseRolloutInput {
+  rolloutId: string
+  reason?: string | null
+}
+
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
 export interface ResolveGateInput {
   rolloutId: string
   gateId: string
+  reason?: string | null
+}
+
+export interface ResumeRolloutInput {
+  rolloutId: string
   reason?: string | null
 }
 
@@ -62,6 +72,12 @@ export interface RetryApplicationEnvironmentSetupInput {
 
 export interface RetryEnvironmentOnboardingInput {
   environmentId: string
+}
+
+export interface RollbackRolloutInput {
+  rolloutId: string
+  versionSetId?: string | null
+  reason?: string | null
 }
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
@@ -371,6 +387,7 @@ export interface RolloutPageData {
     id: string
     state: RolloutState
     isRollback: boolean
+    pauseRequested: boolean
     workflowRef: string | null
     createdAt: string
     startedAt: string | null
@@ -493,7 +510,7 @@ export interface RolloutPageData {
 export interface RolloutPageVariables {
   id: string
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback workflowRef createdAt startedAt finishedAt application { id name activeRollout { id state } rollouts(first: 5) { nodes { id state versionSet { id name } finishedAt } } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { gateId reason requestedAt } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } snapshot { commitSha manifestDigest parameters } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name activeRollout { id state } rollouts(first: 5) { nodes { id state versionSet { id name } finishedAt } } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { gateId reason requestedAt } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } snapshot { commitSha manifestDigest parameters } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId reason triggeredBy createdAt }' }
 
 export interface MoreJournalData {
   rollout: {
@@ -1005,3 +1022,54 @@ export interface CancelRolloutVariables {
   input: CancelRolloutInput
 }
 export const CancelRollout: Operation<CancelRolloutData, CancelRolloutVariables> = { name: 'CancelRollout', text: 'mutation CancelRollout($input: CancelRolloutInput!) { cancelRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface PauseRolloutData {
+  pauseRollout: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PauseRolloutVariables {
+  input: PauseRolloutInput
+}
+export const PauseRollout: Operation<PauseRolloutData, PauseRolloutVariables> = { name: 'PauseRollout', text: 'mutation PauseRollout($input: PauseRolloutInput!) { pauseRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ResumeRolloutData {
+  resumeRollout: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ResumeRolloutVariables {
+  input: ResumeRolloutInput
+}
+export const ResumeRollout: Operation<ResumeRolloutData, ResumeRolloutVariables> = { name: 'ResumeRollout', text: 'mutation ResumeRollout($input: ResumeRolloutInput!) { resumeRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RollbackRolloutData {
+  rollbackRollout: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RollbackRolloutVariables {
+  input: RollbackRolloutInput
+}
+export const RollbackRollout: Operation<RollbackRolloutData, RollbackRolloutVariables> = { name: 'RollbackRollout', text: 'mutation RollbackRollout($input: RollbackRolloutInput!) { rollbackRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }

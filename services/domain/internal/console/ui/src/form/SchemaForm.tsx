@@ -3,7 +3,7 @@
 import { useId, useState } from 'react'
 import { Field, Problem } from '../parts/form'
 import { optionWords, wordsFor } from './copy'
-import { blank, fields, isRecord, resolve, typeOf, type Finding, type Json, type Schema, type SchemaObject } from './schema'
+import { blank, fields, isRecord, type Field as SchemaField, resolve, typeOf, type Finding, type Json, type Schema, type SchemaObject } from './schema'
 
 export interface FormContext {
   root: Schema
@@ -29,22 +29,34 @@ export function SchemaForm(props: { context: FormContext; value: unknown; onChan
 
 function Properties(props: { context: FormContext; schema: Schema; path: string[]; value: Json; onChange: (value: Json) => void }) {
   const { context, schema, path, value, onChange } = props
+  const all = fields(context.root, schema, value)
+  const optional = all.filter((f) => !f.required)
+  const node = (f: SchemaField) => (
+    <Node
+      key={f.name}
+      context={context}
+      schema={f.schema}
+      path={[...path, f.name]}
+      value={value[f.name]}
+      required={f.required}
+      onChange={(next) => onChange({ ...value, [f.name]: next })}
+    />
+  )
+  if (optional.length < manyOptional || optional.length === all.length) return <>{all.map(node)}</>
+  const wrong = optional.some((f) => context.findings.some((x) => [...path, f.name].every((p, i) => x.path[i] === p)))
   return (
     <>
-      {fields(context.root, schema, value).map((f) => (
-        <Node
-          key={f.name}
-          context={context}
-          schema={f.schema}
-          path={[...path, f.name]}
-          value={value[f.name]}
-          required={f.required}
-          onChange={(next) => onChange({ ...value, [f.name]: next })}
-        />
-      ))}
+      {all.filter((f) => f.required).map(node)}
+      <details className="optional" open={wrong || undefined}>
+        <summary>{optional.length} optional settings</summary>
+        {optional.map(node)}
+      </details>
     </>
   )
 }
+
+/** From so many on, what need not be set is folded away, below what has to be. */
+const manyOptional = 3
 
 export type Control = 'agent' | 'text' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
 

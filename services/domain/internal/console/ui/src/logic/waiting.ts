@@ -74,7 +74,7 @@ export function whyWaiting(rollout: Rollout, journal: JournalRow[]): Reason[] {
   }
   if (rollout.state === 'PAUSED') {
     const pause = journal.findLast((r) => r.event === 'pause')
-    reasons.push({ key: 'pause', what: 'the pause to end', why: pause?.reason ?? '', who: 'the driver', since: pause?.createdAt ?? null })
+    reasons.push({ key: 'pause', what: 'somebody to resume it', why: pause?.reason ?? '', who: 'anybody who may act in this organization', since: pause?.createdAt ?? null })
   }
   for (const part of course(rollout, journal)) {
     if (part.kind !== 'lane' || part.lane.place.state !== 'IN_PROGRESS') continue

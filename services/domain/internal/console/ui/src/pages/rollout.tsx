@@ -7,7 +7,7 @@ import { course } from '../logic/gates'
 import { isOver, whyWaiting } from '../logic/waiting'
 import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
-import { CancelButton, GateButtons } from '../parts/decide'
+import { GateButtons, RolloutActs } from '../parts/decide'
 import { Icon } from '../parts/icon'
 import { Journal } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
@@ -48,6 +48,7 @@ function Shown({ live }: { live: LiveRollout }) {
       lead={
         <p className="line">
           <RolloutChip state={rollout.state} gates={rollout.openGates.length} />
+          {rollout.pauseRequested && rollout.state !== 'PAUSED' && <Chip tone="wait" icon="paused" word="Pauses at the next gate" />}
           {rollout.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
           <span className="faint">
             made <Ago at={rollout.createdAt} />
@@ -94,7 +95,7 @@ function useSayWhatMoves(rollout: Rollout, what: string) {
 
 function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
   const [promote, setPromote] = useState<'again' | 'back' | null>(null)
-  if (!isOver(rollout.state)) return <CancelButton rolloutId={rollout.id} what={what} />
+  if (!isOver(rollout.state)) return <RolloutActs rolloutId={rollout.id} what={what} held={rollout.state === 'PAUSED' || rollout.pauseRequested} />
   const before = rollout.environments.map((e) => e.previousVersionSet).find((s) => s && s.id !== rollout.versionSet.id)
   return (
     <>

@@ -6,6 +6,7 @@ import { useAsk } from '../api/hooks'
 import { isOver } from '../logic/waiting'
 import { byTier, cell, gateBefore } from '../logic/where'
 import { Icon } from '../parts/icon'
+import { Tier } from '../parts/lane'
 import { More, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
 import { Chip, State, stateWord } from '../parts/state'
@@ -43,7 +44,9 @@ export function Where() {
               {columns.map((e) => (
                 <th scope="col" key={e.id}>
                   <Link to={`/environments/${e.name}`}>{e.name}</Link>
-                  <div className="faint">{e.tier.toLowerCase()}</div>
+                  <div>
+                    <Tier environment={e} />
+                  </div>
                 </th>
               ))}
               <th scope="col">

@@ -1,8 +1,9 @@
 // What people do to a rollout: resolve a gate, cancel. Each asks for a reason, because the journal keeps it, and shows the
 // server's own when it is not allowed.
 import { useId, useState, type ReactNode } from 'react'
+import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApproveGate, CancelRollout, RejectGate } from '../api/generated'
+import { ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RollbackRollout } from '../api/generated'
 import { useChange } from '../api/hooks'
 import { announce } from './announce'
 import { Dialog } from './dialog'
@@ -80,24 +81,69 @@ export function GateButtons({ rolloutId, gateId, what }: { rolloutId: string; ga
   )
 }
 
-export function CancelButton({ rolloutId, what }: { rolloutId: string; what: string }) {
+interface RolloutActProps {
+  label: string
+  tone?: 'primary' | 'danger'
+  title: string
+  explain: string
+  done: string
+  send: (reason: string) => Promise<unknown>
+}
+
+function RolloutAct({ label, tone = 'primary', title, explain, done, send }: RolloutActProps) {
   const [open, setOpen] = useState(false)
   return (
     <>
       <button type="button" onClick={() => setOpen(true)}>
-        Cancel rollout
+        {label}
       </button>
-      {open && (
-        <Confirm
-          title={`Cancel ${what}`}
-          submit="Cancel rollout"
-          tone="danger"
-          explain={<p>It ends where it stands. What is deployed stays as it is: to bring an earlier version set back, roll back afterwards.</p>}
-          done={`Cancelled ${what}.`}
-          onClose={() => setOpen(false)}
-          send={async (reason) => accepted((await ask(CancelRollout, { input: { rolloutId, reason } })).cancelRollout)}
+      {open && <Confirm title={title} submit={label} tone={tone} explain={<p>{explain}</p>} done={done} onClose={() => setOpen(false)} send={send} />}
+    </>
+  )
+}
+
+/** What can be done to a rollout that is not over. */
+export function RolloutActs({ rolloutId, what, held }: { rolloutId: string; what: string; held: boolean }) {
+  const navigate = useNavigate()
+  const input = (reason: string) => ({ input: { rolloutId, reason } })
+  return (
+    <>
+      {held ? (
+        <RolloutAct
+          label="Resume"
+          title={`Resume ${what}`}
+          explain="It goes on from where it stands."
+          done={`${what} goes on.`}
+          send={async (reason) => accepted((await ask(ResumeRollout, input(reason))).resumeRollout)}
+        />
+      ) : (
+        <RolloutAct
+          label="Pause"
+          title={`Pause ${what}`}
+          explain="It is held at the gate where it stands, or at the next one that it comes to."
+          done={`${what} pauses at its next gate.`}
+          send={async (reason) => accepted((await ask(PauseRollout, input(reason))).pauseRollout)}
         />
       )}
+      <RolloutAct
+        label="Roll back"
+        tone="danger"
+        title={`Roll back ${what}`}
+        explain="It ends where it stands, and a rollout of what was live before begins at once, through the same environments and gates."
+        done={`${what} is rolled back.`}
+        send={async (reason) => {
+          const made = accepted((await ask(RollbackRollout, input(reason))).rollbackRollout)
+          if (made.rollout) void navigate(`/rollouts/${made.rollout.id}`)
+        }}
+      />
+      <RolloutAct
+        label="Cancel rollout"
+        tone="danger"
+        title={`Cancel ${what}`}
+        explain="It ends where it stands. What is deployed stays as it is."
+        done={`Cancelled ${what}.`}
+        send={async (reason) => accepted((await ask(CancelRollout, input(reason))).cancelRollout)}
+      />
     </>
   )
 }

@@ -14,7 +14,7 @@ const verbs: Record<string, string> = {
   request_approval: 'asks for approval',
   approve: 'approved',
   reject: 'rejected',
-  complete: 'done',
+  request_passage: 'asks to pass',
   degrade: 'degraded',
   fail: 'failed',
   cancel: 'cancelled',
@@ -31,10 +31,22 @@ function subjects(rollout: LiveRollout['rollout']): Map<string, string> {
   return names
 }
 
+/** Rows that say something which no other row says: not the making of parts, nor what the parts' own rows tell of gates. */
+function tells(row: JournalRow, rollout: string): boolean {
+  if (row.event === 'create') return row.subject === rollout
+  return row.subject !== rollout || !['reach_gate', 'pass_gate', 'request_passage'].includes(row.event)
+}
+
+/** "staging/50" of a deployment in staging is its gate at 50 %. */
+function gateWords(row: JournalRow): string {
+  const weight = /\/(\d+)$/.exec(row.gateId ?? '')?.[1]
+  return weight && row.subject.startsWith('deployment_') ? `${weight} %` : `“${row.gateId}”`
+}
+
 export function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
   const [all, setAll] = useState(false)
   const names = subjects(rollout)
-  const shown = all ? rows : rows.filter((r) => !(r.event === 'create' && r.subject !== rollout.id))
+  const shown = all ? rows : rows.filter((r) => tells(r, rollout.id))
   return (
     <section className="card journal" aria-labelledby="journal">
       <header>
@@ -53,7 +65,6 @@ export function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; ro
 }
 
 function Entry({ row, name }: { row: JournalRow; name: string }) {
-  const moved = row.fromState !== row.toState && row.event !== 'create'
   return (
     <li className={`entry ${row.event}`}>
       <time dateTime={row.createdAt} title={absolute(row.createdAt)}>
@@ -61,12 +72,15 @@ function Entry({ row, name }: { row: JournalRow; name: string }) {
       </time>
       <div>
         <p>
-          <strong>{name}</strong> {verbs[row.event] ?? row.event.replaceAll('_', ' ')}
-          {row.gateId && <> “{row.gateId}”</>}
-          {moved && <span className="faint"> → {stateWord(row.toState)}</span>}
+          <strong>{name}</strong> {row.event === 'complete' ? stateWord(row.toState) : (verbs[row.event] ?? row.event.replaceAll('_', ' '))}
+          {row.gateId && ` ${gateWords(row)}`}
           {row.principalType !== 'system' && <span className="faint"> by {who(row)}</span>}
         </p>
-        {row.reason && <p className="faint">{row.reason}</p>}
+        {row.reason && (
+          <p className={row.event === 'cancel' ? 'faint brief' : 'faint'} title={row.reason}>
+            {row.reason}
+          </p>
+        )}
       </div>
     </li>
   )

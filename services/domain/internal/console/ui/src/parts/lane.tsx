@@ -35,6 +35,12 @@ function MarkCell({ mark, last }: { mark: Mark; last?: Deployment }) {
   )
 }
 
+/** The tier, where the name does not say it already. */
+export function Tier({ environment }: { environment: { name: string; tier: string } }) {
+  const tier = environment.tier.toLowerCase()
+  return tier === environment.name.toLowerCase() ? null : <span className="faint tier">{tier}</span>
+}
+
 export function LaneView({ lane, target }: { lane: Lane; target: string }) {
   const { place, plan, rows, arrived } = lane
   const from = place.previousVersionSet
@@ -42,7 +48,7 @@ export function LaneView({ lane, target }: { lane: Lane; target: string }) {
     <li className={`card lane ${place.state.toLowerCase()}`}>
       <header>
         <h2>
-          <Link to={`/environments/${place.environment.name}`}>{place.environment.name}</Link> <span className="faint tier">{place.environment.tier.toLowerCase()}</span>
+          <Link to={`/environments/${place.environment.name}`}>{place.environment.name}</Link> <Tier environment={place.environment} />
         </h2>
         <State state={place.state} />
         <p className="faint">

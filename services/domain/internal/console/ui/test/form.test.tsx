@@ -1,0 +1,52 @@
+// The renderer, as the HTML that it makes.
+import { renderToStaticMarkup } from 'react-dom/server'
+import { describe, expect, test } from 'vitest'
+import { controlOf, SchemaForm } from '../src/form/SchemaForm'
+import { humanise, optionWords, wordsFor } from '../src/form/copy'
+import { withDefaults, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
+import { boats, functions, machines } from './drivers'
+
+const render = (root: Schema, value: Json, findings: Finding[] = []) =>
+  renderToStaticMarkup(<SchemaForm context={{ root, driver: 'made-up@1', findings, agents: [42] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
+const controls = (html: string) => [...html.matchAll(/<(input|select|textarea)[^>]*data-field="([^"]*)"[^>]*>/g)].map(([tag, name, field]) => `${field}:${name === 'input' ? /type="(\w+)"/.exec(tag)?.[1] : name}`)
+
+describe('a driver that nobody has written code for', () => {
+  test('boats: every widget, and one that is unknown', () => {
+    const html = render(boats, {})
+    expect(controls(html)).toEqual(['harbour:text', 'size:select', 'knots:number', 'night:checkbox', 'pilot:number'])
+    expect(html).toContain('min="1"')
+    expect(html).toContain('max="40"')
+    expect(html).toContain('>Very large<')
+    expect(html).toContain('<option value="42">')
+    expect(html).not.toContain('NEVER SHOWN')
+  })
+  test('functions: only the active branch', () => {
+    expect(controls(render(functions, { runtime: 'managed' }))).toEqual(['runtime:select', 'public:checkbox'])
+    expect(controls(render(functions, { runtime: 'container', registry: 'own', public: true }))).toEqual(['runtime:select', 'public:checkbox', 'image:text', 'registry:select', 'secret_name:text', 'domain:text'])
+  })
+  test('machines: lists, depth, and JSON for what has no control', () => {
+    expect(controls(render(machines, { hosts: [{ name: 'a' }, {}] }))).toEqual(['hosts/0/name:text', 'hosts/0/spare:checkbox', 'hosts/1/name:text', 'hosts/1/spare:checkbox', 'login/user:text', 'login/port:number', 'labels:textarea', 'cycle:textarea'])
+  })
+  test('what is wrong stands at its field', () => {
+    const html = render(machines, { hosts: [{ name: 'A' }] }, [{ path: ['hosts', '0', 'name'], message: 'No capitals.' }])
+    expect(/data-field="hosts\/0\/name"/.exec(html)).not.toBeNull()
+    expect(html.match(/aria-invalid="true"/g)).toHaveLength(1)
+    expect(html).toContain('No capitals.')
+  })
+})
+
+test('a widget that does not fit the type gives the type’s own control', () => {
+  const of = (s: SchemaObject) => controlOf(s)
+  expect(of({ type: 'boolean', gitlabUi: { widget: 'agent_picker' } })).toBe('checkbox')
+  expect(of({ type: 'integer', gitlabUi: { widget: 'text' } })).toBe('number')
+  expect(of({ type: 'string', gitlabUi: { widget: 'select' } })).toBe('text')
+  expect(of({})).toBe('json')
+})
+
+test('words: by driver, field and token; readable names otherwise', () => {
+  expect(wordsFor('argo-rollouts@2', ['cluster_agent_id']).label).toBe('Cluster agent')
+  expect(wordsFor('argo-rollouts@1', ['services', '3', 'file']).label).toBe('Manifest file')
+  expect(wordsFor('made-up@1', ['cluster_agent_id']).label).toBe('Cluster agent id')
+  expect(optionWords(wordsFor('argo-rollouts@1', ['load_balancer_type']), 'alb')).toBe('AWS ALB')
+  expect(humanise('maxSurge')).toBe('Max surge')
+})

@@ -1,0 +1,107 @@
+import { describe, expect, test } from 'vitest'
+import type { JournalRow, OverviewRollout, RolloutPageData, SetFields } from '../src/api/generated'
+import { documentOf, draftOf, draftProblem } from '../src/form/pipeline-draft'
+import { difference, shortDigest } from '../src/logic/difference'
+import { course, type Lane } from '../src/logic/gates'
+import { ago, span } from '../src/logic/time'
+import { whyWaiting } from '../src/logic/waiting'
+import { cell, gateBefore } from '../src/logic/where'
+
+type Rollout = NonNullable<RolloutPageData['rollout']>
+const at = '2026-11-21T04:00:00Z'
+
+function rollout(states: [string, string], change: object = {}): Rollout {
+  const deployment = (id: string, name: string, state: string) => ({ id, state, startedAt: state === 'PENDING' ? null : at, finishedAt: null, service: { id: name, name }, versions: [], snapshot: null })
+  return {
+    id: 'rollout_1', state: 'IN_PROGRESS', createdAt: at, workflowRef: 'x', openGates: [],
+    flowDefinition: { id: 'f', version: 1, definition: { steps: [{ type: 'deploy', environment: 'staging', gates: [{ weight: 25 }, { weight: 50 }], config: {} }, { type: 'approval', name: 'release', reason: 'look' }, { type: 'dance' }] } },
+    environments: [{ id: 'e', position: 1, state: 'IN_PROGRESS', startedAt: at, environment: { id: 'x', name: 'staging', tier: 'STAGING' }, deployments: [deployment('deployment_1', 'api', states[0]), deployment('deployment_2', 'web', states[1])] }],
+    ...change,
+  } as unknown as Rollout
+}
+
+const row = (subject: string, event: string, gateId: string | null = null) => ({ subject, event, gateId, createdAt: at, toState: 'x', reason: null }) as JournalRow
+const marks = (r: Rollout, journal: JournalRow[]) => {
+  const part = course(r, journal).find((p) => p.kind === 'lane') as { lane: Lane }
+  return part.lane.rows.map((x) => [...x.marks, x.end].join(' '))
+}
+
+describe('gates', () => {
+  test('from start to health', () => {
+    const journal: JournalRow[] = []
+    expect(marks(rollout(['PENDING', 'PENDING']), journal)).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['next ahead ahead', 'next ahead ahead'])
+    journal.push(row('deployment_1', 'reach_gate', 'staging/25'))
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['here ahead ahead', 'next ahead ahead'])
+    journal.push(row('deployment_2', 'reach_gate', 'staging/25'), row('deployment_1', 'pass_gate', 'staging/25'), row('deployment_2', 'pass_gate', 'staging/25'))
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['passed next ahead', 'passed next ahead'])
+    expect(marks(rollout(['DEGRADED', 'FAILED']), journal)).toEqual(['passed stopped ahead', 'passed stopped ahead'])
+    for (const d of ['deployment_1', 'deployment_2']) journal.push(row(d, 'reach_gate', 'staging/50'), row(d, 'pass_gate', 'staging/50'))
+    expect(marks(rollout(['DEPLOYING', 'HEALTHY']), journal)).toEqual(['passed passed next', 'passed passed here'])
+  })
+  test('a first deploy needs no gates; what never began is not stopped', () => {
+    expect(marks(rollout(['HEALTHY', 'CANCELLED']), [])).toEqual(['skipped skipped here', 'stopped ahead ahead'])
+    const never = rollout(['PENDING', 'PENDING'])
+    for (const d of never.environments[0]!.deployments) d.state = 'CANCELLED'
+    expect(marks(never, [])).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
+  })
+  test('stops between environments, and steps that this build does not know', () => {
+    expect(course(rollout(['PENDING', 'PENDING']), []).map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['lane', 'approval', 'other'])
+  })
+})
+
+describe('why it waits', () => {
+  const what = (r: Rollout, journal: JournalRow[]) => whyWaiting(r, journal).map((x) => x.what)
+  test('names whoever has not come', () => {
+    expect(what(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])).toEqual(['web to reach 25 % in staging'])
+    expect(whyWaiting(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])[0]?.why).toContain('api stands there already')
+  })
+  test('names open gates, a late start, and nothing when it is over', () => {
+    const gate = { gateId: 'release', reason: 'look', requestedAt: at }
+    expect(what(rollout(['HEALTHY', 'HEALTHY'], { openGates: [gate] }), [])).toEqual(['approval of “release”'])
+    expect(what(rollout(['PENDING', 'PENDING'], { state: 'PENDING', workflowRef: null, environments: [] }), [])).toEqual(['the workflow service to take it'])
+    expect(what(rollout(['FAILED', 'FAILED'], { state: 'FAILED' }), [])).toEqual([])
+  })
+})
+
+describe('what is where', () => {
+  const set = (name: string) => ({ id: name, name })
+  const made = (id: string, name: string, state: string, before: string | null, startedAt: string | null = at): OverviewRollout =>
+    ({ id, state, versionSet: set(name), openGates: [], environments: [{ id: `${id}e`, position: 1, state, startedAt, environment: { id: 's', name: 'staging', tier: 'STAGING' }, previousVersionSet: before ? set(before) : null }] }) as unknown as OverviewRollout
+  test('live is what completed last, whatever was tried since', () => {
+    expect(cell([], 'staging').live).toBeNull()
+    const failed = cell([made('r3', 'c', 'FAILED', 'b'), made('r2', 'b', 'COMPLETED', 'a')], 'staging')
+    expect([failed.live?.name, failed.liveBy?.rollout.id, failed.attempt?.rollout.id]).toEqual(['b', 'r2', 'r3'])
+    const never = cell([made('r3', 'c', 'CANCELLED', 'b', null), made('r2', 'b', 'COMPLETED', 'a')], 'staging')
+    expect(never.attempt).toBeNull()
+    expect(cell([made('r3', 'c', 'IN_PROGRESS', 'b')], 'staging').liveBy).toBeNull()
+  })
+  test('the gate that holds an environment up', () => {
+    const r = made('r', 'a', 'IN_PROGRESS', null)
+    r.openGates = [{ gateId: 'release', reason: '', requestedAt: at }]
+    expect(gateBefore(r, r.environments[0]!)).toBe('release')
+  })
+})
+
+test('differences are by source', () => {
+  const entry = (source: string, digest: string) => ({ service: { id: source, name: source }, artifactSource: { id: source, sourceRef: 'x', sourceConfig: { image: `r/${source}` } }, version: { id: digest, name: digest, digest, reference: '', createdAt: at } })
+  const a = { id: 'a', name: 'a', createdAt: at, entries: [entry('api', '1'), entry('web', '1'), entry('old', '1')] } as SetFields
+  const b = { id: 'b', name: 'b', createdAt: at, entries: [entry('api', '2'), entry('web', '1'), entry('new', '1')] } as SetFields
+  expect(difference(a, b).map((c) => `${c.service} ${c.kind}`)).toEqual(['api changed', 'web same', 'new added', 'old removed'])
+  expect(shortDigest(`sha256:${'a'.repeat(64)}`)).toBe('sha256:aaaaaaaaaaaa')
+})
+
+test('times', () => {
+  expect([span(400), span(59_000), span(61_000), span(7_300_000), span(200_000_000)]).toEqual(['0 s', '59 s', '1 min', '2 h', '2 d'])
+  expect(ago(at, Date.parse(at) - 3000)).toBe('just now')
+})
+
+test('a pipeline goes through the form unchanged, or not through the form', () => {
+  const document = { steps: [{ type: 'deploy', environment: 'a', gates: [{ weight: 25 }], config: { x: 1 } }, { type: 'approval', name: 'before-b', reason: 'r' }, { type: 'deploy', environment: 'b', gates: [], config: {} }] }
+  const draft = draftOf(document, [], [])
+  expect(draft.readable).toBe(true)
+  expect(documentOf(draft, (s) => s.config)).toEqual(document)
+  expect(draftOf({ steps: [{ type: 'pause', duration: 5 }] }, [], []).readable).toBe(false)
+  expect(draftProblem({ readable: true, stages: [] })).toContain('at least one')
+  expect(draftProblem({ readable: true, stages: [{ environment: 'a', approval: null, gates: '50, 20', config: {} }] })).toContain('rise')
+})
