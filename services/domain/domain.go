@@ -75,6 +75,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
+		{Name: "rollbacks", Run: s.rollBack},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},

@@ -64,6 +64,38 @@ func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()
 	return nil
 }
 
+// rollBack carries out what policies want rolled back. One worker is enough: it is rare, and quick.
+func (s *service) rollBack(ctx context.Context, ready func()) error {
+	ready()
+	for ctx.Err() == nil {
+		r, worked, err := s.domain.RollBackDue(ctx)
+		if ctx.Err() == nil && (worked || err != nil) {
+			attrs := []slog.Attr{slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("outcome", r.Outcome), slog.Int64("made", r.MadeRolloutID)}
+			level := slog.LevelInfo
+			if err != nil {
+				level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
+			}
+			s.log.LogAttrs(ctx, level, "automatic rollback", attrs...)
+		}
+		if !worked || err != nil {
+			s.pause(ctx, rollbackPoll)
+		}
+	}
+	return nil
+}
+
+// rollbackPoll is how soon a rollback is found that is due.
+const rollbackPoll = time.Second
+
+func (s *service) pause(ctx context.Context, d time.Duration) {
+	timer := clock.System().NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
 // handOver hands over one thing, writes the one line about it, and answers whether to go on at once.
 func (s *service) handOver(ctx context.Context, engine core.Engine) bool {
 	started := clock.System().Now()

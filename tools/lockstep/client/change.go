@@ -117,3 +117,10 @@ func (c *Client) RollbackRollout(ctx context.Context, rollout, versionSet, reaso
 	}
 	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", rolloutFields, input)
 }
+
+// SetRollbackPolicy says what an application, given by name or identifier, does by itself about a rollout that fails.
+func (c *Client) SetRollbackPolicy(ctx context.Context, application string, p RollbackPolicy) (Application, error) {
+	return change[Application](ctx, c, "setRollbackPolicy", "SetRollbackPolicyInput", "application", applicationFields, map[string]any{
+		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds,
+	})
+}

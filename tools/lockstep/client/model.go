@@ -12,8 +12,17 @@ type Application struct {
 	CreatedAt   time.Time  `json:"createdAt,omitzero"`
 	Services    []Service  `json:"services,omitempty"`
 	Active      *Reference `json:"activeRollout,omitempty"`
+	// RollbackPolicy is what it does by itself about a rollout that fails.
+	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitzero"`
 	// Environments are those that the pipeline deploys to.
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
+}
+
+// RollbackPolicy says when an application rolls back by itself.
+type RollbackPolicy struct {
+	OnFailed             bool `json:"onFailed"`
+	OnDegraded           bool `json:"onDegraded"`
+	DegradedAfterSeconds int  `json:"degradedAfterSeconds"`
 }
 
 // Reference is an object of which only the identifier, and the name where it has one, were asked for.

@@ -46,7 +46,8 @@ func all[T any](limit int, page func(first int, after *string) (connection[T], e
 const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
 	applicationFields = `id name description createdAt services { id name artifactSources { id sourceRef sourceConfig } } ` +
-		`environments { id environment { id name } readiness readinessReason } activeRollout { id }`
+		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
+		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig }`
 	versionSetFields  = `id name createdAt entries { service { id name } version { id name digest reference } }`
 	rolloutFields     = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +

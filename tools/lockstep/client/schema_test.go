@@ -56,6 +56,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.ApproveGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.RejectGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.CancelRollout(ctx, "rollout_1", ""); return err },
+		func() error { _, err := c.SetRollbackPolicy(ctx, "shop", client.RollbackPolicy{}); return err },
 		func() error { _, err := c.PauseRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.ResumeRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.RollbackRollout(ctx, "rollout_1", "versionset_1", ""); return err },

@@ -12,11 +12,13 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next method it is
-	// the only look across organizations.
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next two methods
+	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
 	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
+	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
 }
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does
@@ -27,6 +29,7 @@ type Tx interface {
 	EnvironmentWrites
 	RolloutWrites
 	HandoffWrites
+	PolicyWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.
@@ -108,6 +111,17 @@ type HandoffWrites interface {
 	SaveHandoff(ctx context.Context, h Handoff) error
 	// SetWorkflowRef stores the handle on the subject.
 	SetWorkflowRef(ctx context.Context, kind HandoffSubject, id int64, ref string) error
+}
+
+// PolicyWrites changes policies, and what they want.
+type PolicyWrites interface {
+	SaveRollbackPolicy(ctx context.Context, p RollbackPolicy) error
+	// ScheduleRollback is nothing when there is one for the rollout, or when a policy has made the rollout.
+	ScheduleRollback(ctx context.Context, r AutomaticRollback, due time.Time) error
+	// DueRollback locks the next one that is due, and skips what others have locked.
+	DueRollback(ctx context.Context, at time.Time) (AutomaticRollback, bool, error)
+	// SettleRollback writes what came of it.
+	SettleRollback(ctx context.Context, r AutomaticRollback) error
 }
 
 // SourceOwner is an artifact source and what it belongs to.

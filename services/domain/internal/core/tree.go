@@ -123,14 +123,18 @@ func (t *tree) created(ctx context.Context, s Subject, reason string) error {
 
 // moveRollout applies a verb to the rollout. A failure or cancellation ends everything under it.
 func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error {
+	before := t.rollout.State
 	state, err := t.write(ctx, Subject{SubjectRollout, t.rollout.ID}, int16(t.rollout.State), verb, reason)
 	t.rollout.State = RolloutState(state)
-	if err != nil || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
+	if err != nil || t.rollout.State == before || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
 		return err
 	}
 	why := because("the rollout was "+t.rollout.State.String(), reason)
 	if t.rollout.State == RolloutFailed {
 		why = because("the rollout failed", reason)
+		if err := t.wantRollback(ctx); err != nil {
+			return err
+		}
 	}
 	for _, b := range t.environments {
 		if err := t.moveEnvironment(ctx, b, VerbCancel, why); err != nil {

@@ -154,6 +154,13 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a gate that nobody names", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 1, 1, 'reach_gate', 'system')`, "cd_deployment_transitions_gate_is_named"},
 		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 0, 0, 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},
 		{"another organization's journal row", transition + `(2, 1, 0, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
+		// E74, D13
+		{"a policy that waits for less than nothing", `INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (1, 1, true, true, -1)`, "cd_application_policies_wait_is_bounded"},
+		{"another organization's application's policy", `INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (2, 1, true, true, 0)`, "cd_application_policies_application"},
+		{"a rollback that is done and made nothing", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 1)`, "cd_automatic_rollbacks_done_has_made"},
+		{"a rollback that is dropped without a word", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`, "cd_automatic_rollbacks_dropped_says_why"},
+		{"two automatic rollbacks of a rollout", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', now()), (1, 1, 'degraded', now())`, "cd_automatic_rollbacks_once_per_rollout"},
+		{"another organization's rollout's rollback", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (2, 1, 'failed', now())`, "cd_automatic_rollbacks_rollout"},
 		// D15 and the hand-over
 		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},
 		{"a readiness that is none", `UPDATE cd_environments SET readiness = 'maybe'`, "cd_environments_readiness_is_known"},

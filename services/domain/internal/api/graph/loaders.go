@@ -34,6 +34,7 @@ type loaders struct {
 	rollouts                *loader[int64, core.Rollout]
 	rolloutsOf              *loader[paged, core.Slice[core.Rollout]]
 	activeRolloutOf         *loader[int64, core.Rollout]
+	rollbackPolicyOf        *loader[int64, core.RollbackPolicy]
 	gatesOf                 *loader[int64, []core.Gate]
 	rolloutEnvironments     *loader[int64, core.RolloutEnvironment]
 	rolloutEnvironmentsOf   *loader[int64, []core.RolloutEnvironment]
@@ -75,6 +76,7 @@ func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Durat
 		rollouts:                plain(b, r.RolloutsByID),
 		rolloutsOf:              pages(b, r.RolloutsByApplication),
 		activeRolloutOf:         plain(b, r.ActiveRollouts),
+		rollbackPolicyOf:        plain(b, r.RollbackPolicies),
 		gatesOf:                 plain(b, r.OpenGates),
 		rolloutEnvironments:     plain(b, r.RolloutEnvironmentsByID),
 		rolloutEnvironmentsOf:   plain(b, r.RolloutEnvironmentsByRollout),

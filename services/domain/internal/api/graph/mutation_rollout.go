@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -78,5 +79,20 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 		err = inField(err, "/rolloutId")
 	}
 	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, made.ID, model.WrapRollout, err)
+	return p, err
+}
+
+// SetRollbackPolicy says what an application does by itself about a rollout that fails.
+func (m mutation) SetRollbackPolicy(ctx context.Context, in model.SetRollbackPolicyInput) (p model.SetRollbackPolicyPayload, err error) {
+	l := loadersOf(ctx)
+	policy := core.RollbackPolicy{OnFailed: in.OnFailed, OnDegraded: in.OnDegraded, DegradedAfter: core.DefaultRollbackPolicy(0).DegradedAfter}
+	if in.DegradedAfterSeconds != nil {
+		policy.DegradedAfter = time.Duration(*in.DegradedAfterSeconds) * time.Second
+	}
+	policy.ApplicationID, err = applicationNumber(ctx, m.domain, in.Application)
+	if err == nil {
+		_, err = m.domain.SetRollbackPolicy(ctx, l.actor, policy)
+	}
+	p.Application, p.Errors, err = outcome(ctx, l.applications, policy.ApplicationID, model.WrapApplication, inField(err, "/application"))
 	return p, err
 }

@@ -88,6 +88,8 @@ func TestARolloutFromNothing(t *testing.T) {
 	f.apply(ours, core.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
 	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval", map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "awaitingApproval": false})
+	want(f.change(ours, "setRollbackPolicy", "application", "id rollbackPolicy { onFailed onDegraded degradedAfterSeconds }", map[string]any{"application": "shop", "onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90}),
+		map[string]any{"id": "application_1", "rollbackPolicy": map[string]any{"onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90.0}})
 	want(f.change(ours, "pauseRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "wait"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": true})
 	f.apply(ours, core.PassageRequested{RolloutID: 1, GateID: "staging"})
@@ -149,6 +151,8 @@ func TestUserErrors(t *testing.T) {
 		{"unknown gate", "approveGate", "rollout", gate("rollout_2", "nothing"), "REFUSED", "", `"nothing"`},
 		{"bad rollout id", "rejectGate", "rollout", gate("x", "production"), "INVALID", "rolloutId", `expected "rollout_"`},
 		{"unknown rollout", "cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
+		{"unending wait", "setRollbackPolicy", "application", map[string]any{"application": "shop", "onFailed": true, "onDegraded": true, "degradedAfterSeconds": 604801}, "INVALID", "degradedAfterSeconds", "expected 0 to 604800"},
+		{"policy of nothing", "setRollbackPolicy", "application", map[string]any{"application": "nothing", "onFailed": true, "onDegraded": true}, "NOT_FOUND", "application", "does not exist"},
 		{"unknown rollout to pause", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
 		{"not paused", "resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}, "REFUSED", "", "nobody has paused it"},
 		{"pause of what is over", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "is over: failed"},
@@ -213,6 +217,7 @@ func TestAnotherOrganizationSeesAndChangesNothing(t *testing.T) {
 		{"rejectGate", "rollout", map[string]any{"rolloutId": "rollout_2", "gateId": "production"}},
 		{"cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
 		{"pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
+		{"setRollbackPolicy", "application", map[string]any{"application": "shop", "onFailed": true, "onDegraded": true}},
 		{"resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
 		{"rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}},
 		{"rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_2", "versionSetId": "versionset_1"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // What hangs below an object is loaded together with what hangs below its siblings.
@@ -49,6 +50,15 @@ func (application) Rollouts(ctx context.Context, a *model.Application, first *in
 // ActiveRollout is the one that is not over yet, if there is one (R14).
 func (application) ActiveRollout(ctx context.Context, a *model.Application) (*model.Rollout, error) {
 	return optional(ctx, loadersOf(ctx).activeRolloutOf, a.ID, model.WrapRollout)
+}
+
+// RollbackPolicy is its own, or the default.
+func (application) RollbackPolicy(ctx context.Context, a *model.Application) (model.RollbackPolicy, error) {
+	own, err := optional(ctx, loadersOf(ctx).rollbackPolicyOf, a.ID, model.WrapRollbackPolicy)
+	if err != nil || own == nil {
+		return model.WrapRollbackPolicy(core.DefaultRollbackPolicy(a.ID)), err
+	}
+	return *own, nil
 }
 
 // service resolves those of Service.

@@ -36,6 +36,18 @@ type ApplicationEnvironment struct {
 	UpdatedAt   time.Time
 }
 
+// No row: the defaults of the design, at once on failed and after 30 minutes on degraded.
+type ApplicationPolicy struct {
+	ID                   int64
+	OrganizationID       int64
+	ApplicationID        int64
+	RollbackOnFailed     bool
+	RollbackOnDegraded   bool
+	DegradedAfterSeconds int32
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
+}
+
 type ArtifactSource struct {
 	ID             int64
 	OrganizationID int64
@@ -48,6 +60,20 @@ type ArtifactSource struct {
 	MatchKey  string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type AutomaticRollback struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	Cause          string
+	DueAt          time.Time
+	// 0 pending 1 done 2 dropped (outcome says why)
+	State         int16
+	Outcome       string
+	MadeRolloutID *int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 type Deployment struct {

@@ -57,6 +57,7 @@ type ComplexityRoot struct {
 		FlowDefinition func(childComplexity int) int
 		GlobalID       func(childComplexity int) int
 		Name           func(childComplexity int) int
+		RollbackPolicy func(childComplexity int) int
 		Rollouts       func(childComplexity int, first *int, after *string) int
 		Services       func(childComplexity int) int
 		VersionSets    func(childComplexity int, first *int, after *string) int
@@ -194,6 +195,7 @@ type ComplexityRoot struct {
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
+		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 	}
 
 	Organization struct {
@@ -243,6 +245,12 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	RollbackPolicy struct {
+		DegradedAfterSeconds func(childComplexity int) int
+		OnDegraded           func(childComplexity int) int
+		OnFailed             func(childComplexity int) int
+	}
+
 	RollbackRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -289,6 +297,11 @@ type ComplexityRoot struct {
 		Description     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Name            func(childComplexity int) int
+	}
+
+	SetRollbackPolicyPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	Transition struct {
@@ -359,6 +372,7 @@ type ApplicationResolver interface {
 	Environments(ctx context.Context, obj *model.Application) ([]model.ApplicationEnvironment, error)
 	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string) (model.RolloutConnection, error)
 	ActiveRollout(ctx context.Context, obj *model.Application) (*model.Rollout, error)
+	RollbackPolicy(ctx context.Context, obj *model.Application) (model.RollbackPolicy, error)
 }
 type ApplicationEnvironmentResolver interface {
 	Environment(ctx context.Context, obj *model.ApplicationEnvironment) (model.Environment, error)
@@ -386,6 +400,7 @@ type MutationResolver interface {
 	ApproveGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
+	SetRollbackPolicy(ctx context.Context, input model.SetRollbackPolicyInput) (model.SetRollbackPolicyPayload, error)
 	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
 	ResumeRollout(ctx context.Context, input model.ResumeRolloutInput) (model.ResumeRolloutPayload, error)
 	RollbackRollout(ctx context.Context, input model.RollbackRolloutInput) (model.RollbackRolloutPayload, error)
@@ -492,6 +507,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Name(childComplexity), true
+	case "Application.rollbackPolicy":
+		if e.ComplexityRoot.Application.RollbackPolicy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.RollbackPolicy(childComplexity), true
 	case "Application.rollouts":
 		if e.ComplexityRoot.Application.Rollouts == nil {
 			break
@@ -1066,6 +1087,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RollbackRollout(childComplexity, args["input"].(model.RollbackRolloutInput)), true
+	case "Mutation.setRollbackPolicy":
+		if e.ComplexityRoot.Mutation.SetRollbackPolicy == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setRollbackPolicy_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetRollbackPolicy(childComplexity, args["input"].(model.SetRollbackPolicyInput)), true
 
 	case "Organization.id":
 		if e.ComplexityRoot.Organization.GlobalID == nil {
@@ -1248,6 +1280,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetryEnvironmentOnboardingPayload.Errors(childComplexity), true
+
+	case "RollbackPolicy.degradedAfterSeconds":
+		if e.ComplexityRoot.RollbackPolicy.DegradedAfterSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackPolicy.DegradedAfterSeconds(childComplexity), true
+	case "RollbackPolicy.onDegraded":
+		if e.ComplexityRoot.RollbackPolicy.OnDegraded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackPolicy.OnDegraded(childComplexity), true
+	case "RollbackPolicy.onFailed":
+		if e.ComplexityRoot.RollbackPolicy.OnFailed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackPolicy.OnFailed(childComplexity), true
 
 	case "RollbackRolloutPayload.errors":
 		if e.ComplexityRoot.RollbackRolloutPayload.Errors == nil {
@@ -1456,6 +1507,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
+
+	case "SetRollbackPolicyPayload.application":
+		if e.ComplexityRoot.SetRollbackPolicyPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetRollbackPolicyPayload.Application(childComplexity), true
+	case "SetRollbackPolicyPayload.errors":
+		if e.ComplexityRoot.SetRollbackPolicyPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetRollbackPolicyPayload.Errors(childComplexity), true
 
 	case "Transition.createdAt":
 		if e.ComplexityRoot.Transition.CreatedAt == nil {
@@ -1678,6 +1742,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRollbackRolloutInput,
+		ec.unmarshalInputSetRollbackPolicyInput,
 	)
 	first := true
 
@@ -1797,6 +1862,8 @@ type Mutation {
   rejectGate(input: ResolveGateInput!): ResolveGatePayload!
   "Ends a rollout where it stands. What is deployed stays as it is."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
+  "What an application does by itself about a rollout that fails from now on (E74)."
+  setRollbackPolicy(input: SetRollbackPolicyInput!): SetRollbackPolicyPayload!
   "Holds a rollout at the gate where it stands, or, while it is on its way, at the next one."
   pauseRollout(input: PauseRolloutInput!): PauseRolloutPayload!
   "Ends a hold: the rollout goes on from where it stands."
@@ -1847,6 +1914,16 @@ type Application implements Node {
   rollouts(first: Int = 50, after: String): RolloutConnection!
   "The rollout that is not over yet; at most one (R14)."
   activeRollout: Rollout
+  rollbackPolicy: RollbackPolicy!
+}
+
+"What an application does by itself about a rollout that failed: at most once, and never about a rollback."
+type RollbackPolicy {
+  "Roll back at once."
+  onFailed: Boolean!
+  "Roll back some time after a deployment has degraded, unless anything newer has begun."
+  onDegraded: Boolean!
+  degradedAfterSeconds: Int!
 }
 
 type ApplicationConnection {
@@ -2219,6 +2296,20 @@ type RollbackRolloutPayload {
   rollout: Rollout
   errors: [UserError!]!
 }
+
+input SetRollbackPolicyInput {
+  "Name or identifier of the application."
+  application: String!
+  onFailed: Boolean!
+  onDegraded: Boolean!
+  "At most a week."
+  degradedAfterSeconds: Int = 1800
+}
+
+type SetRollbackPolicyPayload {
+  application: Application
+  errors: [UserError!]!
+}
 `, BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
@@ -2249,6 +2340,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_rollouts(ctx, field)
 	case "activeRollout":
 		return ec.fieldContext_Application_activeRollout(ctx, field)
+	case "rollbackPolicy":
+		return ec.fieldContext_Application_rollbackPolicy(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Application", field.Name)
 }
@@ -2561,6 +2654,18 @@ func (ec *executionContext) childFields_RetryEnvironmentOnboardingPayload(ctx co
 	return nil, fmt.Errorf("no field named %q was found under type RetryEnvironmentOnboardingPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RollbackPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "onFailed":
+		return ec.fieldContext_RollbackPolicy_onFailed(ctx, field)
+	case "onDegraded":
+		return ec.fieldContext_RollbackPolicy_onDegraded(ctx, field)
+	case "degradedAfterSeconds":
+		return ec.fieldContext_RollbackPolicy_degradedAfterSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RollbackPolicy", field.Name)
+}
+
 func (ec *executionContext) childFields_RollbackRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -2655,6 +2760,16 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_artifactSources(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Service", field.Name)
+}
+
+func (ec *executionContext) childFields_SetRollbackPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_SetRollbackPolicyPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetRollbackPolicyPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetRollbackPolicyPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Transition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3111,6 +3226,20 @@ func (ec *executionContext) field_Mutation_rollbackRollout_args(ctx context.Cont
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.RollbackRolloutInput, error) {
 			return ec.unmarshalNRollbackRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setRollbackPolicy_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetRollbackPolicyInput, error) {
+			return ec.unmarshalNSetRollbackPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3656,6 +3785,38 @@ func (ec *executionContext) fieldContext_Application_activeRollout(_ context.Con
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Application_rollbackPolicy(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_rollbackPolicy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().RollbackPolicy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RollbackPolicy) graphql.Marshaler {
+			return ec.marshalNRollbackPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackPolicy(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Application_rollbackPolicy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RollbackPolicy(ctx, field)
 		},
 	}
 	return fc, nil
@@ -5771,6 +5932,50 @@ func (ec *executionContext) fieldContext_Mutation_cancelRollout(ctx context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_setRollbackPolicy(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setRollbackPolicy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetRollbackPolicy(ctx, fc.Args["input"].(model.SetRollbackPolicyInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.SetRollbackPolicyPayload) graphql.Marshaler {
+			return ec.marshalNSetRollbackPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setRollbackPolicy(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetRollbackPolicyPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setRollbackPolicy_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_pauseRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6763,6 +6968,75 @@ func (ec *executionContext) fieldContext_RetryEnvironmentOnboardingPayload_error
 	return fc, nil
 }
 
+func (ec *executionContext) _RollbackPolicy_onFailed(ctx context.Context, field graphql.CollectedField, obj *model.RollbackPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackPolicy_onFailed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnFailed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackPolicy_onFailed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RollbackPolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RollbackPolicy_onDegraded(ctx context.Context, field graphql.CollectedField, obj *model.RollbackPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackPolicy_onDegraded(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnDegraded, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackPolicy_onDegraded(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RollbackPolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RollbackPolicy_degradedAfterSeconds(ctx context.Context, field graphql.CollectedField, obj *model.RollbackPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackPolicy_degradedAfterSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DegradedAfterSeconds(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackPolicy_degradedAfterSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RollbackPolicy", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _RollbackRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.RollbackRolloutPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7664,6 +7938,70 @@ func (ec *executionContext) fieldContext_Service_artifactSources(_ context.Conte
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetRollbackPolicyPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.SetRollbackPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetRollbackPolicyPayload_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Application, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Application) graphql.Marshaler {
+			return ec.marshalOApplication2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetRollbackPolicyPayload_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetRollbackPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetRollbackPolicyPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SetRollbackPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetRollbackPolicyPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetRollbackPolicyPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetRollbackPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
 		},
 	}
 	return fc, nil
@@ -10097,6 +10435,61 @@ func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Conte
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSetRollbackPolicyInput(ctx context.Context, obj any) (model.SetRollbackPolicyInput, error) {
+	var it model.SetRollbackPolicyInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["degradedAfterSeconds"]; !present {
+		asMap["degradedAfterSeconds"] = 1800
+	}
+
+	fieldsInOrder := [...]string{"application", "onFailed", "onDegraded", "degradedAfterSeconds"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "application":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("application"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Application = data
+		case "onFailed":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onFailed"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnFailed = data
+		case "onDegraded":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onDegraded"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnDegraded = data
+		case "degradedAfterSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("degradedAfterSeconds"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DegradedAfterSeconds = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -10442,6 +10835,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 				}()
 				res = ec._Application_activeRollout(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "rollbackPolicy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_rollbackPolicy(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -11723,6 +12154,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "setRollbackPolicy":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setRollbackPolicy(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "pauseRollout":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_pauseRollout(ctx, field)
@@ -12295,6 +12733,54 @@ func (ec *executionContext) _RetryEnvironmentOnboardingPayload(ctx context.Conte
 			}
 		case "errors":
 			out.Values[i] = ec._RetryEnvironmentOnboardingPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var rollbackPolicyImplementors = []string{"RollbackPolicy"}
+
+func (ec *executionContext) _RollbackPolicy(ctx context.Context, sel ast.SelectionSet, obj *model.RollbackPolicy) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rollbackPolicyImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RollbackPolicy")
+		case "onFailed":
+			out.Values[i] = ec._RollbackPolicy_onFailed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "onDegraded":
+			out.Values[i] = ec._RollbackPolicy_onDegraded(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "degradedAfterSeconds":
+			out.Values[i] = ec._RollbackPolicy_degradedAfterSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -12991,6 +13477,49 @@ func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var setRollbackPolicyPayloadImplementors = []string{"SetRollbackPolicyPayload"}
+
+func (ec *executionContext) _SetRollbackPolicyPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetRollbackPolicyPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setRollbackPolicyPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetRollbackPolicyPayload")
+		case "application":
+			out.Values[i] = ec._SetRollbackPolicyPayload_application(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._SetRollbackPolicyPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -14394,6 +14923,10 @@ func (ec *executionContext) marshalNRetryEnvironmentOnboardingPayload2githubᚗc
 	return ec._RetryEnvironmentOnboardingPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNRollbackPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackPolicy(ctx context.Context, sel ast.SelectionSet, v model.RollbackPolicy) graphql.Marshaler {
+	return ec._RollbackPolicy(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNRollbackRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutInput(ctx context.Context, v any) (model.RollbackRolloutInput, error) {
 	res, err := ec.unmarshalInputRollbackRolloutInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -14481,6 +15014,15 @@ func (ec *executionContext) marshalNService2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNSetRollbackPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyInput(ctx context.Context, v any) (model.SetRollbackPolicyInput, error) {
+	res, err := ec.unmarshalInputSetRollbackPolicyInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetRollbackPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyPayload(ctx context.Context, sel ast.SelectionSet, v model.SetRollbackPolicyPayload) graphql.Marshaler {
+	return ec._SetRollbackPolicyPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNString2string(ctx context.Context, v any) (string, error) {

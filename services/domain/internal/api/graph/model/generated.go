@@ -165,6 +165,20 @@ type RolloutConnection struct {
 	PageInfo PageInfo  `json:"pageInfo"`
 }
 
+type SetRollbackPolicyInput struct {
+	// Name or identifier of the application.
+	Application string `json:"application"`
+	OnFailed    bool   `json:"onFailed"`
+	OnDegraded  bool   `json:"onDegraded"`
+	// At most a week.
+	DegradedAfterSeconds *int `json:"degradedAfterSeconds,omitempty"`
+}
+
+type SetRollbackPolicyPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Something wrong with what the caller sent. Nothing was changed.
 type UserError struct {
 	// The input field at fault, as a path; empty for the request as a whole.

@@ -3,6 +3,7 @@ package model
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -77,6 +78,12 @@ type Deployment struct{ core.Deployment }
 
 // DeploymentSnapshot wraps the domain's.
 type DeploymentSnapshot struct{ core.Snapshot }
+
+// RollbackPolicy wraps the domain's.
+type RollbackPolicy struct{ core.RollbackPolicy }
+
+// DegradedAfterSeconds is the wait as a number.
+func (p RollbackPolicy) DegradedAfterSeconds() int { return int(p.DegradedAfter / time.Second) }
 
 // DeploymentGate wraps the domain's.
 type DeploymentGate struct{ core.DeploymentGate }

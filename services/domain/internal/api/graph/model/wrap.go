@@ -50,6 +50,9 @@ func WrapDeployment(d core.Deployment) Deployment { return Deployment{d} }
 // WrapSnapshot wraps the domain's.
 func WrapSnapshot(s core.Snapshot) DeploymentSnapshot { return DeploymentSnapshot{s} }
 
+// WrapRollbackPolicy wraps the domain's.
+func WrapRollbackPolicy(p core.RollbackPolicy) RollbackPolicy { return RollbackPolicy{p} }
+
 // WrapDeploymentGate wraps the domain's.
 func WrapDeploymentGate(g core.DeploymentGate) DeploymentGate { return DeploymentGate{g} }
 

@@ -1,0 +1,159 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// RollbackPolicy is what an application does by itself about a rollout that failed (E74).
+type RollbackPolicy struct {
+	ApplicationID int64
+	// OnFailed rolls back at once.
+	OnFailed bool
+	// OnDegraded rolls back DegradedAfter the failure, when a deployment had degraded: the canary stands, stable serves,
+	// and somebody may still want to look, or to mend it.
+	OnDegraded    bool
+	DegradedAfter time.Duration
+}
+
+// DefaultRollbackPolicy is that of an application that has none of its own.
+func DefaultRollbackPolicy(application int64) RollbackPolicy {
+	return RollbackPolicy{ApplicationID: application, OnFailed: true, OnDegraded: true, DegradedAfter: 30 * time.Minute}
+}
+
+// maxDegradedAfter bounds the wait: after a week nobody expects it any more.
+const maxDegradedAfter = 7 * 24 * time.Hour
+
+// AutomaticRollback is a rollback that a policy wants.
+type AutomaticRollback struct {
+	ID, RolloutID int64
+	Cause         string
+	// MadeRolloutID or Outcome is what came of it.
+	MadeRolloutID int64
+	Outcome       string
+}
+
+// The causes.
+const (
+	causeFailed   = "failed"
+	causeDegraded = "degraded"
+)
+
+// SetRollbackPolicy gives an application its policy. It counts for rollouts that fail from now on.
+func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolicy) (Application, error) {
+	if p.DegradedAfter < 0 || p.DegradedAfter > maxDegradedAfter {
+		return Application{}, fault.InvalidFields(fault.Field{
+			Name: "/degradedAfterSeconds", Problem: fmt.Sprintf("found %.0f; expected 0 to %.0f", p.DegradedAfter.Seconds(), maxDegradedAfter.Seconds()),
+		})
+	}
+	var application Application
+	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		var err error
+		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
+			return err
+		}
+		return tx.SaveRollbackPolicy(ctx, p)
+	})
+	return application, err
+}
+
+// wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no way
+// back, and a way back that fails is for people (D13).
+func (t *tree) wantRollback(ctx context.Context) error {
+	changed, degraded, previous := false, false, false
+	for _, b := range t.environments {
+		previous = previous || b.PreviousVersionSetID != 0
+		for _, dep := range b.deployments {
+			changed = changed || dep.State != DeploymentPending && dep.StartedAt != nil
+			degraded = degraded || dep.State == DeploymentDegraded
+		}
+	}
+	if !changed || !previous {
+		return nil
+	}
+	derived, err := t.tx.RolloutsByID(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil || derived[t.rollout.ID].IsRollback {
+		return err
+	}
+	saved, err := t.tx.RollbackPolicies(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	if err != nil {
+		return err
+	}
+	policy, own := saved[t.rollout.ApplicationID]
+	if !own {
+		policy = DefaultRollbackPolicy(t.rollout.ApplicationID)
+	}
+	switch {
+	case degraded && policy.OnDegraded:
+		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, t.cause.at.Add(policy.DegradedAfter))
+	case !degraded && policy.OnFailed:
+		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
+	}
+	return nil
+}
+
+// RollBackDue carries out the next automatic rollback that is due; false when there was none. The failed rollout is over
+// by then; should anything newer have begun, or the way back be refused, that is recorded, and people decide.
+func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, error) {
+	organizations, err := d.store.OrganizationsWithDueRollbacks(ctx, d.clock.Now())
+	if err != nil {
+		return AutomaticRollback{}, false, err
+	}
+	for _, organization := range organizations {
+		var due AutomaticRollback
+		var ok bool
+		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			var err error
+			if due, ok, err = tx.DueRollback(ctx, d.clock.Now()); err != nil || !ok {
+				return err
+			}
+			if err := d.rollBack(ctx, tx, organization, &due); err != nil {
+				return err
+			}
+			return tx.SettleRollback(ctx, due)
+		})
+		if err != nil || ok {
+			d.wake()
+			return due, ok, err
+		}
+	}
+	return AutomaticRollback{}, false, nil
+}
+
+func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *AutomaticRollback) error {
+	c := cause{
+		Actor: Actor{Organization: organization, Type: PrincipalPolicy}, at: d.clock.Now(),
+		triggeredBy: fmt.Sprintf("rollback policy: rollout_%d %s", due.RolloutID, due.Cause),
+	}
+	t, err := lockTree(ctx, tx, c, due.RolloutID)
+	if err != nil {
+		return err
+	}
+	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, Page{First: 1})
+	if err != nil {
+		return err
+	}
+	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID {
+		due.Outcome = fmt.Sprintf("rollout_%d has begun since", r.ID)
+		return nil
+	}
+	target, err := t.earlier(ctx, 0)
+	var p plan
+	if err == nil {
+		p, err = d.planRollout(ctx, tx, organization, target.ID)
+	}
+	if slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err)) && err != nil {
+		due.Outcome = fault.Public(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	made, err := d.createPlanned(ctx, tx, c, p, because("automatic rollback of "+t.name(), "it "+map[string]string{causeFailed: "failed", causeDegraded: "stayed degraded"}[due.Cause]))
+	due.MadeRolloutID = made.ID
+	return err
+}

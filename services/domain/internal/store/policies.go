@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// RollbackPolicies implements core.Reads.
+func (r reader) RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RollbackPolicy, error) {
+	return byKey(ctx, r, organization, applications, "rollback policies", (*sqlc.Queries).RollbackPolicies,
+		func(row sqlc.ApplicationPolicy) (int64, core.RollbackPolicy) {
+			return row.ApplicationID, core.RollbackPolicy{
+				ApplicationID: row.ApplicationID, OnFailed: row.RollbackOnFailed, OnDegraded: row.RollbackOnDegraded,
+				DegradedAfter: time.Duration(row.DegradedAfterSeconds) * time.Second,
+			}
+		})
+}
+
+// SaveRollbackPolicy implements core.Tx.
+func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) error {
+	err := t.q.SaveRollbackPolicy(ctx, sqlc.SaveRollbackPolicyParams{
+		OrganizationID: t.organization, ApplicationID: p.ApplicationID, RollbackOnFailed: p.OnFailed, RollbackOnDegraded: p.OnDegraded,
+		DegradedAfterSeconds: int32(p.DegradedAfter / time.Second),
+	})
+	return pg.Classify(err, "save rollback policy of application %d", p.ApplicationID)
+}
+
+// ScheduleRollback implements core.Tx.
+func (t *tx) ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error {
+	err := t.q.ScheduleRollback(ctx, sqlc.ScheduleRollbackParams{OrganizationID: t.organization, RolloutID: r.RolloutID, Cause: r.Cause, DueAt: due})
+	return pg.Classify(err, "schedule rollback of rollout %d", r.RolloutID)
+}
+
+// DueRollback implements core.Tx.
+func (t *tx) DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollback, bool, error) {
+	row, err := t.q.DueRollback(ctx, t.organization, at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.AutomaticRollback{}, false, nil
+	}
+	return core.AutomaticRollback{ID: row.ID, RolloutID: row.RolloutID, Cause: row.Cause}, err == nil, pg.Classify(err, "find due rollback")
+}
+
+// SettleRollback implements core.Tx.
+func (t *tx) SettleRollback(ctx context.Context, r core.AutomaticRollback) error {
+	err := t.q.SettleRollback(ctx, sqlc.SettleRollbackParams{OrganizationID: t.organization, ID: r.ID, Outcome: r.Outcome, MadeRolloutID: orNull(r.MadeRolloutID)})
+	return pg.Classify(err, "settle rollback %d", r.ID)
+}
+
+// OrganizationsWithDueRollbacks implements core.Store.
+func (s *Store) OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueRollbacks(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due rollbacks")
+}

@@ -1,0 +1,139 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// upgraded is a shop where one set is live and a rollout of another has begun to change staging.
+func upgraded(t *testing.T) (*shop, core.Rollout) {
+	t.Helper()
+	s := newShop(t)
+	s.succeed(s.rollout(s.set))
+	r := s.rollout(s.release(2))
+	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	return s, r
+}
+
+// due carries out the automatic rollback that is due, if there is one.
+func (s *shop) due() (core.AutomaticRollback, bool) {
+	s.t.Helper()
+	done, worked, err := s.domain.RollBackDue(s.t.Context())
+	s.ok(err)
+	return done, worked
+}
+
+func (s *shop) nothingDue(when string) {
+	s.t.Helper()
+	if done, worked := s.due(); worked {
+		s.t.Errorf("%s: rolled back: %+v", when, done)
+	}
+}
+
+func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
+	t.Parallel()
+	s, r := upgraded(t)
+	failed := s.emit(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"}, "")
+	s.deliver(failed, failed)
+	s.say(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "fail"})
+	done, worked := s.due()
+	if !worked || done.RolloutID != r.ID || done.MadeRolloutID == 0 {
+		t.Fatalf("rolled back: %+v", done)
+	}
+	s.nothingDue("a second time")
+
+	back := s.reload(core.Rollout{ID: done.MadeRolloutID})
+	s.want(back.VersionSetID, s.set.ID)
+	j, err := s.domain.Journal(t.Context(), org, back.ID, core.Page{First: 1})
+	s.ok(err)
+	s.want(j.Nodes[0].PrincipalType, core.PrincipalPolicy)
+	s.want(j.Nodes[0].Reason, "automatic rollback of rollout_2: it failed")
+	s.handOver()
+	s.want(s.engine.started[len(s.engine.started)-1].ID, "rollout-3")
+
+	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(back)[0])[0].ID})
+	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "that, too"})
+	s.nothingDue("a rollback that failed")
+	s.verifyJournal(back)
+}
+
+func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
+	t.Parallel()
+	s, r := upgraded(t)
+	d := s.deployments(s.stops(r)[0])[0]
+	s.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	s.nothingDue("before the time")
+	var wait time.Duration
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT b.due_at - r.finished_at FROM cd_automatic_rollbacks b JOIN cd_rollouts r ON r.id = b.rollout_id`).Scan(&wait))
+	s.want(wait, 30*time.Minute)
+
+	again := s.rollout(s.set) // somebody is quicker
+	_, err := s.pool.Exec(t.Context(), `UPDATE cd_automatic_rollbacks SET due_at = now() - interval '1 second'`)
+	s.ok(err)
+	done, worked := s.due()
+	if !worked || done.MadeRolloutID != 0 || done.Outcome != "rollout_3 has begun since" {
+		t.Errorf("with a newer rollout: %+v", done)
+	}
+	s.want(s.reload(again).State, core.RolloutPending)
+	s.nothingDue("what was dropped")
+}
+
+func TestAnApplicationsOwnPolicy(t *testing.T) {
+	t.Parallel()
+	s, r := upgraded(t)
+	set := func(p core.RollbackPolicy) {
+		t.Helper()
+		p.ApplicationID = s.application.ID
+		_, err := s.domain.SetRollbackPolicy(t.Context(), user(), p)
+		s.ok(err)
+	}
+	set(core.RollbackPolicy{OnDegraded: true, DegradedAfter: 0})
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no rollback on failed"})
+	s.nothingDue("switched off")
+
+	r = s.rollout(s.sets()[0])
+	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
+	s.ok(s.fail(s.staging.ID))
+	if done, worked := s.due(); !worked || done.MadeRolloutID != 0 || done.Outcome == "" {
+		t.Errorf("where the way back is refused: %+v", done)
+	}
+
+	_, err := s.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, DegradedAfter: -time.Second})
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("a wait below nothing: %v", err)
+	}
+	_, err = s.domain.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}, core.RollbackPolicy{ApplicationID: s.application.ID})
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("another organization's application: %v", err)
+	}
+}
+
+// fail makes an environment unready.
+func (f *fixture) fail(environment int64) error {
+	return f.domain.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
+		core.EnvironmentReadiness{EnvironmentID: environment, Reason: "gone"})
+}
+
+func TestWhatChangedNothingIsNotRolledBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first := s.rollout(s.set)
+	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(first)[0])[0].ID})
+	s.say(event.RolloutFailed{RolloutID: first.ID, Reason: "the first ever"})
+	s.nothingDue("nothing to go back to")
+	s.succeed(s.rollout(s.set))
+	r := s.rollout(s.release(2))
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "before anything was touched"})
+	s.nothingDue("nothing has changed")
+	r = s.rollout(s.sets()[0])
+	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	_, err := s.domain.CancelRollout(t.Context(), user(), r.ID, "people decide")
+	s.ok(err)
+	s.nothingDue("cancelled")
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// rollbackPolicy shows what an application does by itself about a rollout that fails, or changes what was named.
+func (c *command) rollbackPolicy() *cobra.Command {
+	var failed, degraded bool
+	var after time.Duration
+	cmd := c.asking("rollback-policy NAME", "Show when an application rolls back by itself, or change it",
+		"  lockstep application rollback-policy shop\n  lockstep application rollback-policy shop --on-failed=false --degraded-after 10m", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Application(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			policy, flags := one.RollbackPolicy, cmd.Flags()
+			if flags.Changed("on-failed") {
+				policy.OnFailed = failed
+			}
+			if flags.Changed("on-degraded") {
+				policy.OnDegraded = degraded
+			}
+			if flags.Changed("degraded-after") {
+				if after%time.Second != 0 {
+					return fault.New(fault.Invalid, "degraded-after: found %s; expected whole seconds", after)
+				}
+				policy.DegradedAfterSeconds = int(after / time.Second)
+			}
+			if policy != one.RollbackPolicy {
+				if one, err = api.SetRollbackPolicy(cmd.Context(), one.ID, policy); err != nil {
+					return err
+				}
+			}
+			return c.print(one.RollbackPolicy, func(w io.Writer) { rollbackPolicyTable(w, one.RollbackPolicy) })
+		})
+	cmd.Flags().BoolVar(&failed, "on-failed", true, "roll back at once when a rollout fails")
+	cmd.Flags().BoolVar(&degraded, "on-degraded", true, "roll back some time after a deployment has degraded")
+	cmd.Flags().DurationVar(&after, "degraded-after", 30*time.Minute, "how long a degraded rollout is left for people to look at")
+	return cmd
+}
+
+func rollbackPolicyTable(w io.Writer, p client.RollbackPolicy) {
+	row(w, "WHEN A ROLLOUT", "ROLLS BACK")
+	row(w, "failed", when(p.OnFailed, "at once"))
+	row(w, "is degraded", when(p.OnDegraded, fmt.Sprintf("after %s", time.Duration(p.DegradedAfterSeconds)*time.Second)))
+}
+
+func when(on bool, text string) string {
+	if on {
+		return text
+	}
+	return "by hand only"
+}
