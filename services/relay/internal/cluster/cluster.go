@@ -93,7 +93,11 @@ func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
+	var u *unstructured.Unstructured
+	err = c.ask(ctx, func() error {
+		u, err = client.Get(ctx, ref.Name, metav1.GetOptions{})
+		return err //nolint:wrapcheck // classified below
+	})
 	if err != nil {
 		return nil, classify(err, "get", ref)
 	}
@@ -108,7 +112,10 @@ func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error
 	if err != nil {
 		return err
 	}
-	_, err = client.Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{FieldManager: fieldManager})
+	err = c.ask(ctx, func() error {
+		_, err := client.Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{FieldManager: fieldManager})
+		return err //nolint:wrapcheck // classified below
+	})
 	return classify(err, "create", ref)
 }
 
@@ -128,9 +135,11 @@ func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, st
 		return fmt.Errorf("encode patch of %s: %w", ref, err)
 	}
 	apply := func(subresources ...string) error {
-		_, err := client.Patch(ctx, ref.Name, types.MergePatchType, body,
-			metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
-		return err //nolint:wrapcheck // looked at and classified below
+		return c.ask(ctx, func() error {
+			_, err := client.Patch(ctx, ref.Name, types.MergePatchType, body,
+				metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+			return err //nolint:wrapcheck // looked at and classified below
+		})
 	}
 	if !status {
 		return classify(apply(), "patch", ref)

@@ -56,7 +56,12 @@ func TestAnswersAreToldApart(t *testing.T) {
 	}{
 		{"absent", func(w http.ResponseWriter, _ *http.Request) { respond(w, 404, status(404, "NotFound")) }, fault.NotFound, ""},
 		{"kind that is not installed", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", 404) }, 0, core.CodeUnknownKind},
-		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { respond(w, 403, status(403, "Forbidden")) }, fault.Denied, ""},
+		{"forbidden", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/readyz" {
+				return
+			}
+			respond(w, 403, status(403, "Forbidden"))
+		}, fault.Denied, ""},
 		{"not logged in", func(w http.ResponseWriter, _ *http.Request) { respond(w, 401, status(401, "Unauthorized")) }, fault.Denied, ""},
 		{"too busy", func(w http.ResponseWriter, _ *http.Request) { respond(w, 429, status(429, "TooManyRequests")) }, fault.Unavailable, ""},
 		{"starting", func(w http.ResponseWriter, _ *http.Request) { respond(w, 503, status(503, "ServiceUnavailable")) }, fault.Unavailable, ""},
