@@ -12,8 +12,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// maxDepth is far more than any format here nests, and far less than what would strain a parser.
-const maxDepth = 32
+// The limits are far more than any format here needs, and far less than what would strain a parser: in how deep values are
+// nested, how many stand in one array or object, and how many there are in all.
+const (
+	maxDepth  = 32
+	maxItems  = 5_000
+	maxValues = 100_000
+)
 
 // checkDocument refuses what Go's decoder would let pass or stumble over: text that is not UTF-8, more than one
 // document, nesting without measure, and keys given twice, of which one would silently win.
@@ -45,6 +50,7 @@ func checkDocument(body []byte) error {
 type walker struct {
 	decoder *json.Decoder
 	open    []container
+	values  int
 	done    bool
 }
 
@@ -52,11 +58,15 @@ type walker struct {
 type container struct {
 	keys    map[string]bool
 	wantKey bool
+	items   int
 }
 
 func (w *walker) take(token json.Token) error {
 	if w.done {
 		return invalid("body", "found a second document after byte "+strconv.FormatInt(w.decoder.InputOffset(), 10)+"; expected one")
+	}
+	if w.values++; w.values > maxValues {
+		return invalid("body", fmt.Sprintf("found more than %d values; expected fewer", maxValues))
 	}
 	switch delim, _ := token.(json.Delim); delim {
 	case '{':
@@ -65,7 +75,7 @@ func (w *walker) take(token json.Token) error {
 		w.open = append(w.open, container{})
 	case '}', ']':
 		w.open = w.open[:len(w.open)-1]
-		w.valueEnded()
+		return w.valueEnded()
 	default:
 		return w.scalar(token)
 	}
@@ -85,18 +95,21 @@ func (w *walker) scalar(token json.Token) error {
 		top.wantKey = false
 		return nil
 	}
-	w.valueEnded()
-	return nil
+	return w.valueEnded()
 }
 
 // valueEnded notes that an object wants a key next, or that the document is over.
-func (w *walker) valueEnded() {
+func (w *walker) valueEnded() error {
 	if len(w.open) == 0 {
 		w.done = true
-		return
+		return nil
 	}
 	top := &w.open[len(w.open)-1]
 	top.wantKey = top.keys != nil
+	if top.items++; top.items > maxItems {
+		return invalid("body", fmt.Sprintf("found more than %d values in one array or object; expected fewer", maxItems))
+	}
+	return nil
 }
 
 // object reads raw as an object, for messages at name.

@@ -1,0 +1,55 @@
+package source_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// hostile are bodies of 1 MiB that are cheap to send and dear to read.
+func hostile() map[string]string {
+	const size = 1 << 20
+	fill := func(head, item, tail string) string {
+		n := (size - len(head) - len(tail)) / len(item)
+		return head + strings.TrimSuffix(strings.Repeat(item, n), ",") + tail
+	}
+	within := func(head, item, tail string) string { // as many as are read at all
+		return head + strings.TrimSuffix(strings.Repeat(item, 4_900), ",") + tail
+	}
+	var keys strings.Builder
+	for i := 0; keys.Len() < size-100; i++ {
+		fmt.Fprintf(&keys, `"%x":0,`, i)
+	}
+	return map[string]string{
+		"keys":      `{` + strings.TrimSuffix(keys.String(), ",") + `}`,
+		"tags":      fill(`{"docker_url":"quay.io/a/b","updated_tags":[`, `"",`, `]}`),
+		"tag map":   `{"docker_url":"quay.io/a/b","updated_tags":{` + strings.TrimSuffix(keys.String()[:size/2], ",") + `}}`,
+		"resources": fill(`{"type":"PUSH_ARTIFACT","event_data":{"resources":[`, `{},`, `]}}`),
+		"wrong":     fill(`{"type":"PUSH_ARTIFACT","event_data":{"resources":[`, `1,`, `]}}`),
+		"events":    fill(`{"events":[`, `{},`, `]}`),
+		"read":      within(`{"type":"PUSH_ARTIFACT","event_data":{"resources":[`, `{"resource_url":"`+strings.Repeat("r", 150)+`","digest":1,"tag":2},`, `]}}`),
+		"read tags": within(`{"docker_url":"`+strings.Repeat("q", 100_000)+`","updated_tags":[`, `"`+strings.Repeat("t", 150)+`",`, `]}`),
+		"read push": within(`{"events":[`, `{"action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","url":"http://r/"}},`, `]}`),
+		"numbers":   fill(`[`, `0,`, `]`),
+	}
+}
+
+// TestMemory: no body makes a parser take more than 64 MiB, even counting what it has given back meanwhile.
+func TestMemory(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	const most = 64 << 20
+	for _, f := range append(hookFormats(), format(t, "distribution")) {
+		for name, body := range hostile() {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _ = f.Parse(http.Header{"X-Github-Event": {"package"}}, f.MediaTypes[len(f.MediaTypes)-1], []byte(body))
+			runtime.ReadMemStats(&after)
+			took := after.TotalAlloc - before.TotalAlloc
+			t.Logf("%s %s: %d MiB", f.Name, name, took>>20)
+			if took > most {
+				t.Errorf("%s, %s: %d MiB", f.Name, name, took>>20)
+			}
+		}
+	}
+}
