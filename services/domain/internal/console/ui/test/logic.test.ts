@@ -54,6 +54,8 @@ describe('why it waits', () => {
   const what = (r: Rollout, journal: JournalRow[]) => whyWaiting(r, journal).map((x) => x.what)
   test('names whoever has not come', () => {
     expect(what(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])).toEqual(['web to reach 25 % in staging'])
+    const left = ['deployment_1', 'deployment_2'].map((d) => row(d, 'reach_gate', 'staging/25'))
+    expect(what(rollout(['DEPLOYING', 'DEPLOYING']), [...left, row('deployment_1', 'pass_gate', 'staging/25')])).toEqual(['the gate at 25 % in staging'])
     expect(whyWaiting(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])[0]?.why).toContain('api stands there already')
   })
   test('names open gates, a late start, and nothing when it is over', () => {

@@ -42,7 +42,7 @@ function underway(lane: Lane, journal: JournalRow[]): Reason | null {
     const late = names(moving.map((r) => r.deployment.service.name))
     return { key, what: `${late} to be healthy in ${environment}`, why: 'All gates are behind it; the new version takes over completely.', who: 'the cluster', since }
   }
-  const coming = moving.filter((r) => r.marks[index] !== 'here').map((r) => r.deployment.service.name)
+  const coming = moving.filter((r) => r.marks[index] === 'next' || r.marks[index] === 'ahead').map((r) => r.deployment.service.name)
   const standing = moving.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
   if (coming.length > 0) {
     const why = standing.length > 0 ? `${names(standing)} ${standing.length > 1 ? 'stand' : 'stands'} there already: no service passes a gate before all have come.` : ''

@@ -64,6 +64,13 @@ export function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; ro
   )
 }
 
+/** A pause or resume that changes no state yet is a wish. */
+function verb(row: JournalRow): string {
+  if (row.event === 'complete') return stateWord(row.toState)
+  if (row.fromState === row.toState && (row.event === 'pause' || row.event === 'resume')) return `asked to ${row.event}`
+  return verbs[row.event] ?? row.event.replaceAll('_', ' ')
+}
+
 function Entry({ row, name }: { row: JournalRow; name: string }) {
   return (
     <li className={`entry ${row.event}`}>
@@ -72,7 +79,7 @@ function Entry({ row, name }: { row: JournalRow; name: string }) {
       </time>
       <div>
         <p>
-          <strong>{name}</strong> {row.event === 'complete' ? stateWord(row.toState) : (verbs[row.event] ?? row.event.replaceAll('_', ' '))}
+          <strong>{name}</strong> {verb(row)}
           {row.gateId && ` ${gateWords(row)}`}
           {row.principalType !== 'system' && <span className="faint"> by {who(row)}</span>}
         </p>
