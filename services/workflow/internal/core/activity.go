@@ -18,7 +18,8 @@ const (
 	TypeCancelled = "com.gitlab.cd.workflow.cancelled"
 )
 
-// The pause between attempts of an in-process Function grows from the first to the second.
+// The pause between attempts of an in-process Function grows from the first to the second. It lives in memory only:
+// after a crash the next owner begins with the first again.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -26,7 +27,9 @@ const (
 	maxResult = 4 << 20
 )
 
-// start carries out an in-process Function, unless that is under way. The turn that asked for it is durable.
+// start carries out an in-process Function, unless that is under way. The turn that asked for it is durable. It has
+// to be: before its commit another owner may replay to other arguments, and the world would then see one activity id
+// with two meanings (E24).
 func (d *driver) start(ctx context.Context, op Op) {
 	if _, underWay := d.running[op.Ref]; underWay {
 		return
@@ -42,6 +45,8 @@ func (d *driver) start(ctx context.Context, op Op) {
 		if !finished {
 			return // given up from outside: another turn, perhaps of another process, does it again
 		}
+		// A driver that has left its execution takes no results. Its ctx has ended then, so this goroutine ends too and
+		// the engine's stop does not hang.
 		select {
 		case d.results <- c:
 		case <-ctx.Done():
@@ -51,6 +56,7 @@ func (d *driver) start(ctx context.Context, op Op) {
 
 // carryOut calls a Function until it answers for good. It is not finished when ctx ended first.
 func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bool) {
+	// The place is taken here and not in start: a turn must not block because all of them are taken.
 	select {
 	case e.activities <- struct{}{}:
 		defer func() { <-e.activities }()
@@ -69,6 +75,8 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 		}
 		call.Args = args
 		value, err := e.call(ctx, f, call)
+		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
+		// process was stopped.
 		if ctx.Err() != nil {
 			return Completion{}, false
 		}
@@ -77,6 +85,7 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 		}
 		refusal := AsFunctionError(err)
 		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", err)
+		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
 		if !refusal.Retryable || op.NoRetry || e.Clock.Now().Add(pause).After(call.Deadline) {
 			return Completion{Op: op.Ref, Error: refusal}, true
 		}
@@ -88,6 +97,7 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 
 // call is one attempt. A panic is that Function's failure and nobody else's.
 func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMessage, err error) {
+	// The deadline is the one stored when the operation was opened: a restart gives no Function more time (D12).
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
 	defer cancel()
 	defer func() {

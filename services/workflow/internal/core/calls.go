@@ -21,13 +21,16 @@ type Dispatcher struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	// Poll is how often to look without having been woken by Woken.
-	Poll  time.Duration
+	Poll time.Duration
+	// Woken says that a turn has opened a call. A signal that is lost costs at most Poll.
 	Woken <-chan struct{}
 }
 
+// callBatch is how many calls are taken at once. Their attempts are counted when they are taken, so a crash in the
+// middle of a batch costs its calls one interval each.
 const callBatch = 100
 
-// Run sends until ctx ends.
+// Run sends until ctx ends. Several processes may do so side by side: NextCalls gives a due call to one of them.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		calls, err := d.Store.NextCalls(ctx, d.Clock.Now(), callBatch)
@@ -40,6 +43,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 				d.Log.WarnContext(ctx, "send call", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt", call.Attempt, "error", err)
 			}
 		}
+		// A full batch: more may be due already.
 		if len(calls) == callBatch {
 			continue
 		}

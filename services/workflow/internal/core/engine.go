@@ -51,7 +51,9 @@ type EngineDeps struct {
 // by themselves every Poll, so that a lost signal costs time and nothing else.
 type Engine struct {
 	EngineDeps
-	lease  Lease
+	// lease is set by Run before the loops start, and only read afterwards.
+	lease Lease
+	// claims wakes the claim loop, timers the timer loop, calls the Dispatcher, which is a part of its own.
 	claims signal
 	timers signal
 	calls  signal
@@ -59,6 +61,7 @@ type Engine struct {
 	activities chan struct{}
 	active     sync.WaitGroup
 
+	// mu guards live: the executions that have a driver, with the signal that wakes it.
 	mu   sync.Mutex
 	live map[int64]signal
 }
@@ -75,7 +78,8 @@ func NewEngine(d EngineDeps) *Engine {
 	}
 }
 
-// Wake makes the engine look for work now: something was stored by somebody else.
+// Wake makes the engine look for work now: something was stored by somebody else. It wakes every live execution: an
+// empty look costs a query, and callers need not know whom their change concerns.
 func (e *Engine) Wake() {
 	e.claims.raise()
 	e.mu.Lock()
@@ -88,7 +92,8 @@ func (e *Engine) Wake() {
 // Calls is raised when a turn has opened a call that a relay is to carry out.
 func (e *Engine) Calls() <-chan struct{} { return e.calls }
 
-// Run runs executions until ctx ends or the instance's name is taken by another process.
+// Run runs executions until ctx ends or the instance's name is taken by another process. ready is called once the
+// name is ours. A name that is taken is the error ErrFenced: nothing could be committed any more.
 func (e *Engine) Run(ctx context.Context, ready func()) error {
 	epoch, err := e.Store.Acquire(ctx, e.Settings.Instance, e.Clock.Now(), e.Settings.Lease)
 	if err != nil {
@@ -104,6 +109,8 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	loops.Go(func() { e.sweepLoop(ctx) })
 	ready()
 	<-ctx.Done()
+	// In this order: the claim loop starts drivers, and drivers start Functions. A group must not grow from zero while
+	// it is waited for.
 	loops.Wait()
 	drivers.Wait()
 	e.active.Wait()
@@ -117,6 +124,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 // fenced by themselves.
 func (e *Engine) renewLoop(ctx context.Context) error {
 	for {
+		// At a third of the lease one renewal may fail, and the next is still in time.
 		if err := clock.Sleep(ctx, e.Clock, e.Settings.Lease/3); err != nil {
 			return nil //nolint:nilerr // the end of the context is the regular end
 		}
@@ -134,6 +142,7 @@ func (e *Engine) claimLoop(ctx context.Context, drivers *sync.WaitGroup) {
 	for ctx.Err() == nil {
 		ids := e.claim(ctx)
 		for _, execution := range ids {
+			// It is live before its driver runs: Claim leaves out what is live, and would otherwise hand it out twice.
 			woken := newSignal()
 			e.mu.Lock()
 			e.live[execution] = woken
@@ -146,6 +155,8 @@ func (e *Engine) claimLoop(ctx context.Context, drivers *sync.WaitGroup) {
 	}
 }
 
+// claim takes as many executions as there are free places. A driver that ends raises claims, so a place does not stay
+// free until the next Poll.
 func (e *Engine) claim(ctx context.Context) []int64 {
 	e.mu.Lock()
 	live := make([]int64, 0, len(e.live))
@@ -165,6 +176,8 @@ func (e *Engine) claim(ctx context.Context) []int64 {
 // pauseAfterTrouble keeps an execution whose turn met trouble from being tried in a tight loop.
 const pauseAfterTrouble = time.Second
 
+// driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
+// store: no longer live, it is claimed again. Its place is kept during the pause, or that would happen at once.
 func (e *Engine) driveOne(ctx context.Context, execution int64, woken signal) {
 	err := e.drive(ctx, execution, woken)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) {
@@ -177,6 +190,7 @@ func (e *Engine) driveOne(ctx context.Context, execution int64, woken signal) {
 	e.claims.raise()
 }
 
+// timerBatch bounds how many executions one firing locks and wakes.
 const timerBatch = 500
 
 // timerLoop fires timers when they are due.
@@ -193,6 +207,7 @@ func (e *Engine) timerLoop(ctx context.Context) {
 		}
 		wait := e.Settings.Poll
 		if !next.IsZero() {
+			// The next timer may have become due since now was read; the floor keeps the loop from spinning.
 			wait = max(min(wait, next.Sub(now)), time.Millisecond)
 		}
 		e.timers.wait(ctx, e.Clock, wait)
@@ -200,9 +215,11 @@ func (e *Engine) timerLoop(ctx context.Context) {
 }
 
 const (
+	// sweepEvery is the longest that a match which a crash interrupted goes unnoticed, beside sweepAge.
 	sweepEvery = 5 * time.Second
 	// sweepAge is how long a matching may be under way before it counts as interrupted.
-	sweepAge    = 5 * time.Second
+	sweepAge = 5 * time.Second
+	// forgetEvery makes it once after each start and then once an hour.
 	forgetEvery = 720 // sweeps
 )
 
@@ -233,6 +250,8 @@ type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
 
+// raise never blocks. A signal that is raised already stands for this one too, since whoever waits looks at
+// everything.
 func (s signal) raise() {
 	select {
 	case s <- struct{}{}:

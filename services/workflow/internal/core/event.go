@@ -24,6 +24,7 @@ type Event struct {
 	Type       string
 	// Data is a JSON object, or nil.
 	Data json.RawMessage
+	// Time is when it happened, as its source says; matching never looks at it.
 	Time time.Time
 }
 
@@ -77,7 +78,9 @@ func (f Filter) String() string {
 }
 
 // Key is the index key of the waits, and of the events, that agree on organization, type, the set of paths and the
-// values at them. Paths are sorted; values are canonical.
+// values at them. Paths are sorted; values are canonical. The key alone decides whether an event and a wait belong
+// together: nothing compares the values again. So it is a cryptographic hash, and every part carries its length, so
+// that no two lists of parts give the same bytes.
 func Key(organization int64, eventType string, paths, values []string) [16]byte {
 	h := sha256.New()
 	var n [8]byte
@@ -97,13 +100,14 @@ func Key(organization int64, eventType string, paths, values []string) [16]byte 
 }
 
 // Project reads the canonical values at paths of a JSON object; ok is false when one of them is missing or not a
-// scalar: such an event matches no filter of this shape.
+// scalar: such an event matches no filter of this shape. A member whose own name has a dot in it cannot be reached.
 func Project(data json.RawMessage, paths []string) (values []string, ok bool) {
 	values = make([]string, len(paths))
 	if len(paths) == 0 {
 		return values, true
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
+	// Ids in events are JSON numbers (D2). As float64 those above 2^53 would become their neighbours.
 	d.UseNumber()
 	var root any
 	if d.Decode(&root) != nil {
@@ -149,6 +153,7 @@ func Scalar(v any) (string, bool) {
 	}
 }
 
+// number is the canonical form of a float. Below 2^53 a whole float is exact and reads like the int it equals.
 func number(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 		return strconv.FormatInt(int64(f), 10)

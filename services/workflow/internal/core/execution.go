@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// State says where an execution stands.
+// State says where an execution stands. The numbers are stored and compared in SQL (execution.state): they are never
+// given anew.
 type State int
 
 const (
@@ -73,12 +74,13 @@ type Started struct {
 }
 
 // Digests identify what an execution was started with, so that a second Start can be compared with the first, and what
-// differs be named (D5).
+// differs be named (D5). Labels are not among them: they are the caller's notes and change nothing that runs.
 type Digests struct {
 	Program, Modules, Inputs, Secrets [32]byte
 }
 
-// Differences names the parts in which two starts differ.
+// Differences names the parts in which two starts differ. The names are those of StartWorkflowRequest's fields, which
+// is where the caller looks.
 func (d Digests) Differences(other Digests) []string {
 	var names []string
 	for _, part := range []struct {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Location says where a Function is carried out. The program that runs it cannot tell.
+// Location says where a Function is carried out. The program that runs it cannot tell. The numbers are stored with
+// open calls (call.location).
 type Location int
 
 const (
@@ -58,7 +59,7 @@ type Call struct {
 	Args map[string]any
 	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, never return or log the value.
 	Secrets map[string]string
-	// Attempt counts from 1.
+	// Attempt counts from 1. For an InProcess Function it starts anew after a restart.
 	Attempt int
 	// Deadline is when the engine stops waiting; ctx ends then as well.
 	Deadline time.Time
@@ -90,6 +91,7 @@ const (
 func (e *FunctionError) Error() string { return e.Code + ": " + e.Message }
 
 // AsFunctionError finds the *FunctionError in err's chain, or makes an internal one that does not show err's text.
+// That text may hold addresses or secrets, and a message becomes part of the history (D27).
 func AsFunctionError(err error) *FunctionError {
 	if fe, ok := errors.AsType[*FunctionError](err); ok {
 		return &FunctionError{Code: cmp.Or(fe.Code, CodeInternal), Message: fe.Message, Retryable: fe.Retryable}
@@ -102,7 +104,8 @@ type Functions struct {
 	byName map[string]Function
 }
 
-// NewFunctions registers Functions. Two of the same name are an error.
+// NewFunctions registers Functions. Two of the same name are an error. "emit" is taken: run("emit") goes to the
+// engine and would never reach a Function of that name.
 func NewFunctions(functions ...Function) (*Functions, error) {
 	r := &Functions{byName: make(map[string]Function, len(functions))}
 	for _, f := range functions {
@@ -131,10 +134,13 @@ func OnCluster(name string) Function { return onCluster(name) }
 
 type onCluster string
 
+// Name is what programs call it.
 func (f onCluster) Name() string { return string(f) }
 
+// Location is Cluster, which is all that the engine needs to send it to a relay.
 func (onCluster) Location() Location { return Cluster }
 
+// Call refuses: to get here, the engine has mistaken it for one of its own.
 func (f onCluster) Call(context.Context, Call) (any, error) {
 	return nil, &FunctionError{Code: CodeInternal, Message: string(f) + " is carried out by a relay, not here"}
 }

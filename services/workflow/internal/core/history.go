@@ -10,7 +10,8 @@ import (
 type Kind string
 
 // The kinds of operations. Run, Sleep and Wait block their branch until a Completion arrives; the others are answered
-// on the spot, and only recorded.
+// on the spot, and only recorded. The words are stored and hashed: under another name a kind makes every history that
+// holds it a Mismatch.
 const (
 	// KindRun is the answer of a Function.
 	KindRun Kind = "run"
@@ -28,7 +29,8 @@ const (
 	KindPrint Kind = "print"
 )
 
-// The kinds of the last entry of a history, one for each final state. They answer no operation.
+// The kinds of the last entry of a history, one for each final state. They answer no operation. Their OpRef has
+// branch -1, which no branch of a program has.
 const (
 	KindCompleted Kind = "completed"
 	KindFailed    Kind = "failed"
@@ -45,7 +47,8 @@ type Entry struct {
 	// Kind and Name say what the operation was: run git.commit, wait com.gitlab.cd.approval.resolved.
 	Kind Kind
 	Name string
-	// Hash is of kind, name and canonical arguments; replay compares it.
+	// Hash is of kind, name and canonical arguments; replay compares it. It finds a program or an engine that has
+	// changed, and is no defence against anybody.
 	Hash uint64
 	// Value is the result as JSON; nil where Error is set.
 	Value json.RawMessage
@@ -58,7 +61,8 @@ type Entry struct {
 }
 
 // OpRef names one operation of an execution: the branch, numbered in the order of spawning from 0, and the index of the
-// operation within its branch.
+// operation within its branch. Both numbers come out the same at every replay, because only one branch runs at a
+// time.
 type OpRef struct {
 	Branch, Index int
 }
@@ -66,7 +70,9 @@ type OpRef struct {
 // String is "branch.index".
 func (r OpRef) String() string { return fmt.Sprintf("%d.%d", r.Branch, r.Index) }
 
-// ActivityID is the idempotency key of an operation: "<execution>/<branch>.<op>".
+// ActivityID is the idempotency key of an operation: "<execution>/<branch>.<op>". Relays, trailers of commits and the
+// readers of events know activities by it (E24, E26): its form is a contract with data that lies outside of this
+// service.
 func ActivityID(executionRef string, op OpRef) string { return executionRef + "/" + op.String() }
 
 // Op is an operation that a program has reached and that blocks its branch.
@@ -75,7 +81,7 @@ type Op struct {
 	Kind Kind
 	Name string
 	Hash uint64
-	// Position is where in the program: "main.star:12:5".
+	// Position is where in the program: "main.star:12:5". It is for messages; replay does not compare it.
 	Position string
 	// Args are the canonical JSON arguments of a run: an object.
 	Args json.RawMessage
@@ -91,6 +97,7 @@ type Op struct {
 
 // Completion is what unblocks an operation.
 type Completion struct {
+	// Event is the row of a wait's event, else 0. Of Value and Error at most one is set.
 	Op    OpRef
 	Value json.RawMessage
 	Error *FunctionError

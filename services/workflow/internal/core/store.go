@@ -70,7 +70,8 @@ type NewExecution struct {
 	At      time.Time
 }
 
-// Lease is the ownership of an instance.
+// Lease is the ownership of an instance. A new process of the same name has the next epoch, which is what tells it
+// from the one before.
 type Lease struct {
 	Instance string
 	Epoch    int64
@@ -83,10 +84,13 @@ type Loaded struct {
 	Inputs  []byte
 	Secrets map[string]string
 	History []Entry
-	// Turn counts commits by owners, Wakes arrivals.
+	// Turn counts commits by owners, Wakes arrivals. A commit names both: another Turn refuses it, other Wakes keep it
+	// from parking.
 	Turn, Wakes int64
-	Open        []Opened
-	Arrived     []Arrival
+	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what came for them
+	// while nobody had the execution in memory.
+	Open    []Opened
+	Arrived []Arrival
 }
 
 // Opened is what the store holds about an open operation.
@@ -95,7 +99,8 @@ type Opened struct {
 	Deadline time.Time
 }
 
-// ArrivalKind says what has arrived.
+// ArrivalKind says what has arrived. The numbers are stored (delivery.kind); that of timers is only in the query that
+// reads arrivals.
 type ArrivalKind int
 
 const (
@@ -132,12 +137,15 @@ type Commit struct {
 	Execution Execution
 	// Turn and Wakes are as last read.
 	Turn, Wakes int64
-	// LastSeq is the end of the history with Entries.
+	// LastSeq is the end of the history with Entries. It goes into the execution's row, where Cancel takes the number
+	// of its entry from.
 	LastSeq int64
 	Entries []Entry
 	Emits   []Emit
 	Open    []Opening
-	Closed  []OpRef
+	// Closed are the operations that Entries complete. The store may never have known one: a Function that does not
+	// exist, for instance, is refused before it is opened.
+	Closed []OpRef
 	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
 	Next  State
 	Error string
@@ -153,7 +161,7 @@ type Committed struct {
 
 // Answer is what a relay says about a call.
 type Answer struct {
-	// Call is the activity's id.
+	// Call is the activity's id. Agent is whose subject the answer came on. Only the agent that was called may answer.
 	Call  string
 	Agent int64
 	Value json.RawMessage
@@ -162,6 +170,7 @@ type Answer struct {
 
 // OutgoingCall is one attempt to have a relay carry out a Function.
 type OutgoingCall struct {
+	// ID is the activity's id, the same for every attempt. Attempt counts from 1.
 	ID       string
 	Agent    int64
 	Function string
@@ -172,7 +181,8 @@ type OutgoingCall struct {
 	Workflow string
 }
 
-// Waiting is one thing an execution waits for.
+// Waiting is one thing an execution waits for. Types and Filter are a wait's; Name, Location, Agent and Attempt are a
+// run's. All have a Due.
 type Waiting struct {
 	Op       OpRef
 	Kind     Kind

@@ -9,7 +9,8 @@ import (
 // work is what branches are blocked on after a turn.
 type work struct {
 	// opened is what the store does not know yet, inProcess what this process carries out.
-	opened    []Opening
+	opened []Opening
+	// inProcess names all of them, also those a former owner had begun: start leaves alone what runs.
 	inProcess []Op
 	// more says that the turn was ended because it had become long, not because every branch is blocked.
 	more bool
@@ -32,12 +33,15 @@ func (d *driver) survey() work {
 	return work{more: true}
 }
 
+// sort goes through the blocked operations up to the first that is refused. To complete that one lets its branch run
+// on, and what was pending before is out of date.
 func (d *driver) sort() (w work, refused *Completion) {
 	for _, op := range d.machine.Pending() {
 		o, refusal := d.opening(op)
 		if refusal != nil {
 			return work{}, &Completion{Op: op.Ref, Error: refusal}
 		}
+		// What the store knows keeps the deadline that it was given first.
 		if _, known := d.opened[op.Ref]; !known {
 			w.opened = append(w.opened, o)
 		}
@@ -68,6 +72,7 @@ func (d *driver) opening(op Op) (Opening, *FunctionError) {
 		Agent json.Number `json:"agent_id"`
 	}
 	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
+	// An agent that is not configured has no consumer on the bus (events.Topology): its call would only time out.
 	agent, err := args.Agent.Int64()
 	if err != nil || !d.engine.Settings.Agents[agent] {
 		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected the number of a registered agent", op.Name, args.Agent)}
@@ -89,7 +94,7 @@ func checkArguments(f Function, data json.RawMessage) error {
 	return checker.Check(args)
 }
 
-// limit is how long an operation may take.
+// limit is how long an operation may take. 0 is a length for a sleep, and "not given" for everything else (D12).
 func (d *driver) limit(op Op) time.Duration {
 	switch {
 	case op.Timeout > 0 || op.Kind == KindSleep:

@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// driver takes one execution from turn to turn for as long as it has work in this process.
+// driver takes one execution from turn to turn for as long as it has work in this process. It belongs to one
+// goroutine; the Functions it starts speak to it through results only.
 type driver struct {
 	engine  *Engine
 	woken   signal
@@ -22,9 +23,11 @@ type driver struct {
 	seq     int64
 	entries []Entry
 	emits   []Emit
-	closed  []OpRef
+	// closed are the operations that the present turn completes.
+	closed []OpRef
 	// opened is what the store knows to be open, with deadlines.
-	opened  map[OpRef]time.Time
+	opened map[OpRef]time.Time
+	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
 	running map[OpRef]context.CancelFunc
 	results chan Completion
 }
@@ -47,6 +50,8 @@ func (e *Engine) drive(ctx context.Context, execution int64, woken signal) (err 
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
+	// fail needs a ctx that has not ended.
 	defer func() {
 		if r := recover(); r != nil {
 			e.Log.ErrorContext(ctx, "turn panicked", "execution", execution, "panic", r, "stack", string(debug.Stack()))
@@ -56,6 +61,8 @@ func (e *Engine) drive(ctx context.Context, execution int64, woken signal) (err 
 	return d.run(ctx)
 }
 
+// run replays the history and then repeats the turn: apply what arrived, commit, wait. Replay comes first also for an
+// execution without a history, which it starts.
 func (d *driver) run(ctx context.Context) error {
 	e := d.engine
 	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
@@ -72,6 +79,7 @@ func (d *driver) run(ctx context.Context) error {
 	d.machine = machine
 	defer machine.Close()
 	if err := machine.Replay(d.loaded.History); err != nil {
+		// A failure of the program is for Outcome: the first commit ends the run with the entries that led to it.
 		if _, isMismatch := errors.AsType[*Mismatch](err); isMismatch {
 			return d.fail(ctx, err)
 		}
@@ -97,6 +105,7 @@ func (d *driver) run(ctx context.Context) error {
 func (d *driver) apply(arrived []Arrival) {
 	for _, a := range arrived {
 		op, pending := d.pending(a.Op)
+		// An arrival before it has completed the operation: a wait's time can be up when its event is there, too.
 		if !pending {
 			continue
 		}
@@ -108,6 +117,8 @@ func (d *driver) apply(arrived []Arrival) {
 	}
 }
 
+// complete hands a completion to the program, which runs on until it blocks. A Function that is still being carried
+// out, because its timer was faster, is told to stop: nobody waits for it.
 func (d *driver) complete(c Completion) {
 	if !d.machine.Complete(c) {
 		return
@@ -119,7 +130,8 @@ func (d *driver) complete(c Completion) {
 	}
 }
 
-// expired is what the end of its time means to an operation.
+// expired is what the end of its time means to an operation. A sleep is over, and a wait with a timeout of its own
+// answers None. All else is an error (D12).
 func expired(op Op, limit time.Duration) Completion {
 	c := Completion{Op: op.Ref, Value: json.RawMessage("null")}
 	switch {
@@ -145,14 +157,17 @@ func (d *driver) pending(ref OpRef) (Op, bool) {
 // commit ends the turn: everything it did becomes durable together, and only then do Functions start. It answers
 // Running when there is something to wait for in this process.
 func (d *driver) commit(ctx context.Context) (State, error) {
+	// survey comes first: it may complete operations, and their entries belong to this turn.
 	todo := d.survey()
 	d.take()
 	if ended, failure := d.machine.Outcome(); ended {
 		return d.end(ctx, failure)
 	}
+	// The turn is kept with the failure as its last entry, so the history shows what filled it.
 	if int(d.seq) > d.engine.Settings.History {
 		return Failed, d.fail(ctx, fmt.Errorf("the history has grown past %d entries", d.engine.Settings.History))
 	}
+	// A result of an in-process Function comes through a channel, so an execution that has some stays in memory.
 	next := Parked
 	if len(todo.inProcess) > 0 || todo.more {
 		next = Running
@@ -164,6 +179,7 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 	for _, o := range todo.opened {
 		d.opened[o.Op.Ref] = o.Due
 	}
+	// A new timer may be due before the one that the timer loop sleeps for.
 	if len(todo.opened) > 0 {
 		d.engine.timers.raise()
 		d.engine.calls.raise()
@@ -177,6 +193,7 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 // drop ends a run whose turn the store refuses for what is in it: doing it again would lead to the same.
 func (d *driver) drop(ctx context.Context, refusal error) error {
 	d.engine.Log.ErrorContext(ctx, "turn cannot be stored", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", refusal)
+	// Back to where the store stands: the last entry has to follow without a gap.
 	d.seq -= int64(len(d.entries))
 	d.entries, d.emits, d.closed = nil, nil, nil
 	return d.fail(ctx, errors.New("what the program did last cannot be stored; the service's log says why"))
@@ -202,7 +219,8 @@ func (d *driver) emit(e Emit) Emit {
 	return e
 }
 
-// store writes the turn and starts an empty one.
+// store writes the turn and starts an empty one. After an error the turn is still there and worth nothing: the
+// execution is given up, and replayed from what is stored.
 func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
 	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
@@ -219,6 +237,7 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 
 // await returns what has arrived, after a result of this process, a wake-up, or a while.
 func (d *driver) await(ctx context.Context) ([]Arrival, error) {
+	// Nothing runs: then the turn was cut short, or something had come that kept it from parking. Look at once.
 	if len(d.running) > 0 {
 		t := d.engine.Clock.NewTimer(d.engine.Settings.Poll)
 		defer t.Stop()
@@ -231,14 +250,17 @@ func (d *driver) await(ctx context.Context) ([]Arrival, error) {
 			return nil, ctx.Err()
 		}
 	}
+	// The counter is read before the arrivals. What comes after it makes it differ, and the next commit does not park.
 	wakes, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
 	d.loaded.Wakes = wakes
 	return arrived, err
 }
 
+// maxError bounds the text of a failure in bytes: it goes into the row, the history and an event.
 const maxError = 4 << 10
 
 // end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
+// Every run that fails tells so (D36). The event's id is made of handle and state: a repeat is the same event (D16).
 func (d *driver) end(ctx context.Context, failure error) (State, error) {
 	for ref, cancel := range d.running {
 		cancel()
@@ -270,6 +292,7 @@ func (d *driver) fail(ctx context.Context, failure error) error {
 	return err
 }
 
+// logFailure is where the stack of a panic goes: histories hold none, for it differs between processes.
 func (d *driver) logFailure(ctx context.Context, failure error) {
 	d.engine.Log.WarnContext(ctx, "workflow failed", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", failure)
 	if panicked, ok := failure.(interface{ StackTrace() []byte }); ok {
@@ -277,12 +300,13 @@ func (d *driver) logFailure(ctx context.Context, failure error) {
 	}
 }
 
-// storable is text that PostgreSQL takes: a program may fail with anything, and a failure that cannot be kept would be tried again
-// for ever.
+// storable is text that PostgreSQL takes: a program may fail with anything, and a failure that cannot be kept would be
+// tried again for ever.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
 
+// truncate may cut a character in two. storable, which sees the text afterwards, mends that.
 func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
