@@ -77,31 +77,6 @@ func TestDuplicatesAndLateEventsChangeNothing(t *testing.T) {
 	}
 }
 
-func TestTheJournalOfADeploymentTellsItsGates(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	r := s.rollout(s.set)
-	d := s.deployments(s.stops(r)[0])[0]
-	reached := s.emit(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25}, "")
-	s.deliver(reached, reached) // before anything is said to have started, and twice
-	s.say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
-	s.say(event.DeploymentHealthy{DeploymentID: d.ID})
-	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50}) // late
-	want := []string{
-		"rollout start pending→in_progress", "rolloutenvironment start pending→in_progress", "deployment start pending→deploying",
-		"deployment reach_gate deploying→deploying", "deployment pass_gate deploying→deploying", "deployment complete deploying→healthy",
-	}
-	if diff := cmp.Diff(want, s.story(r)[7:]); diff != "" {
-		t.Errorf("journal after the creation (-want +got):\n%s", diff)
-	}
-	j, err := s.domain.Journal(t.Context(), org, r.ID, core.Page{First: 500})
-	s.ok(err)
-	if gate := j.Nodes[10].GateID; gate != "staging/25" {
-		t.Errorf("gate: got %q, want staging/25", gate)
-	}
-	s.verifyJournal(r)
-}
-
 // TestStateIsTheJournalWhateverTheOrder delivers a rollout's events shuffled and doubled, and rebuilds every state.
 func TestStateIsTheJournalWhateverTheOrder(t *testing.T) {
 	t.Parallel()
