@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) (err error) {
 	dir := flags.String("data", "", "`folder` that keeps data and logs; without it a temporary one, which stays when something fails")
 	verbose := flags.Bool("v", false, "tell each act")
 	if err := flags.Parse(args); err != nil {
-		return err //nolint:wrapcheck // says what is wrong with which flag
+		return err
 	}
 	all, err := scenario.Load(*scenarios, flags.Args()...)
 	if err != nil {
@@ -104,12 +104,15 @@ func start(ctx context.Context, data, programs string, log *slog.Logger) (*scena
 	}
 	s, err := stack.Start(ctx, stack.Config{Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay), Fast: true, Log: log})
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start Lockstep: %w", err), c.Stop())
+		c.Stop()
+		return nil, nil, fmt.Errorf("start Lockstep: %w", err)
 	}
 	stop := func() error {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		return errors.Join(s.Stop(), s.Discard(within), c.Stop())
+		err := errors.Join(s.Stop(), s.Discard(within))
+		c.Stop()
+		return err
 	}
 	place := &scenario.Place{Stack: s, Cluster: c, Clock: clock.System(), Log: log}
 	if err := place.Prepare(ctx); err != nil {

@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -63,7 +63,8 @@ func Start(ctx context.Context, c Config) (*Cluster, error) {
 	defer cancel()
 	s := &Cluster{config: c}
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the cluster: %w", err), s.Stop())
+		s.Stop()
+		return nil, fmt.Errorf("start the cluster: %w", err)
 	}
 	return s, nil
 }
@@ -114,13 +115,11 @@ func (c *Cluster) run(ctx context.Context, programs ...program) error {
 }
 
 // Stop ends every process, the last one first.
-func (c *Cluster) Stop() error {
-	var errs []error
-	for i := len(c.processes) - 1; i >= 0; i-- {
-		errs = append(errs, c.processes[i].end())
+func (c *Cluster) Stop() {
+	for _, p := range slices.Backward(c.processes) {
+		p.end()
 	}
 	c.processes = nil
-	return errors.Join(errs...)
 }
 
 // Restart ends a program as a crash would, starts it again and waits until it is ready.

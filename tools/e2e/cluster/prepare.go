@@ -13,9 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/client-go/rest"
-
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 const (

@@ -54,7 +54,8 @@ type process struct {
 
 	logFile string
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when it is gone
+	stop    context.CancelFunc // asks it to end, and makes it after a while
+	ended   chan struct{}      // closed when it is gone
 }
 
 // spawn starts a program. It ends with this process, however that ends.
@@ -68,11 +69,15 @@ func (c *Cluster) spawn(p program) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", p.name, err)
 	}
-	//nolint:gosec,noctx // programs of our own; ended by end, in the cluster's order
-	started.cmd = exec.Command(filepath.Join(c.config.Programs, "bin", file), p.args...)
+	ctx, stop := context.WithCancel(context.Background()) // ended by end, in the cluster's order
+	started.stop = stop
+	//nolint:gosec // programs of our own
+	started.cmd = exec.CommandContext(ctx, filepath.Join(c.config.Programs, "bin", file), p.args...)
 	started.cmd.Dir, started.cmd.Stdout, started.cmd.Stderr = c.config.Dir, output, output
 	started.cmd.Env = append(os.Environ(), p.env...)
 	started.cmd.SysProcAttr = attributes()
+	started.cmd.Cancel = func() error { return started.cmd.Process.Signal(syscall.SIGTERM) }
+	started.cmd.WaitDelay = graceful
 	begun := make(chan error)
 	go func() {
 		defer close(started.ended)
@@ -86,6 +91,7 @@ func (c *Cluster) spawn(p program) (*process, error) {
 		}
 	}()
 	if err := <-begun; err != nil {
+		stop()
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	return started, nil
@@ -110,19 +116,17 @@ func (p *process) awaitReady(ctx context.Context, c clock.Clock) error {
 }
 
 // end asks the program to end, and makes it.
-func (p *process) end() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.AfterFunc(graceful, p.signalKill)
-	defer timer.Stop()
+func (p *process) end() {
+	p.stop()
 	<-p.ended
 	p.signalKill() // what it had started itself
-	return nil
 }
 
 // kill ends the program as a crash would.
 func (p *process) kill() {
 	p.signalKill()
 	<-p.ended
+	p.stop()
 }
 
 // signalKill ends the whole process group.

@@ -58,6 +58,7 @@ type run struct {
 	sets     map[string]client.VersionSet // by tag
 	started  client.Rollout
 	version  string // of what was started
+	frozen   []string
 }
 
 // Run plays one scenario. The error says which act has failed, and how.
@@ -71,6 +72,7 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	}
 	r.world.ClusterAt(p.Cluster.URL(), with)
 	r.watcher = demo.NewWatcher(r.world, nil)
+	defer r.thawAll()
 	for i, act := range s.Acts {
 		began := p.Clock.Now()
 		if err := r.act(ctx, act); err != nil {
@@ -127,6 +129,7 @@ func (r *run) act(ctx context.Context, a Act) error {
 	case a.Restart != "":
 		return r.Cluster.Restart(ctx, a.Restart)
 	case a.Freeze != "":
+		r.frozen = append(r.frozen, a.Freeze)
 		return r.Cluster.Freeze(a.Freeze)
 	case a.Thaw != "":
 		return r.Cluster.Thaw(a.Thaw)
@@ -134,6 +137,13 @@ func (r *run) act(ctx context.Context, a Act) error {
 		return r.synced(ctx, a.Synced)
 	default:
 		return r.stays(ctx, *a.Stays)
+	}
+}
+
+// thawAll leaves nothing frozen to the scenarios that follow.
+func (r *run) thawAll() {
+	for _, name := range r.frozen {
+		_ = r.Cluster.Thaw(name)
 	}
 }
 
