@@ -16,10 +16,12 @@ import (
 // branch is one line of execution: a coroutine that runs Starlark until a builtin blocks it.
 type branch struct {
 	machine *machine
-	number  int
-	thread  *starlark.Thread
-	ops     int
+	// number counts branches in the order of spawning, ops the operations so far. Together they are the next OpRef.
+	number int
+	thread *starlark.Thread
+	ops    int
 
+	// The two ends of the coroutine: the machine calls next and stop, the branch's own code calls yield.
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
@@ -28,6 +30,7 @@ type branch struct {
 	pending    *core.Op
 	completion core.Completion
 
+	// value and err are set once done is. joiners are the branches that gather this one.
 	done    bool
 	value   starlark.Value
 	err     error
@@ -39,6 +42,7 @@ var errClosed = errors.New("the run is given up")
 
 // PanicError is a panic inside the interpreter or a builtin: it fails the one run.
 type PanicError struct {
+	// Value is what panic was called with.
 	Value any
 	Stack []byte
 }
@@ -49,7 +53,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 // StackTrace is where it happened, for the log.
 func (e *PanicError) StackTrace() []byte { return e.Stack }
 
-// start makes a branch that will run body.
+// start makes a branch that will run body. It is a coroutine and not a goroutine of its own speed: one branch runs at
+// a time, so nothing in this package needs a lock, and the order of branches does not depend on the scheduler.
 func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *branch {
 	b := &branch{machine: m, number: len(m.branches)}
 	b.thread = m.thread(fmt.Sprintf("branch %d", b.number))
@@ -57,6 +62,7 @@ func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *br
 	b.thread.Print = b.print
 	b.next, b.stop = iter.Pull(func(yield func(struct{}) bool) {
 		b.yield = yield
+		// iter.Pull would hand the panic to whoever calls next. It fails this run, and no other in the process.
 		defer func() {
 			if r := recover(); r != nil {
 				b.err = &PanicError{Value: r, Stack: debug.Stack()}
@@ -72,11 +78,13 @@ func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *br
 
 // step runs the branch until it blocks or ends.
 func (b *branch) step() {
+	// The budget is for the way to the next wait, so a program that lives for weeks does not use it up.
 	b.thread.SetMaxExecutionSteps(b.thread.ExecutionSteps() + b.machine.limits.Steps)
 	if _, blocked := b.next(); blocked {
 		return
 	}
 	b.done = true
+	// In the order in which they began to wait: it is part of what replay repeats.
 	b.machine.ready = append(b.machine.ready, b.joiners...)
 	b.joiners = nil
 }
@@ -109,7 +117,8 @@ func (b *branch) join(other *branch) error {
 	return nil
 }
 
-// op numbers an operation and fingerprints it. args are its canonical arguments.
+// op numbers an operation and fingerprints it. args are its canonical arguments. They alone, with kind and name,
+// decide whether a history fits, so how they are encoded must never change.
 func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
 	ref := core.OpRef{Branch: b.number, Index: b.ops}
 	b.ops++
@@ -121,6 +130,7 @@ func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
 
 // print records a line, or drops it when there were too many.
 func (b *branch) print(_ *starlark.Thread, line string) {
+	// Lines are counted while replaying as well, so that the limit falls on the same one.
 	m := b.machine
 	m.prints++
 	switch {
@@ -174,6 +184,8 @@ type located struct {
 	cause    *starlark.EvalError
 }
 
+// Error is "file:line:column: message", on one line for the history.
 func (l *located) Error() string { return l.position + ": " + l.cause.Msg }
 
+// Unwrap leads to the cause, where a *core.Mismatch is looked for.
 func (l *located) Unwrap() error { return l.cause }

@@ -11,9 +11,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
+// builtin is what starlark.NewBuiltin takes.
 type builtin = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-// builtins are what a program can do beside computing.
+// builtins are what a program can do beside computing. A new name here is one that inputs can no longer have
+// (Scripts.inputs): runs that were started with such an input fail at their next replay.
 func builtins() map[string]builtin {
 	return map[string]builtin{
 		"run":            run,
@@ -31,7 +33,8 @@ func builtins() map[string]builtin {
 // maxWait is the longest sleep or timeout: a mistyped unit should not park a run for good.
 const maxWait = 10 * 365 * 24 * time.Hour
 
-// branchOf finds the branch that a builtin is called on.
+// branchOf finds the branch that a builtin is called on. A module has none: its top level may run in any branch that
+// loads it first, and must not act in that one's name.
 func branchOf(thread *starlark.Thread, fn *starlark.Builtin) (*branch, error) {
 	b, ok := thread.Local(branchKey).(*branch)
 	if !ok {
@@ -79,6 +82,7 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 		c, err = b.emit(encoded)
 	} else {
 		op := b.op(core.KindRun, name, encoded)
+		// Timeout and retry are no part of the fingerprint: they say how long to wait, not what is done.
 		op.Args, op.Timeout, op.NoRetry = encoded, limit, !retry
 		c, err = b.block(op)
 	}
@@ -88,7 +92,8 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	return b.result(fmt.Sprintf("run(%q)", name), onError, c)
 }
 
-// emit sends a domain event in the transaction that records it.
+// emit sends a domain event in the transaction that records it. On replay the history answers: the event has left
+// with the turn that recorded it, and is not sent again.
 func (b *branch) emit(args json.RawMessage) (core.Completion, error) {
 	var event struct {
 		Type string          `json:"type"`
@@ -181,6 +186,8 @@ func uuid(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	return recorded(thread, fn, args, kwargs, core.KindUUID, func(e core.Environment) any { return e.UUID() })
 }
 
+// recorded asks the environment once. Every replay has the answer from the history, since a program that branched on
+// another one would not be the program that was recorded (D34).
 func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind core.Kind, answer func(core.Environment) any) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
@@ -203,7 +210,8 @@ func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple
 	return b.result(fn.Name(), onErrorFail, c)
 }
 
-// result is what a program sees of a completion.
+// result is what a program sees of a completion. It is decoded from the recorded JSON the first time, too: a replay
+// must not see another type than the first run did.
 func (b *branch) result(what, onError string, c core.Completion) (starlark.Value, error) {
 	var value starlark.Value = starlark.None
 	if c.Error == nil && c.Value != nil {
@@ -248,7 +256,7 @@ func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value 
 	return o
 }
 
-// duration reads seconds; None is 0.
+// duration reads seconds; None is 0. So a timeout of 0 is the default as well.
 func duration(name string, v starlark.Value) (time.Duration, error) {
 	if v == nil || v == starlark.None {
 		return 0, nil

@@ -25,6 +25,7 @@ const (
 	defaultBranches  = 1_000
 )
 
+// withDefaults replaces zeros. README names the same numbers.
 func (l Limits) withDefaults() Limits {
 	if l.Steps == 0 {
 		l.Steps = defaultSteps

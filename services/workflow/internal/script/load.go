@@ -38,6 +38,7 @@ func predeclared(inputs starlark.StringDict) starlark.StringDict {
 	return globals
 }
 
+// thread makes what a branch or a module runs on. A branch replaces Print by its own, which records.
 func (m *machine) thread(name string) *starlark.Thread {
 	return &starlark.Thread{
 		Name:  name,
@@ -61,10 +62,12 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 	if !ok {
 		return nil, fmt.Errorf("no module %q", name)
 	}
+	// Known, but not loaded: a load() of it from inside finds this, and is a cycle.
 	m.modules[name] = nil
 	thread := m.thread("module " + name)
 	thread.SetMaxExecutionSteps(m.limits.Steps)
 	globals, err := compiled.Init(thread, predeclared(nil))
+	// Branches share modules. Frozen, they hold no state through which one branch could reach another.
 	globals.Freeze()
 	m.modules[name] = &module{globals, locate(err)}
 	return globals, locate(err)
@@ -81,6 +84,7 @@ func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
 		return starlark.None, nil
 	}
 	var args []starlark.Tuple
+	// Inputs that main does not name stay globals, unless it takes all others as **kwargs.
 	taken := map[string]bool{}
 	for i := range main.NumParams() {
 		name, _ := main.Param(i)

@@ -25,14 +25,19 @@ type machine struct {
 	history  []core.Entry
 	replayed int
 
+	// branches are all ever started, by number; ready are those that can run, first come first served. Nothing else
+	// may put a branch into ready than its start, a completion and the end of one that it gathers: replay depends on
+	// it.
 	branches []*branch
 	ready    []*branch
-	entries  []core.Entry
-	emits    []core.Emit
-	prints   int
+	// entries and emits wait for the next Take. What is replayed adds none: it is stored.
+	entries []core.Entry
+	emits   []core.Emit
+	prints  int
 	// recorded counts the operations answered on the spot since the last completion.
 	recorded int
 
+	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
 	failure error
 }
@@ -69,6 +74,7 @@ func (m *machine) Replay(history []core.Entry) error {
 		m.replayed++
 		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
+	// The program has ended or failed where the recorded one went on.
 	if _, isMismatch := errors.AsType[*core.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
 		m.failure = m.unasked(m.history[m.replayed], nil)
 	}
@@ -133,6 +139,7 @@ func (m *machine) settle() {
 		b := m.ready[0]
 		m.ready = m.ready[1:]
 		b.step()
+		// Where print has set the failure, the branch's own error only says that it was cancelled.
 		if mismatch, ok := errors.AsType[*core.Mismatch](b.err); ok {
 			m.failure = mismatch
 		} else if m.failure == nil {
@@ -162,11 +169,13 @@ func (m *machine) branch(number int) *branch {
 	return m.branches[number]
 }
 
+// record makes the entry of a completed operation. Seq and time are the engine's to give.
 func (m *machine) record(op core.Op, c core.Completion) {
 	m.entries = append(m.entries, core.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
 }
 
-// immediate answers an operation that does not block: from the history while there is some, else by answer.
+// immediate answers an operation that does not block: from the history while there is some, else by answer. answer may
+// touch nothing but the machine: when the turn is not committed, it is asked again.
 func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Completion, error) {
 	if m.recorded++; m.recorded > m.limits.Ops {
 		return core.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
@@ -190,7 +199,8 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 	return c, nil
 }
 
-// fits compares what was recorded with what the program asks for at the same place.
+// fits compares what was recorded with what the program asks for at the same place. A difference is never guessed
+// around: to go on would give one program the results of another (D34).
 func fits(e core.Entry, op core.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
 		return nil

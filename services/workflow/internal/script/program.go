@@ -82,18 +82,22 @@ func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, error) {
 		if own.Has(name) || starlark.Universe.Has(name) {
 			return nil, invalid("inputs."+name, "is the name of a builtin")
 		}
+		// Branches and main's parameters share the value.
 		item[1].Freeze()
 		globals[name] = item[1]
 	}
 	return globals, nil
 }
 
+// isIdentifier asks the parser, which knows the reserved words.
 func isIdentifier(name string) bool {
 	e, err := new(syntax.FileOptions).ParseExpr("", name, 0)
 	ident, ok := e.(*syntax.Ident)
 	return err == nil && ok && ident.Name == name
 }
 
+// compile is the program from the cache, or made. It is made outside of the lock: two callers may make the same one,
+// and it does not matter whose is kept.
 func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program, error) {
 	key := digest(p, inputs)
 	s.mu.Lock()
@@ -134,6 +138,7 @@ func (s *Scripts) file(field, name string, source []byte, modules map[string][]b
 	if len(source) > s.limits.Source {
 		return nil, nil, invalid(field, "%d bytes, expected at most %d", len(source), s.limits.Source)
 	}
+	// Recursion stays off (D34): a branch's depth is bounded by the program's text.
 	options := &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 	file, compiled, err := starlark.SourceProgramOptions(options, name, source, has)
 	if err != nil {
@@ -156,6 +161,7 @@ func checkMain(file *syntax.File, inputs starlark.StringDict) error {
 			continue
 		}
 		for _, param := range def.Params {
+			// A parameter with a default, *args and **kwargs are other nodes: main can do without them.
 			if ident, ok := param.(*syntax.Ident); ok && !inputs.Has(ident.Name) {
 				return invalid("inputs."+ident.Name, "missing; main takes it at %s", ident.NamePos)
 			}

@@ -13,14 +13,19 @@ type handle struct {
 
 var _ starlark.Value = handle{}
 
+// String is "<branch 3>"; the number is the same at every replay, so it may be printed.
 func (h handle) String() string { return fmt.Sprintf("<branch %d>", h.branch.number) }
 
+// Type is "branch".
 func (handle) Type() string { return "branch" }
 
+// Freeze has nothing to do: a program cannot change a handle.
 func (handle) Freeze() {}
 
+// Truth is always true.
 func (handle) Truth() starlark.Bool { return true }
 
+// Hash is the number, so that handles may be keys of a dict.
 func (h handle) Hash() (uint32, error) { return uint32(h.branch.number), nil }
 
 // spawn(fn, *args, **kwargs) starts a branch that calls fn, and answers a handle for gather. The new branch runs when
@@ -37,6 +42,7 @@ func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	if !ok {
 		return nil, fmt.Errorf("spawn: the first argument is a %s, expected a function", args[0].Type())
 	}
+	// The first branch is the program itself and was not spawned, hence no >=.
 	if len(b.machine.branches) > b.machine.limits.Branches {
 		return nil, fmt.Errorf("spawn: more than %d branches", b.machine.limits.Branches)
 	}

@@ -101,6 +101,7 @@ func closing(d *json.Decoder) error {
 	return nil
 }
 
+// decodeNumber keeps whole numbers of any length exact: ids are numbers (D2). 1.0 and 1e3 are floats.
 func decodeNumber(n json.Number) (starlark.Value, error) {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return starlark.MakeInt64(i), nil
@@ -115,7 +116,9 @@ func decodeNumber(n json.Number) (starlark.Value, error) {
 	return starlark.Float(f), nil
 }
 
-// encode is the canonical JSON of a Starlark value: members sorted, no white space. limit bounds its size.
+// encode is the canonical JSON of a Starlark value: members sorted, no white space. limit bounds its size. Operations
+// are compared by a hash of these bytes: to write one value in another way makes every history that holds it a
+// Mismatch.
 func encode(v starlark.Value, limit int) (json.RawMessage, error) {
 	e := encoder{limit: limit}
 	if err := e.value(v, "", 0); err != nil {
@@ -127,6 +130,7 @@ func encode(v starlark.Value, limit int) (json.RawMessage, error) {
 	return e.out.Bytes(), nil
 }
 
+// encoder writes one value. In its methods path is where the value stands, for errors: .images[0].container.
 type encoder struct {
 	out   bytes.Buffer
 	limit int
@@ -136,6 +140,7 @@ func (e *encoder) value(v starlark.Value, path string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("value%s is nested more than %d deep", path, maxDepth)
 	}
+	// Looked at on the way: a list that holds one large string a thousand times must not be written to its end first.
 	if e.out.Len() > e.limit {
 		return e.tooLarge()
 	}

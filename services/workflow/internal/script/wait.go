@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// maxTypes bounds the types of one wait.
+// maxTypes bounds the types of one wait. Each is a row and a look-up of its own.
 const maxTypes = 32
 
 // eventTypes reads a type or a list of types.
@@ -56,6 +56,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
+// joinTypes is the name of a wait in its history.
 func joinTypes(types []string) string { return strings.Join(types, ",") }
 
 // flatten turns nested dicts into dotted paths with canonical values.
@@ -88,6 +89,7 @@ func flatten(into core.Filter, prefix string, v starlark.Value) error {
 	return nil
 }
 
+// scalar writes a value as core.Project will find it in events. The two have to agree, or the wait never ends.
 func scalar(v starlark.Value) (string, error) {
 	var plain any
 	switch v := v.(type) {

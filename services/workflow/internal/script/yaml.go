@@ -16,14 +16,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// maxNodes bounds what one YAML text may expand to, aliases included.
+// maxNodes bounds what one YAML text may expand to, aliases included. A few lines of nested aliases can otherwise
+// grow without bound, and D45 bounds no memory.
 const maxNodes = 200_000
 
 // codeYAML is the code of what parse_yaml cannot read.
 const codeYAML = "invalid_yaml"
 
 // parseYAML(text, all=False, on_error="fail") reads one YAML document, or a list of all of them. It takes the result of
-// git.read_file as well, whose member content it then reads (D35).
+// git.read_file as well, whose member content it then reads (D35). It is not recorded but computed at each replay, as
+// is to_yaml: a change of what they answer is a change of running programs.
 func parseYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var given starlark.Value
 	all, onError := false, onErrorFail
@@ -55,6 +57,7 @@ func parseYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	}
 }
 
+// readYAML reads all documents. Their nodes count together.
 func readYAML(text string, all bool) (starlark.Value, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	reader := yamlReader{}
@@ -86,6 +89,7 @@ func readYAML(text string, all bool) (starlark.Value, error) {
 	}
 }
 
+// yamlReader makes values of nodes, and counts them.
 type yamlReader struct {
 	nodes int
 }
@@ -171,6 +175,7 @@ func (r *yamlReader) mapping(o *Object, n *yaml.Node, depth int) error {
 	return nil
 }
 
+// yamlScalar follows the tag: quotes, and tags that are written out, win over what the text looks like.
 func yamlScalar(n *yaml.Node) (starlark.Value, error) {
 	switch n.ShortTag() {
 	case "!!null":
@@ -219,6 +224,7 @@ func toYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 	return starlark.String(out.String()), nil
 }
 
+// yamlNode takes what encode takes, so that what a program can send it can also write.
 func yamlNode(v starlark.Value, depth int) (*yaml.Node, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested more than %d deep", maxDepth)
