@@ -55,7 +55,7 @@ describe('an installation with a history', () => {
     const approve = page.getByRole('button', { name: 'Approve release of set-1 of shop' })
     await approve.waitFor({ timeout: 60_000 })
     await check(page, 'waiting')
-    await shot(page, 'waiting-light')
+    await shot(page, 'inbox-open-light')
     await tabTo(page, approve)
     await page.keyboard.press('Enter')
     await page.getByRole('dialog').waitFor()
