@@ -19,7 +19,7 @@ type Config struct {
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"domain"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// HTTPAddress serves the API, at /graphql.
+	// HTTPAddress serves the API, at /graphql, and the web console.
 	HTTPAddress string `koanf:"http_address" default:":8080"`
 	// WorkflowAddress is where the workflow service takes calls, host:port, and WorkflowToken what we show it.
 	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8090"`
