@@ -21,7 +21,7 @@ func TestNewIsAVersion7UUIDThatSortsByTime(t *testing.T) {
 	if earlier >= later {
 		t.Errorf("%q, made a millisecond earlier, sorts after %q", earlier, later)
 	}
-	if id.New(at) == id.New(at) {
+	if one, other := id.New(at), id.New(at); one == other {
 		t.Error("two identifiers of one instant are equal")
 	}
 }

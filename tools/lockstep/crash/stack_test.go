@@ -30,8 +30,7 @@ func TestAStackGoesOnWithItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := &world{World: demo.NewWorld(first, oneStage(), clock.System()), stack: first}
-	before.watcher = demo.NewWatcher(before.World, nil)
+	before := demo.NewWorld(first, oneStage(), clock.System())
 	if err := before.Create(ctx); err != nil {
 		t.Fatal(err)
 	}
