@@ -15,6 +15,8 @@ import (
 )
 
 // FireTimers marks due timers and wakes their executions. Executions are locked before their timers, as everywhere.
+// Which timers are due is read without a lock: of one that is closed meanwhile nothing comes but a needless wake-up.
+// fired counts what was found, so the caller can tell from limit that more are due.
 func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
 	ids, err := s.queries.DueExecutions(ctx, query.DueExecutionsParams{Now: now, Most: int32(limit)})
 	if err != nil {
@@ -46,7 +48,8 @@ const (
 	longestResend = 2 * time.Minute
 )
 
-// NextCalls takes the calls that are to be sent now.
+// NextCalls takes the calls that are to be sent now. It is one statement: the attempt is counted and the next one set
+// before anything is sent, and a call goes to one of several processes only.
 func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
 	rows, err := s.queries.NextCalls(ctx, query.NextCallsParams{
 		Now: now, Most: int32(limit), First: interval(firstResend), Longest: interval(longestResend),
@@ -64,6 +67,7 @@ func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core
 	return calls, nil
 }
 
+// interval has no months or days in it: the arithmetic of the query is exact.
 func interval(d time.Duration) pgtype.Interval {
 	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: true}
 }
@@ -71,6 +75,7 @@ func interval(d time.Duration) pgtype.Interval {
 // Answer takes a relay's answer. Answers to calls that nobody waits for any more change nothing.
 func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) error {
 	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		// Without a lock, to learn whose call it is: an execution is locked before anything that belongs to it.
 		call, err := q.FindCall(ctx, a.Call)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -78,12 +83,14 @@ func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) er
 		if err != nil {
 			return pg.Classify(err, "find call %q", a.Call)
 		}
+		// The bus vouches for the agent and not for the call it names: no agent may answer for another.
 		if core.Location(call.Location) != core.Cluster || call.Agent != a.Agent {
 			return fault.New(fault.Denied, "agent %d answered call %q, which is not its own", a.Agent, a.Call)
 		}
 		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
+		// Where no time is left for another attempt, the program gets this error and not a timeout.
 		if a.Error != nil && a.Error.Retryable && !call.NoRetry && retryAt.Before(call.Deadline) {
 			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
 		}
@@ -101,6 +108,7 @@ func deliver(ctx context.Context, q *query.Queries, call query.FindCallRow, a co
 	if err != nil {
 		return err
 	}
+	// The first answer stays: attempts may be carried out by two relays, or answered twice (E24).
 	n, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{
 		Execution: call.Execution, Branch: call.Branch, Op: call.Op, Value: a.Value, Error: refusal,
 	})

@@ -21,6 +21,7 @@ func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, erro
 	var done core.Committed
 	var events []int64
 	err := s.tx(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
+		// The fence is first, and its update holds the execution's row: what follows is alone with it until the commit.
 		if done, err = fence(ctx, q, c); err != nil {
 			return err
 		}
@@ -48,7 +49,8 @@ func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, erro
 	return done, nil
 }
 
-// fence moves the execution on, if it is still the caller's and stands where the caller thinks.
+// fence moves the execution on, if it is still the caller's and stands where the caller thinks. The answer's state is
+// Running where Parked was asked for and the counter of wakes has moved since it was read.
 func fence(ctx context.Context, q *query.Queries, c core.Commit) (core.Committed, error) {
 	row, err := q.EndTurn(ctx, query.EndTurnParams{
 		LastSeq: c.LastSeq, Next: int16(c.Next), Wakes: c.Wakes, Error: c.Error, Now: c.At,
@@ -80,6 +82,7 @@ func appendEntries(ctx context.Context, q *query.Queries, execution int64, entri
 		}
 	}
 	_, err := q.AppendEntries(ctx, rows)
+	// Two owners wrote the same number. The fence should have refused one; the primary key does it in any case.
 	if err = pg.Classify(err, "append to the history of execution %d", execution); fault.Is(err, fault.Conflict) {
 		return fmt.Errorf("%w: %w", core.ErrFenced, err)
 	}
@@ -103,7 +106,7 @@ func closeOps(ctx context.Context, q *query.Queries, execution int64, ops []core
 	), "close operations of execution %d", execution)
 }
 
-// dropAll removes everything an ended execution has open.
+// dropAll removes everything an ended execution has open. The history stays: it is the record.
 func dropAll(ctx context.Context, q *query.Queries, execution int64) error {
 	return pg.Classify(errors.Join(
 		q.DropTimers(ctx, execution), q.DropWaits(ctx, execution), q.DropCalls(ctx, execution), q.DropDeliveries(ctx, execution),
@@ -117,6 +120,7 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 	var waits []query.OpenWaitParams
 	for _, o := range c.Open {
 		branch, index := int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)
+		// Everything that blocks has a timer, for everything has a deadline (D12).
 		timers = append(timers, query.OpenTimerParams{Execution: c.Execution.ID, Branch: branch, Op: index, Due: o.Due})
 		switch o.Op.Kind {
 		case core.KindRun:
@@ -140,6 +144,8 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 	return pg.Classify(err, "open operations of execution %d", c.Execution.ID)
 }
 
+// openCall is the row of a run. Without NextAt it is never sent: those of in-process Functions say what is waited
+// for.
 func openCall(c core.Commit, o core.Opening, branch, index int32) query.OpenCallParams {
 	p := query.OpenCallParams{
 		ID: core.ActivityID(c.Execution.Ref, o.Op.Ref), Execution: c.Execution.ID, Branch: branch, Op: index,
@@ -166,6 +172,7 @@ func openWait(ctx context.Context, q *query.Queries, c core.Commit, o core.Openi
 	var rows []query.OpenWaitParams
 	seen := map[string]bool{}
 	for _, t := range o.Op.Types {
+		// A program may name a type twice; the rows would be the same.
 		if seen[t] {
 			continue
 		}
@@ -183,6 +190,8 @@ func openWait(ctx context.Context, q *query.Queries, c core.Commit, o core.Openi
 	return rows, nil
 }
 
+// findShape registers the set of paths by which events of the type get keys. When another transaction registers it at
+// the same time, SaveShape waits for that one to commit, and the second look finds its row.
 func findShape(ctx context.Context, q *query.Queries, organization int64, eventType string, paths []string) (int64, error) {
 	if paths == nil {
 		paths = []string{} // NULL would never be equal
@@ -197,7 +206,8 @@ func findShape(ctx context.Context, q *query.Queries, organization int64, eventT
 	return id, pg.Classify(err, "register filter %v of %s", paths, eventType)
 }
 
-// emit puts events into the outbox and, since this service's own programs may wait for them, into the table of events.
+// emit puts events into the outbox and, since this service's own programs may wait for them, into the table of
+// events. The rows that come back are matched after the commit, because matching looks at what is committed only.
 func (s *Store) emit(ctx context.Context, tx pgx.Tx, q *query.Queries, emits []core.Emit) ([]int64, error) {
 	var stored []int64
 	wire := make([]event.Event, 0, len(emits))
@@ -223,7 +233,8 @@ func (s *Store) emit(ctx context.Context, tx pgx.Tx, q *query.Queries, emits []c
 	return stored, s.Add(ctx, tx, wire...)
 }
 
-// Cancel ends an execution.
+// Cancel ends an execution. It needs no word from the owner: state and turn move on under the lock, and the owner's
+// next commit is refused. A Function that is under way may still have its effect; its answer finds no call.
 func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	var cancelled bool
 	var events []int64
@@ -233,6 +244,7 @@ func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fault.New(fault.NotFound, "there is no workflow %q in organization %d", workflow, organization)
 		}
+		// Ended already is no error: the caller has what it wants.
 		if err != nil || core.State(row.State).Ended() {
 			return pg.Classify(err, "lock workflow %q", workflow)
 		}

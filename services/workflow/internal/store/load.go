@@ -19,6 +19,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if err != nil {
 		return core.Loaded{}, pg.Classify(err, "load execution %d", execution)
 	}
+	// Cancelled between claim and load.
 	if core.State(row.State).Ended() {
 		return core.Loaded{}, fmt.Errorf("load execution %d: %w", execution, core.ErrFenced)
 	}
@@ -35,6 +36,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if l.Program, err = s.program(ctx, row); err != nil {
 		return core.Loaded{}, err
 	}
+	// All of it: replay needs every entry, and max_history bounds them.
 	if l.History, err = s.History(ctx, execution, 0, math.MaxInt32); err != nil {
 		return core.Loaded{}, err
 	}
@@ -49,7 +51,8 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	return l, err
 }
 
-// program puts the pinned sources together.
+// program puts the pinned sources together. They are found by digest: a run goes on with the bytes it was started
+// with, whatever is submitted later (D7).
 func (s *Store) program(ctx context.Context, row query.LoadExecutionRow) (core.Program, error) {
 	var modules map[string]string
 	if err := json.Unmarshal(row.Modules, &modules); err != nil {
@@ -91,6 +94,7 @@ func (s *Store) Arrivals(ctx context.Context, execution int64) (int64, []core.Ar
 	return row.Wakes, arrived, err
 }
 
+// arrived reads events and answers as they came, then timers: what came in time wins over the end of the time.
 func (s *Store) arrived(ctx context.Context, execution int64) ([]core.Arrival, error) {
 	rows, err := s.queries.Arrivals(ctx, execution)
 	if err != nil {
@@ -103,6 +107,7 @@ func (s *Store) arrived(ctx context.Context, execution int64) ([]core.Arrival, e
 			return nil, fmt.Errorf("answer to %s of execution %d: %w", a.Op, execution, err)
 		}
 		if a.Kind == core.EventArrived {
+			// Forget keeps events that were handed over, so this is a fault and not the end of a retention.
 			if row.Event == nil || row.EventID == nil || row.Source == nil || row.Type == nil || row.OccurredAt == nil {
 				return nil, fmt.Errorf("event of %s of execution %d is gone", a.Op, execution)
 			}

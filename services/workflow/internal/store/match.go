@@ -48,6 +48,7 @@ func (s *Store) receive(ctx context.Context, e core.Event, claim func(pgx.Tx) (b
 		id, err = s.save(ctx, q, e)
 		return err
 	})
+	// Neither error nor row: a duplicate, which the claim or the table of events has recognized (E25, E26).
 	if err != nil || id == 0 {
 		return 0, err == nil, err
 	}
@@ -98,6 +99,8 @@ type keys struct {
 }
 
 func (k *keys) add(e core.Event, paths []string) {
+	// Without a key of this shape no wait of this shape finds the event, which is what a filter on a missing value
+	// means.
 	values, ok := core.Project(e.Data, paths)
 	if !ok {
 		return
@@ -121,6 +124,7 @@ func (s *Store) match(ctx context.Context, id int64) (int, error) {
 		return 0, pg.Classify(err, "find event %d", id)
 	}
 	e := core.Event{Row: row.ID, Organization: row.Organization, Type: row.Type, Data: row.Data}
+	// Once more, for shapes that were registered since the event was stored (see above).
 	if err := saveKeys(ctx, s.queries, e); err != nil { // a transaction of its own: one statement
 		return 0, err
 	}
@@ -130,6 +134,7 @@ func (s *Store) match(ctx context.Context, id int64) (int, error) {
 	}
 	matched := 0
 	for start := 0; start < len(waits); {
+		// The query orders by execution: all waits of one are satisfied under one lock, and wake it once.
 		end := start
 		var ops []core.OpRef
 		for ; end < len(waits) && waits[end].Execution == waits[start].Execution; end++ {
@@ -142,10 +147,13 @@ func (s *Store) match(ctx context.Context, id int64) (int, error) {
 		matched += n
 		start = end
 	}
+	// Last: a crash before this leaves the event to Sweep, and to match it again is harmless.
 	return matched, pg.Classify(s.queries.EventLooked(ctx, id), "mark event %d", id)
 }
 
-// satisfy hands waits of one execution their events, where there are some, and wakes the execution.
+// satisfy hands waits of one execution their events, where there are some, and wakes the execution. The lock makes it
+// one at a time for an execution. Two events that look at once could otherwise both be handed to one wait, or one
+// event to two waits, and a run has each event once (D19).
 func (s *Store) satisfy(ctx context.Context, execution int64, ops []core.OpRef) (satisfied int, err error) {
 	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
 		satisfied = 0
@@ -172,9 +180,11 @@ func (s *Store) satisfy(ctx context.Context, execution int64, ops []core.OpRef) 
 	return satisfied, err
 }
 
+// backfillBatch bounds what is in memory: a type may have a month of events.
 const backfillBatch = 1000
 
-// look is what the waits of an execution do after their commit.
+// look is what the waits of an execution do after their commit. It takes all waits of the execution that have not
+// looked yet, also those of an earlier turn that a crash interrupted.
 func (s *Store) look(ctx context.Context, execution int64) error {
 	shapes, err := s.queries.ShapeOfWaits(ctx, execution)
 	if err != nil {
@@ -197,7 +207,8 @@ func (s *Store) look(ctx context.Context, execution int64) error {
 	return err
 }
 
-// backfill gives the events that are older than a shape their keys. Doing it twice is harmless.
+// backfill gives the events that are older than a shape their keys. Doing it twice is harmless. It is done once for a
+// shape and not for each wait: from then on every event gets a key of it when it is stored.
 func (s *Store) backfill(ctx context.Context, shape query.ShapeOfWaitsRow) error {
 	for after := int64(0); ; {
 		events, err := s.queries.EventsOfType(ctx, query.EventsOfTypeParams{
@@ -223,6 +234,7 @@ func (s *Store) backfill(ctx context.Context, shape query.ShapeOfWaitsRow) error
 // afterCommit matches what a turn made known. Trouble is left to the sweep: the turn is durable.
 func (s *Store) afterCommit(ctx context.Context, c core.Commit, events []int64) {
 	for _, o := range c.Open {
+		// One look is for all waits of the execution, so the first that is found is enough.
 		if o.Op.Kind != core.KindWait {
 			continue
 		}
@@ -237,6 +249,7 @@ func (s *Store) afterCommit(ctx context.Context, c core.Commit, events []int64) 
 	s.matchAll(ctx, events)
 }
 
+// matchAll matches what this service emitted itself: it does not come back over the bus (events.Domain).
 func (s *Store) matchAll(ctx context.Context, events []int64) {
 	for _, id := range events {
 		if _, err := s.match(ctx, id); err != nil {
@@ -268,7 +281,7 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// Forget deletes old events.
+// Forget deletes old events. The statement takes a few thousand at a time, so that no lock is held for long.
 func (s *Store) Forget(ctx context.Context, before time.Time) error {
 	for {
 		n, err := s.queries.ForgetEvents(ctx, before)

@@ -65,7 +65,7 @@ func New(d Deps) *Store {
 	return &Store{Deps: d, queries: query.New(d.Pool)}
 }
 
-// tx runs fn in a transaction.
+// tx runs fn in a transaction. It may run fn several times (pg.InTx): fn first resets whatever it assigns outside.
 func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
 	return pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
 }
@@ -90,6 +90,7 @@ func (s *Store) Create(ctx context.Context, n core.NewExecution) (existing core.
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return pg.Classify(err, "create workflow %q", n.Workflow)
 		}
+		// The insertion has waited for a start of the same id that was under way, so its row is there to be seen (E19).
 		row, err := q.FindDigests(ctx, query.FindDigestsParams{Organization: n.Organization, Workflow: n.Workflow})
 		if err != nil {
 			return pg.Classify(err, "find workflow %q", n.Workflow)
@@ -120,6 +121,7 @@ func savePrograms(ctx context.Context, q *query.Queries, n core.NewExecution) (m
 	return modules, nil
 }
 
+// newExecution is the row of a run. Sources are not in it: it names them by digest.
 func newExecution(n core.NewExecution, modules map[string]string) (query.CreateExecutionParams, error) {
 	p := query.CreateExecutionParams{
 		Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
@@ -173,6 +175,7 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 	waiting := make([]core.Waiting, len(rows))
 	for i, row := range rows {
 		w := core.Waiting{Op: ref(row.Branch, row.Op), Kind: core.KindSleep, Due: row.Due}
+		// What has neither a call nor a wait beside its timer is a sleep.
 		switch {
 		case row.Function != nil:
 			w.Kind, w.Name = core.KindRun, *row.Function
@@ -240,13 +243,16 @@ func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []i
 	return ids, pg.Classify(err, "claim executions")
 }
 
+// ref is an operation as two columns name it.
 func ref(branch, op int32) core.OpRef { return core.OpRef{Branch: int(branch), Index: int(op)} }
 
+// digest is a column of 32 bytes.
 func digest(b []byte) (d [32]byte) {
 	copy(d[:], b)
 	return d
 }
 
+// decodeError and encodeError are the columns error of entries and deliveries; NULL is success.
 func decodeError(data []byte) (*core.FunctionError, error) {
 	if data == nil {
 		return nil, nil //nolint:nilnil // most results are no errors
