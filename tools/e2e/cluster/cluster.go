@@ -97,7 +97,7 @@ func (c *Cluster) run(ctx context.Context, programs ...program) error {
 	for _, stage := range stages(programs) {
 		started := make([]*process, len(stage))
 		for i, p := range stage {
-			process, err := c.spawn(p)
+			process, err := c.spawn(ctx, p)
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 			continue
 		}
 		p.kill()
-		again, err := c.spawn(p.program)
+		again, err := c.spawn(ctx, p.program)
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ type process struct {
 }
 
 // spawn starts a program. It ends with this process, however that ends.
-func (c *Cluster) spawn(p program) (*process, error) {
+func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 	file := p.file
 	if file == "" {
 		file = p.name
@@ -69,7 +69,7 @@ func (c *Cluster) spawn(p program) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", p.name, err)
 	}
-	ctx, stop := context.WithCancel(context.Background()) // ended by end, in the cluster's order
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // ended by end, in the cluster's order
 	started.stop = stop
 	//nolint:gosec // programs of our own
 	started.cmd = exec.CommandContext(ctx, filepath.Join(c.config.Programs, "bin", file), p.args...)
