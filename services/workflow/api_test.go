@@ -119,7 +119,8 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 			}
 			return resp
 		}
-		if got := send("first"); got.GetMatched() != 1 || got.GetDuplicate() {
+		// The wait looks for earlier events after its own commit, so either side may be the one that finds the other.
+		if got := send("first"); got.GetMatched() > 1 || got.GetDuplicate() {
 			t.Errorf("first: %v", got)
 		}
 		if got := send("first"); got.GetMatched() != 0 || !got.GetDuplicate() {

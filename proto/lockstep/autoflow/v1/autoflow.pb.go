@@ -141,7 +141,8 @@ func (x *CloudEventRequest) GetCloudEvent() []byte {
 // CloudEventResponse says what became of the event.
 type CloudEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many parked waits the event has satisfied so far.
+	// How many parked waits this delivery has satisfied. A wait that is just being registered finds the event by itself
+	// and is not counted; nothing is missed either way.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
 	// True when this (source, id) had been stored before.
 	Duplicate     bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
