@@ -41,8 +41,8 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 	return len(ids), next, pg.Classify(err, "find next timer")
 }
 
-// The interval between attempts grows from the first to the longest. The first is short: a crash right before the first attempt
-// costs as much, and a relay that carries the call out already does nothing with another attempt at it.
+// The interval between attempts grows from the first to the longest. The first is short: a crash right before the
+// first attempt costs as much, and a relay that carries the call out already does nothing with another attempt at it.
 const (
 	firstResend   = 2 * time.Second
 	longestResend = 2 * time.Minute
