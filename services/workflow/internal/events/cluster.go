@@ -73,11 +73,14 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable, "message", beat.Message)
 		}
 		return err
+	// They are acknowledged all the same, or the stream would send them again and again.
 	default:
 		return nil // observations have no reader yet; programs poll
 	}
 }
 
+// completed hands an answer on. It is acknowledged only once the store has it: until then the bus sends it again, and
+// an answer that has been taken before changes nothing (E25).
 func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
 	data, err := event.Decode[event.FunctionCompleted](d.Event)
 	if err != nil {
@@ -98,7 +101,8 @@ func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
 	return c.Answerer.Answer(ctx, answer)
 }
 
-// Health remembers what each agent last said of its cluster, so that a change is told once. It is empty after a start.
+// Health remembers what each agent last said of its cluster, so that a change is told once. It is empty after a
+// start. It is for the log only; whether an agent is there decides nothing about its calls, which wait for it.
 type Health struct {
 	mu        sync.Mutex
 	reachable map[int64]bool
@@ -107,7 +111,7 @@ type Health struct {
 // NewHealth knows of no agent yet.
 func NewHealth() *Health { return &Health{reachable: map[int64]bool{}} }
 
-// note reports whether the heartbeat says something new.
+// note reports whether the heartbeat says something new. Several workers handle heartbeats at once, hence the lock.
 func (h *Health) note(beat event.AgentHeartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// Receiver stores events from other services' outboxes and hands them to waits.
+// Receiver stores events from other services' outboxes and hands them to waits. It is one transaction, because a claim
+// without its event would have the sender forget what nobody has stored (D44).
 type Receiver interface {
 	// ReceiveFrom claims wire and stores e, in one transaction, and then matches it.
 	ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error)
@@ -27,12 +28,14 @@ type Rejecter interface {
 type Domain struct {
 	Receiver Receiver
 	Inbox    Rejecter
-	// Matched is called when a wait was satisfied.
+	// Matched is called when a wait was satisfied. It wakes the engine, which would otherwise find out at its next
+	// Poll.
 	Matched func()
 	Log     *slog.Logger
 }
 
-// Handle takes one event. What this service emitted itself was matched in the transaction that emitted it.
+// Handle takes one event. What this service emitted itself is left out: the store has kept it with the turn that
+// emitted it, and matched it right after.
 func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	if delivery.Event.Source() == Source {
 		return nil
@@ -53,7 +56,8 @@ func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	return nil
 }
 
-// Rejected records an event that will not come again, so that its sender does not send it for ever.
+// Rejected records an event that will not come again, so that its sender does not send it for ever. The reason is
+// kept and shown, so it is the public text of the cause.
 func (d Domain) Rejected(ctx context.Context, delivery bus.Delivery, cause error) {
 	if delivery.Event.Source() == Source {
 		return

@@ -25,17 +25,22 @@ func Encode(e core.Emit) (event.Event, error) {
 	}, payload{e.Type, data})
 }
 
-// payload is data whose type is known at run time only.
+// payload is data whose type is known at run time only. It satisfies what event.New asks of a generated type; the
+// schema of the type is checked there as for those.
 type payload struct {
 	eventType string
 	data      json.RawMessage
 }
 
+// EventType is the type that the program gave.
 func (p payload) EventType() string { return p.eventType }
 
+// MarshalJSON is the program's JSON as it is.
 func (p payload) MarshalJSON() ([]byte, error) { return p.data, nil }
 
-// CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may not.
+// CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may
+// not. It encodes with the function that the commit uses later: what a program is told is sent can then be stored,
+// too.
 func CheckEmit(e core.Emit) *core.FunctionError {
 	switch e.Type {
 	case core.TypeCompleted, core.TypeFailed, core.TypeCancelled:
