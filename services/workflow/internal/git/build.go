@@ -25,7 +25,9 @@ type built struct {
 	objects      []plumbing.Hash
 }
 
-// findActivity looks for the commit of the activity in the history that was fetched.
+// findActivity looks for the commit of the activity in the history that was fetched. The whole line has to be equal:
+// <execution>/0.1 is also how <execution>/0.12 begins. A commit that lies deeper than what was fetched is not found,
+// and a repeat that late may make a second one.
 func findActivity(head *object.Commit, activity string) (string, bool) {
 	if activity == "" {
 		return "", false
@@ -55,6 +57,7 @@ func (r *repository) unchangedSince(head *object.Commit, c core.CommitRequest) e
 	if c.Base == "" || c.Base == head.Hash.String() {
 		return nil
 	}
+	// Nobody can tell what has changed since a commit that is not there: the program reads again and starts from that.
 	base, err := object.GetCommit(r.objects, plumbing.NewHash(c.Base))
 	if err != nil {
 		return fault.New(fault.Conflict, "base %s is not among the last %d commits of branch %q of %s", c.Base, historyDepth, c.Branch, r.url)
@@ -111,7 +114,8 @@ type builder struct {
 	unsent []plumbing.Hash
 }
 
-// tree is base with the files put into it; base is nil for a folder that does not exist yet.
+// tree is base with the files put into it; base is nil for a folder that does not exist yet. under is the path of the
+// folder with a slash, for errors.
 func (b *builder) tree(base *object.Tree, files map[string][]byte, under string) (plumbing.Hash, error) {
 	entries := map[string]object.TreeEntry{}
 	if base != nil {
@@ -192,7 +196,8 @@ func (b *builder) put(encodable interface {
 	return b.store(o)
 }
 
-// store keeps an object, and remembers to send it if the remote does not have it.
+// store keeps an object, and remembers to send it if the remote does not have it. What was fetched came from there.
+// Objects the remote has beyond that are sent needlessly, which does no harm.
 func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	if b.objects.HasEncodedObject(o.Hash()) == nil {
 		return o.Hash(), nil
@@ -205,7 +210,8 @@ func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	return hash, nil
 }
 
-// message ends with the trailers, sorted, the activity's last.
+// message ends with the trailers, sorted, the activity's last. The order is fixed and line ends are LF, so that
+// findActivity can compare lines.
 func message(c core.CommitRequest) string {
 	var m strings.Builder
 	m.WriteString(strings.TrimSpace(strings.ReplaceAll(c.Message, "\r\n", "\n")))

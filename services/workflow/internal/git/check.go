@@ -60,7 +60,8 @@ func checkPath(field, path string) error {
 // trailerKey is what Git takes for the key of a trailer.
 var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
-// checkCommit finds what is wrong with a request before the remote is asked anything.
+// checkCommit finds what is wrong with a request before the remote is asked anything. Its errors name arguments of
+// git.commit, which is what the program's author has written.
 func checkCommit(c core.CommitRequest) error {
 	if _, err := parseURL("repo_url", c.RepoURL, false); err != nil {
 		return err
@@ -86,6 +87,7 @@ func checkCommit(c core.CommitRequest) error {
 		if !trailerKey.MatchString(key) || strings.EqualFold(key, trailerActivity) {
 			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s", key, trailerActivity)
 		}
+		// A second line could be a trailer of its own, the activity's for one.
 		if strings.ContainsAny(c.Trailers[key], "\r\n") {
 			return invalid("trailers."+key, "found several lines, expected one")
 		}

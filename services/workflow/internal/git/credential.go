@@ -54,6 +54,7 @@ func (c Credential) matches(u *url.URL) int {
 
 // authFor finds the credential of a repository, nil where none matches, and reads its password.
 func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
+	// The longest prefix wins; of equal ones the first in the configuration.
 	var best *Credential
 	longest := -1
 	for i := range credentials {
@@ -85,10 +86,12 @@ func readSecret(ref string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read secret: %w", err)
 	}
+	// Editors end a file with a line break, which is no part of the password.
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
-// limited refuses to read more of a response than fits into memory.
+// limited refuses to read more of a response than fits into memory. The server of a repository is whoever a program
+// names, so its answers are not to be trusted with our memory.
 type limited struct{ next http.RoundTripper }
 
 // RoundTrip passes the request on.

@@ -47,11 +47,12 @@ var _ core.Forge = (*Forge)(nil)
 type author struct{ name, email string }
 
 const (
-	// historyDepth is how many commits of a branch are searched for the trailer of an activity.
+	// historyDepth is how many commits of a branch are searched for the trailer of an activity. A repeat after a crash
+	// comes within seconds or minutes; the branch must not move on by more than this meanwhile.
 	historyDepth = 50
 	// maxTransfer bounds what one response may hold, because repositories are held in memory.
 	maxTransfer = 256 << 20
-	// requestTimeout bounds one HTTP exchange.
+	// requestTimeout bounds one HTTP exchange. The reading of the answer is part of it.
 	requestTimeout = time.Minute
 )
 
@@ -98,6 +99,8 @@ func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error
 	if err := checkCommit(c); err != nil {
 		return "", err
 	}
+	// Without the queue the branches of one rollout would make each other's pushes fail, and pay for each with a new
+	// fetch.
 	release, err := f.writers.enter(ctx, c.RepoURL+" "+c.Branch)
 	if err != nil {
 		return "", fault.Because(err, fault.Unavailable, "waited for other commits to %s of %s", c.Branch, c.RepoURL)

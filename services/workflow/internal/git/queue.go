@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// queues let one caller at a time hold a key.
+// queues let one caller at a time hold a key. They are in memory: between processes only the compare-and-swap of the
+// push decides.
 type queues struct {
 	mu   sync.Mutex
 	held map[string]chan struct{}
@@ -30,6 +31,7 @@ func (q *queues) enter(ctx context.Context, key string) (release func(), err err
 		}
 		q.mu.Unlock()
 		select {
+		// Not handed over but free: whoever locks first has it, so nobody is promised an order.
 		case <-busy:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for %s: %w", key, ctx.Err())

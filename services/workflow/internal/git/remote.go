@@ -28,10 +28,12 @@ type repository struct {
 	url      string
 	client   transport.Transport
 	endpoint *transport.Endpoint
-	auth     transport.AuthMethod
-	session  transport.UploadPackSession
-	refs     *packp.AdvRefs
-	objects  *memory.Storage
+	// auth is nil where nothing is configured: public repositories are read without.
+	auth    transport.AuthMethod
+	session transport.UploadPackSession
+	// refs are those of the moment of opening; a push asks for them again.
+	refs    *packp.AdvRefs
+	objects *memory.Storage
 }
 
 // open asks the repository for its refs.
@@ -98,7 +100,8 @@ func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Has
 	return nil
 }
 
-// branch is the head of a branch, with enough history to search.
+// branch is the head of a branch, with enough history to search. What is looked for in it is the trailer of a commit
+// that may be ours, and the base that files were made from.
 func (r *repository) branch(ctx context.Context, name string) (*object.Commit, error) {
 	hash, ok := r.refs.References[string(plumbing.NewBranchReferenceName(name))]
 	if !ok {
@@ -239,6 +242,8 @@ func (r *repository) push(ctx context.Context, branch string, base plumbing.Hash
 	req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
 	req.Commands = []*packp.Command{{Name: name, Old: base, New: made.commit}}
 	req.Packfile = io.NopCloser(&pack)
+	// Without a report the exchange itself has failed, and whether the branch moved is open: the repeat looks for the
+	// trailer.
 	report, err := session.ReceivePack(ctx, req)
 	if report == nil && err != nil {
 		return r.classify(err, "write to")
@@ -281,6 +286,7 @@ func (r *repository) classify(err error, op string) error {
 		return fault.Because(err, fault.NotFound, "repository %s does not exist", r.url)
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return fault.Because(err, fault.NotFound, "repository %s is empty: no ref exists in it", r.url)
+	// 429 is a server that has too much to do: it falls through to Unavailable, which is tried again.
 	case errors.As(err, &response) && response.StatusCode() < 500 && response.StatusCode() != 429:
 		return fault.Because(err, fault.NotFound, "repository %s cannot be used: HTTP status %d", r.url, response.StatusCode())
 	case isMalformed(err):
