@@ -2,7 +2,9 @@ package function
 
 import "github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 
-// onCluster declares a Function that the relay of the agent carries out.
+// onCluster declares a Function that the relay of the agent carries out. The relay checks arguments by itself
+// (services/relay/internal/core): a field that one side lacks is refused by it, so the two change together, the relay
+// first.
 func onCluster(name string, arguments ...Field) *Function {
 	agent := Field{Name: "agent_id", Type: Number, Required: true, Least: 1}
 	return &Function{spec: Spec{
@@ -11,7 +13,8 @@ func onCluster(name string, arguments ...Field) *Function {
 	}}
 }
 
-// get reads one object: its fields, and found. An object that does not exist is {"found": false}.
+// get reads one object: its fields, and found. An object that does not exist is {"found": false}. A Secret is refused
+// by the relay (D27).
 func get() *Function {
 	return onCluster("k8s.get",
 		Field{Name: "kind", Type: Text, Required: true},
@@ -36,7 +39,8 @@ func sync() *Function {
 		}})
 }
 
-// promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39).
+// promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39). The step is named, never
+// "the next one": a repeat after the Rollout has moved on then does nothing (E28).
 func promote() *Function {
 	return onRollout("argo.promote", Field{Name: "step_index", Type: Number, Required: true})
 }
@@ -47,6 +51,8 @@ func abort() *Function { return onRollout("argo.abort") }
 // retry starts an aborted Argo Rollout again from its first step: retried (D18, E73).
 func retry() *Function { return onRollout("argo.retry") }
 
+// onRollout adds which Rollout is meant. pod_hash, where given, has the relay refuse one that has gone on to another
+// version.
 func onRollout(name string, arguments ...Field) *Function {
 	return onCluster(name, append([]Field{
 		{Name: "rollout_name", Type: Text, Required: true},

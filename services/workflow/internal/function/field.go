@@ -42,7 +42,8 @@ type Field struct {
 	Element *Field
 }
 
-// check finds everything that is wrong with the fields of one object.
+// check finds everything that is wrong with the fields of one object. Unknown fields count as wrong: a misspelt
+// optional one would otherwise be left out in silence.
 func check(fields []Field, args map[string]any, under string) []fault.Field {
 	var wrong []fault.Field
 	known := map[string]bool{}
@@ -144,7 +145,8 @@ func names(fields []Field) []string {
 	return all
 }
 
-// whole reads a number as any decoder may have left it.
+// whole reads a number as any decoder may have left it. Beyond 2^53 a float is no longer the number that was written,
+// and is refused.
 func whole(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:
@@ -164,6 +166,7 @@ func whole(v any) (int64, bool) {
 // describe shows a value of the wrong type, briefly.
 func describe(v any) string {
 	b, err := json.Marshal(v)
+	// Long values stay out of the message: it goes into the history.
 	if err != nil || len(b) > 80 {
 		return fmt.Sprintf("a value of %d characters", len(b))
 	}

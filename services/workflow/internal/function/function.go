@@ -29,13 +29,14 @@ type Spec struct {
 	Location core.Location
 	// Arguments are all that it takes; others are refused.
 	Arguments []Field
-	Retry     Retry
+	// Retry says which failures the engine may try again.
+	Retry Retry
 	// Idempotent Functions may be called twice without their call id: they only read, or end in the same state. The others
 	// recognize a repeat by it.
 	Idempotent bool
 }
 
-// Function is a declaration, and for Functions that are carried out here the deed.
+// Function is a declaration, and for Functions that are carried out here the deed. do is nil for those of relays.
 type Function struct {
 	spec Spec
 	do   func(ctx context.Context, call core.Call) (any, error)
@@ -87,7 +88,8 @@ func (f *Function) Call(ctx context.Context, call core.Call) (any, error) {
 	return value, nil
 }
 
-// inWords gives a classed error the code that programs see. Others stay as they are: their text is for the log.
+// inWords gives a classed error the code that programs see. Others stay as they are: their text is for the log. Codes
+// are what programs compare with (on_error="return"): a new word for an old failure breaks drivers.
 func (f *Function) inWords(err error) error {
 	code := map[fault.Class]string{
 		fault.Invalid:         core.CodeInvalid,

@@ -28,6 +28,7 @@ func readFile(forge core.Forge) *Function {
 			if err != nil {
 				return nil, err
 			}
+			// It would not survive JSON: every byte that is no text comes back as another.
 			if !utf8.Valid(content) {
 				return nil, fault.InvalidFields(fault.Field{Name: "path", Problem: fmt.Sprintf("found %q, which is not UTF-8 text", path)})
 			}
@@ -40,6 +41,7 @@ func readFile(forge core.Forge) *Function {
 // finds it.
 func commit(forge core.Forge) *Function {
 	return &Function{
+		// Tried again even though the answer to a push may be what got lost: the activity finds the commit (E24).
 		spec: Spec{
 			Name: "git.commit", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: false,
 			Arguments: []Field{

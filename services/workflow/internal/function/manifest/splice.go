@@ -41,7 +41,8 @@ func firstLine(err error) string {
 	return line
 }
 
-// hasSteps spares a strategy that means the same already, however it is written.
+// hasSteps spares a strategy that means the same already, however it is written. To rewrite it would be a commit that
+// changes nothing but somebody's layout.
 func hasSteps(rollout doc, gates []int) bool {
 	found, isList := rollout.at("spec", "strategy", "canary", "steps").([]any)
 	return isList && reflect.DeepEqual(found, stepValues(gates))
@@ -130,6 +131,7 @@ func (t *text) pinImage(parsed *ast.File, p pods, image Image) error {
 		return nil
 	}
 	with := image.Reference
+	// Without quotes it would be read as something else than a string.
 	if quote == 0 && !plain(with) {
 		with = `"` + with + `"`
 	}

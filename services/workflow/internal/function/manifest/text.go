@@ -40,6 +40,7 @@ func newText(content []byte) *text {
 // masked is the content for the parser that counts lines and columns. It miscounts lines that end in CR LF, and takes a
 // byte order mark for a letter; without them every line and column stays what it was.
 func (t *text) masked() []byte {
+	// The blank takes the place of CR, so offsets within a line stay as they are.
 	m := bytes.TrimPrefix(t.content, byteOrderMark)
 	return bytes.ReplaceAll(m, []byte("\r\n"), []byte(" \n"))
 }
@@ -104,6 +105,7 @@ func (t *text) insertAfter(line int, lines string) {
 }
 
 // apply carries all edits out. They do not overlap: each is another value's place, and verify looks at the result.
+// Should two overlap after all, the later one is left out, and verify refuses what comes of it.
 func (t *text) apply() []byte {
 	slices.SortFunc(t.edits, func(a, b edit) int { return a.from - b.from })
 	var out []byte
@@ -132,6 +134,8 @@ func (t *text) scalar(n ast.Node) (from, to int, quote byte, ok bool) {
 		to, ok = closing(t.content[from:end], quote)
 		return from, from + to, quote, ok
 	}
+	// The token's text has to stand there byte for byte. Where it does not (folded lines, escapes), the place is not
+	// safe.
 	to = from + len(tk.Value)
 	if tk.Value == "" || to > end || string(t.content[from:to]) != tk.Value {
 		return 0, 0, 0, false
