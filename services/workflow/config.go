@@ -69,7 +69,7 @@ type GitCredential struct {
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
 }
 
-// Validate finds mistakes that only this service knows to be some.
+// Validate finds mistakes that only this service knows to be some. 0 passes: it means the default.
 func (c Config) Validate() error {
 	var problems []fault.Field
 	for i, agent := range c.Agents {
@@ -120,6 +120,7 @@ func (c Config) withDefaults() Config {
 	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
 	c.GitAuthorName = cmp.Or(c.GitAuthorName, "Lockstep")
 	c.GitAuthorEmail = cmp.Or(c.GitAuthorEmail, "lockstep@localhost")
+	// It has a process id in it, so a restart has another name and its workflows wait for LeaseDuration.
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {

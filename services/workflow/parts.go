@@ -36,6 +36,7 @@ func functions(c Config, wall clock.Clock, log *slog.Logger) (*core.Functions, e
 	return registry, nil
 }
 
+// settings are the numbers of a configuration that has its defaults: the engine takes no zero.
 func settings(c Config) core.Settings {
 	agents := make(map[int64]bool, len(c.Agents))
 	for _, agent := range c.Agents {
@@ -59,6 +60,7 @@ func loop(part string, fn func(context.Context) error) run.Part {
 // grpcPart serves AutoFlow, and is ready when its address is taken.
 func grpcPart(c Config, log *slog.Logger, autoflow autoflowv1.AutoFlowServer) run.Part {
 	return listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
+		// Without a token nobody is let in, so an empty one must not become a key.
 		tokens := map[string]rpc.Caller{}
 		if c.Token != "" {
 			tokens[c.Token] = rpc.Caller{Name: receiver}
@@ -76,6 +78,7 @@ func healthPart(c Config, log *slog.Logger, checks map[string]func(context.Conte
 	})
 }
 
+// listening takes the address before it says that it is ready, so that whoever waits for ready can connect.
 func listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
 	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
 		var lc net.ListenConfig

@@ -28,8 +28,11 @@ import (
 )
 
 const (
-	name       = "workflow"
-	receiver   = "domain"
+	// name is the service's on the bus, in the logs and in its database. receiver is the service that reads what it
+	// emits, and whose token it knows.
+	name     = "workflow"
+	receiver = "domain"
+	// stopWithin is how long parts may take to end. What is cut off then is replayed, like after a crash.
 	stopWithin = 15 * time.Second
 	// poll is how often every loop looks for work that nobody told it of.
 	poll = time.Second
@@ -56,6 +59,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
 	defer conn.Close()
+	// Whoever consumes waits until streams and consumers are there, and this service makes those of the cluster path.
 	if err := conn.Apply(ctx, events.Topology(c.Agents)); err != nil {
 		return fmt.Errorf("make streams and consumers: %w", err)
 	}
@@ -115,6 +119,7 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// migrate brings the outbox's tables up to date first. They are pkg/outbox's, with a version of their own.
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 	if err := pg.Migrate(ctx, database(c, log), "outbox", outbox.Migrations()); err != nil {
 		return fmt.Errorf("migrate outbox in schema %s: %w", c.Schema, err)
