@@ -42,6 +42,7 @@ type Cluster struct {
 	clock   clock.Clock
 	timeout time.Duration
 
+	// mu guards discovered, the kinds beyond the table in kind.go that the API server was asked for.
 	mu         sync.Mutex
 	discovered map[core.Kind]resource
 }
@@ -60,6 +61,7 @@ func Open(c Config, clk clock.Clock) (*Cluster, error) {
 	return forConfig(cfg, c.RequestTimeout, clk)
 }
 
+// forConfig makes the two clients: one for objects, one for what is about none. The caller's cfg stays as it is.
 func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Cluster, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "lockstep-relay"
@@ -85,7 +87,8 @@ func rawConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// Get reads one object.
+// Get reads one object. It is never served from a cache: a decision on an old object would only be refused by its
+// precondition.
 func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -104,7 +107,7 @@ func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	return u.Object, nil
 }
 
-// Create creates one object.
+// Create creates one object. One that exists by now is a Conflict, so that the caller looks again.
 func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -145,6 +148,7 @@ func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, st
 		return classify(apply(), "patch", ref)
 	}
 	err = apply("status")
+	// Whether Rollouts have the subresource depends on the version of Argo Rollouts.
 	if apierrors.IsNotFound(err) {
 		err = apply()
 	}
@@ -152,7 +156,8 @@ func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, st
 }
 
 // AwaitChange watches the one object from the resource version on. A watch that cannot be had, or that ends early,
-// leaves the caller to look again after a second at the soonest.
+// leaves the caller to look again after a second at the soonest. Without rights to watch, or behind a proxy that cuts
+// watches off, everything still works, at the pace of polling.
 func (c *Cluster) AwaitChange(ctx context.Context, ref core.Ref, resourceVersion string, atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -176,6 +181,7 @@ func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion strin
 	defer w.Stop()
 	for {
 		select {
+		// The time is up: to look again is what the caller does in both cases, and at once.
 		case <-ctx.Done():
 			return true
 		case e, open := <-w.ResultChan():
@@ -200,6 +206,7 @@ func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion strin
 func (c *Cluster) Reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	// No retries: the heartbeat that wants to know comes again by itself, and must not be late.
 	err := c.raw.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
 	switch {
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err):

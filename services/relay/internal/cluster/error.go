@@ -14,10 +14,12 @@ import (
 )
 
 // classify says what a failed request means to whoever asked for it. The address of the API server stays in the log.
+// Runner.drive looks again after Conflict and Unavailable, and ends the call with most others.
 func classify(err error, op string, ref core.Ref) error {
 	switch {
 	case err == nil:
 		return nil
+	// Before NotFound, which it is as well: a controller that is not installed must not look like an absent object.
 	case isUnknownPath(err):
 		return unknownKind(ref.Kind, "the cluster does not serve it (is its controller installed?)")
 	case apierrors.IsNotFound(err):
@@ -42,7 +44,8 @@ func isUnknownPath(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isAway reports that the same request may well succeed later: no connection, no time, too busy, or starting.
+// isAway reports that the same request may well succeed later: no connection, no time, too busy, or starting. An
+// ended ctx counts: whether it was the request's or the call's, the Runner's loop finds out.
 func isAway(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -112,6 +112,7 @@ func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 		return resource{}, fault.InvalidFields(fault.Field{Name: "api_version", Problem: fmt.Sprintf(
 			"found %q, expected version or group/version", k.APIVersion)})
 	}
+	// Another version of the same kind: plural and scope of those in the table are the same in all.
 	if isKnown && r.gvr.Group == gv.Group {
 		r.gvr.Version = gv.Version
 		return r, nil
@@ -122,6 +123,7 @@ func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 // discover asks the API server for the resources of a group and version. What it finds stays true for as long as the
 // process lives: a resource is not renamed.
 func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVersion) (resource, error) {
+	// The lock is not held during the request; two that ask at once learn the same.
 	c.mu.Lock()
 	r, found := c.discovered[k]
 	c.mu.Unlock()
@@ -145,6 +147,7 @@ func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVers
 		return resource{}, fmt.Errorf("decode the resources of %s: %w", k.APIVersion, err)
 	}
 	for _, candidate := range list.APIResources {
+		// A name with a slash is a subresource, such as deployments/scale, which may have the same kind.
 		if candidate.Kind == k.Kind && !strings.Contains(candidate.Name, "/") {
 			r = resource{gvr: gv.WithResource(candidate.Name), namespaced: candidate.Namespaced}
 			c.mu.Lock()
@@ -156,6 +159,8 @@ func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVers
 	return resource{}, unknownKind(k, k.APIVersion+" has no such kind")
 }
 
+// unknownKind is no fault.NotFound on purpose: k8s.get would make {"found": false} of it, and a program would wait
+// for an object of a kind that can never be there.
 func unknownKind(k core.Kind, why string) error {
 	return &core.Error{Code: core.CodeUnknownKind, Message: fmt.Sprintf("kind %q is not known: %s", k.Kind, why)}
 }
