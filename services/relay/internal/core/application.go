@@ -54,6 +54,7 @@ func mayTake(want SyncRequest, app Object) error {
 	if owner := owner(app); owner != "" {
 		return refuse(CodeOwned, "belongs to %s, which would undo what is set here; let Lockstep decide its revision there", owner)
 	}
+	// Looked at before every sync, not only at setup: somebody may have switched it on since (D21).
 	if policy := app.at("spec", "syncPolicy", "automated"); policy != nil {
 		// Argo CD 3 can switch a policy off without removing it.
 		if enabled, given := app.at("spec", "syncPolicy", "automated", "enabled").(bool); !given || enabled {
@@ -63,6 +64,7 @@ func mayTake(want SyncRequest, app Object) error {
 	if len(app.list("spec", "sources")) > 0 || app.object("spec", "sourceHydrator") != nil {
 		return refuse(CodeConflict, "has several sources or a source hydrator; expected one spec.source")
 	}
+	// An Application of this name that deploys something else is not ours to repoint.
 	if want.Mode == ModeManaged && want.Source != nil {
 		found := [2]string{app.text("spec", "source", "repoURL"), app.text("spec", "source", "path")}
 		if sameRepository(found[0], want.Source.RepoURL) && samePath(found[1], want.Source.Path) {
@@ -75,7 +77,8 @@ func mayTake(want SyncRequest, app Object) error {
 }
 
 // owner is what keeps the Application as it is: an owner reference (an ApplicationSet has one on each of its
-// Applications), or the tracking mark of an app of apps. "" where nothing does.
+// Applications), or the tracking mark of an app of apps. "" where nothing does. To change such an Application would
+// be in vain: its owner writes the old revision back.
 func owner(app Object) string {
 	for _, o := range app.list("metadata", "ownerReferences") {
 		m, _ := o.(map[string]any)
@@ -100,6 +103,7 @@ func sameRepository(a, b string) bool {
 	return norm(a) == norm(b)
 }
 
+// samePath compares two ways to write a folder: ./shop, shop and shop/.
 func samePath(a, b string) bool {
 	norm := func(s string) string { return strings.Trim(strings.TrimPrefix(s, "./"), "/") }
 	return norm(a) == norm(b)

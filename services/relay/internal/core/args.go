@@ -15,6 +15,9 @@ import (
 // args reads the arguments of one call and collects everything that is wrong with them.
 type args struct {
 	values map[string]any
+	// known are the names that were asked for, which rest compares with what was given. prefix is the path of an
+	// object in front of its members' names. wrong is shared with the objects inside, so that one error names
+	// everything.
 	known  map[string]bool
 	prefix string
 	wrong  *[]fault.Field
@@ -31,6 +34,7 @@ func readArgs(raw json.RawMessage) (args, error) {
 	return args{values: values, known: map[string]bool{}, wrong: &[]fault.Field{}}, nil
 }
 
+// problem notes what is wrong and lets reading go on: a program's author sees all mistakes at once.
 func (a args) problem(name, format string, values ...any) {
 	*a.wrong = append(*a.wrong, fault.Field{Name: a.prefix + name, Problem: fmt.Sprintf(format, values...)})
 }

@@ -15,6 +15,8 @@ type Call struct {
 	Function string
 	// Args is a JSON object.
 	Args     json.RawMessage
+	// Attempt counts from 1 and is for logs and answers: it decides nothing. At the Deadline nobody waits for the
+	// answer any more (D12).
 	Attempt  int
 	Deadline time.Time
 }
@@ -68,7 +70,8 @@ const (
 // Error is "code: message".
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// asError puts err into words for the program that called.
+// asError puts err into words for the program that called. What is not classed may name addresses or carry a token,
+// so its text stays in the relay's log (D27).
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -12,6 +12,7 @@ import (
 // maxValue bounds an answer: NATS refuses messages above 1 MiB, and every value becomes part of a history.
 const maxValue = 512 << 10
 
+// parseGet reads the arguments of k8s.get. agent_id has brought the call here and is of no further use.
 func parseGet(raw json.RawMessage) (Ref, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -51,7 +52,8 @@ func (r *Runner) get(ctx context.Context, call Call) (map[string]any, error) {
 	return value, nil
 }
 
-// presentable is the object without the two parts that are large and of no use to a program.
+// presentable is the object without the two parts that are large and of no use to a program. It copies what it
+// changes: the object is the client's.
 func presentable(o Object) map[string]any {
 	value := maps.Clone(o)
 	meta := maps.Clone(o.object("metadata"))

@@ -88,7 +88,8 @@ func (o Object) flag(path ...string) bool {
 	return b
 }
 
-// number is the whole number at the path.
+// number is the whole number at the path. Which Go type it has depends on who decoded it: int64 from the dynamic
+// client, float64 from encoding/json.
 func (o Object) number(path ...string) (int64, bool) {
 	switch n := o.at(path...).(type) {
 	case int64:
@@ -102,6 +103,7 @@ func (o Object) number(path ...string) (int64, bool) {
 	}
 }
 
+// resourceVersion changes with every write of the object, by whomever; it is compared and never ordered.
 func (o Object) resourceVersion() string { return o.text("metadata", "resourceVersion") }
 
 // precondition is the part of a patch that makes the API server refuse it when the object has changed since it was read.

@@ -37,7 +37,9 @@ func parseRollout(raw json.RawMessage, withStep bool) (RolloutRequest, error) {
 // NextPromotion decides what ends exactly the pause at the wanted step, and no other (E39). A Rollout that is past the
 // step already needs nothing: promoted is false, whoever did it.
 //
-// It waits while the status is older than the spec, and while the pause is cleared but the controller has not moved on.
+// It waits while the status is older than the spec, and while the pause is cleared but the controller has not moved
+// on. The cases stand in this order because "past it" has to win: a repeat of a promotion that has worked must find
+// that, even if the Rollout has been aborted or paused by hand since (E24).
 func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
@@ -60,6 +62,7 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if len(reasons) == 0 {
 		return wait("the pause at step %d to begin, or to be left", want.Step), nil
 	}
+	// To clear the conditions would end a pause for another reason, such as an inconclusive analysis.
 	if !slices.Contains(reasons, "CanaryPauseStep") {
 		return Decision{}, conflict(want, "is paused at step %d for %v, not by the step itself", step, reasons)
 	}
@@ -79,7 +82,8 @@ func NextAbort(want RolloutRequest, observed Object) (Decision, error) {
 	return patchStatus(observed, "abort", true, map[string]any{"aborted": true}), nil
 }
 
-// NextRetry decides what starts an aborted Rollout again from its first step (E73).
+// NextRetry decides what starts an aborted Rollout again from its first step (E73). One that is not aborted needs
+// nothing: it may have been retried by an earlier attempt, and may have come far since.
 func NextRetry(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
@@ -146,7 +150,7 @@ func isStale(observed Object) bool {
 	return seen != strconv.FormatInt(generation, 10)
 }
 
-// pauseReasons is why the Rollout stands still, in the controller's words.
+// pauseReasons is why the Rollout stands still, in the controller's words. There may be several at a time.
 func pauseReasons(observed Object) []string {
 	var reasons []string
 	for _, c := range observed.list("status", "pauseConditions") {
@@ -156,6 +160,8 @@ func pauseReasons(observed Object) []string {
 	return reasons
 }
 
+// conflict is not retryable: it says that the Rollout is not where the program thinks, which asking again does not
+// change.
 func conflict(want RolloutRequest, format string, args ...any) error {
 	return &Error{Code: CodeConflict, Message: want.Ref.String() + " " + fmt.Sprintf(format, args...)}
 }

@@ -62,12 +62,14 @@ func (r *Runner) Run(ctx context.Context, call Call) Answer {
 	return answer
 }
 
-// budget ends a little before the deadline, so that the answer, which says what was waited for, arrives in time.
+// budget ends a little before the deadline, so that the answer, which says what was waited for, arrives in time. That
+// little is a tenth of what is left, 2 s at most.
 func (r *Runner) budget(deadline time.Time) time.Duration {
 	left := deadline.Sub(r.clock.Now())
 	return left - min(left/10, 2*time.Second)
 }
 
+// dispatch has the Functions that internal/function of the workflow service declares with the location Cluster.
 func (r *Runner) dispatch(ctx context.Context, call Call) (map[string]any, error) {
 	switch call.Function {
 	case FunctionGet:
@@ -120,6 +122,7 @@ func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision
 	waiting, pause := "the cluster to answer", firstPause
 	for ctx.Err() == nil {
 		observed, err := r.cluster.Get(ctx, ref)
+		// An absent object is nil to the decision, which knows whether that is an error.
 		if err == nil || fault.Is(err, fault.NotFound) {
 			var d Decision
 			if d, err = next(observed); err != nil {
@@ -131,6 +134,7 @@ func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision
 				continue
 			}
 			err = r.do(ctx, ref, d)
+			// A patch with a value is the last word; one without is a step, after which the object is looked at again.
 			if err == nil && d.Value != nil {
 				return d.Value, nil
 			}
@@ -176,7 +180,8 @@ type queues struct {
 	held map[string]chan struct{}
 }
 
-// enter waits until nobody else holds the key, or ctx ends.
+// enter waits until nobody else holds the key, or ctx ends. Of several that wait, whoever takes the lock first has it:
+// nobody is promised an order.
 func (q *queues) enter(ctx context.Context, key string) (release func(), err error) {
 	for {
 		q.mu.Lock()

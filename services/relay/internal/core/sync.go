@@ -20,10 +20,12 @@ type Source struct {
 
 // SyncRequest is what argo.sync is asked for.
 type SyncRequest struct {
+	// CallID marks the operation as ours. Revision is a full commit id.
 	CallID   string
 	Ref      Ref
 	Revision string
 	Mode     string
+	// Source is nil where the Application has to exist. Prune has the sync delete what the revision no longer has.
 	Source   *Source
 	Prune    bool
 }
@@ -110,14 +112,17 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 	pending := observed.object("operation")
 	finished := isFinished(state.text("phase"))
 	switch {
+	// .operation stays until Argo CD has finished it; status.operationState is of the last one that it has begun.
 	case pending != nil && isOurs(pending, want):
 		return waitForOperation(want, state), nil
 	case isOurs(state.object("operation"), want) && !finished:
 		return waitForOperation(want, state), nil
+	// Ours is judged before we wait for anybody else's: the next one that begins takes its place in operationState.
 	case isOurs(state.object("operation"), want):
 		return ended(want, state)
 	case pending != nil || (state != nil && !finished):
 		return wait("another sync of it, started by %s, to end", initiator(pending, state)), nil
+	// A repeat after a crash comes by here, and must not sync a second time (E24).
 	case deployedBefore(want, observed) || standsAt(want, observed, state):
 		return synced(want.Revision), nil
 	default:
@@ -138,7 +143,8 @@ func waitForOperation(want SyncRequest, state Object) Decision {
 	return wait("its sync to %s to succeed (%s%s)", want.Revision, phase, message)
 }
 
-// ended judges our own finished operation.
+// ended judges our own finished operation. Success at another revision is not what was asked for, and so a failure
+// (D11).
 func ended(want SyncRequest, state Object) (Decision, error) {
 	phase, got := state.text("phase"), state.text("syncResult", "revision")
 	if phase == "Succeeded" && got == want.Revision {
@@ -236,7 +242,8 @@ func initiator(pending, state Object) string {
 	return "somebody else"
 }
 
-// startOperation is the patch that points the Application at the revision and has Argo CD sync it.
+// startOperation is the patch that points the Application at the revision and has Argo CD sync it. Both are one
+// patch: between two, a crash would leave the Application pointed at a revision that nobody syncs.
 func startOperation(want SyncRequest, observed Object) Object {
 	return Object{
 		"metadata":  observed.precondition(),
