@@ -20,4 +20,5 @@ type Publisher interface {
 // Accept takes one call. The error's class decides whether it comes again.
 type Accept func(ctx context.Context, e event.Event) error
 
+// source names the relay in its events; the sources of E71 begin with it.
 func source(agent int64) string { return fmt.Sprintf("/agents/%d", agent) }

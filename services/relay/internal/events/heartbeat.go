@@ -29,6 +29,7 @@ type HeartbeatDeps struct {
 // Heartbeat tells the workflow service every few seconds that the relay is alive, and whether its cluster is.
 type Heartbeat struct {
 	deps HeartbeatDeps
+	// last is the newest beat, for the readiness check, which must not ask the cluster once more.
 	last atomic.Pointer[event.AgentHeartbeat]
 }
 
@@ -48,6 +49,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	}
 }
 
+// beat asks the cluster and tells. A change is logged once, not with every beat.
 func (h *Heartbeat) beat(ctx context.Context, started time.Time) error {
 	reached := h.deps.Reachable(ctx)
 	now := h.deps.Clock.Now()

@@ -56,6 +56,7 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 		if err != nil || !r.claim(call) {
 			return err
 		}
+		// A full relay holds the handler up and queues nothing in memory; the bus hands out again what is given back.
 		select {
 		case r.slots <- struct{}{}:
 		case <-handling.Done():
@@ -91,6 +92,7 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 }
 
 // claim reports whether the call is to be carried out. One that runs already is not: its answer serves all attempts.
+// The engine repeats a call until it is answered, so this is the usual case for one that takes long.
 func (r *Receiver) claim(call core.Call) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +101,8 @@ func (r *Receiver) claim(call core.Call) bool {
 	return !runs
 }
 
-// release forgets the call; the result is the newest attempt that asked for it.
+// release forgets the call; the result is the newest attempt that asked for it. From here on another attempt runs the
+// call again, which then finds its work done.
 func (r *Receiver) release(call core.Call) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,6 +115,8 @@ func (r *Receiver) release(call core.Call) int {
 func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) {
 	start := r.deps.Clock.Now()
 	answer := r.deps.Runner.Run(ctx, call)
+	// Released before it is answered: a repeat that comes in between is then carried out, rather than lost when the
+	// answer cannot be sent.
 	answer.Attempt = r.release(call)
 	outcome, level := "ok", slog.LevelInfo
 	if answer.Err != nil {
@@ -130,7 +135,8 @@ func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) 
 		telemetry.Milliseconds(telemetry.KeyDuration, r.deps.Clock.Now().Sub(start)))
 }
 
-// answer sends the answer, and again until it has been taken or nobody waits for it any more.
+// answer sends the answer, and again until it has been taken or nobody waits for it any more. What cannot be sent for
+// good (too large, malformed) is only logged: the engine's deadline ends the call.
 func (r *Receiver) answer(ctx context.Context, e event.Event, call core.Call, a core.Answer) error {
 	completed, err := r.completed(ctx, e, a)
 	if err != nil {
