@@ -35,7 +35,8 @@ type Config struct {
 	HeartbeatInterval time.Duration `koanf:"heartbeat_interval" default:"5s"`
 	// PollInterval is how long a wait goes without looking when no watch reports a change.
 	PollInterval time.Duration `koanf:"poll_interval" default:"5s"`
-	// Concurrency is how many calls are carried out at once.
+	// Concurrency is how many calls are carried out at once. A sync or a promotion holds its place for minutes, mostly
+	// waiting.
 	Concurrency int `koanf:"concurrency" default:"64"`
 
 	// HealthAddress is where /healthz, /readyz and /metrics listen; "" means nowhere.
@@ -71,7 +72,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// fill gives a Config that was not read by pkg/config the defaults that its tags name.
+// fill gives a Config that was not read by pkg/config the defaults that its tags name. A new field needs its default
+// in both places: old configurations run with new code.
 func (c *Config) fill() {
 	def := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {

@@ -21,7 +21,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/events"
 )
 
-// stopWithin is how long calls in flight may take to notice that the relay stops.
+// stopWithin is how long calls in flight may take to notice that the relay stops. They are not answered: the engine
+// sends them again, and the next relay decides them anew from the cluster (E24).
 const stopWithin = 10 * time.Second
 
 // Run serves the agent until ctx ends.
@@ -48,6 +49,8 @@ func Run(ctx context.Context, c Config) error {
 	receiver := events.NewReceiver(events.ReceiverDeps{
 		Agent: c.AgentID, Runner: runner, Bus: conn, Clock: clk, Log: log, Limit: c.Concurrency,
 	})
+	// It says that the relay is there and whether its cluster answers, which are two things: calls can be taken while
+	// the cluster is away.
 	heartbeat := events.NewHeartbeat(events.HeartbeatDeps{
 		Agent: c.AgentID, Version: version(), Interval: c.HeartbeatInterval,
 		Reachable: kube.Reachable, Bus: conn, Clock: clk, Log: log,
@@ -72,6 +75,8 @@ func Run(ctx context.Context, c Config) error {
 	)
 }
 
+// health serves /healthz, /readyz and /metrics. Without an address it is a part that only waits: a part that ends
+// would end the relay.
 func health(c Config, log *slog.Logger, checks map[string]func(context.Context) error) run.Part {
 	return run.Part{Name: "health", Run: func(ctx context.Context, ready func()) error {
 		if c.HealthAddress == "" {
