@@ -61,7 +61,8 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil
 }
 
-// check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone.
+// check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone. Others are let in
+// because programs may wait for what some webhook tells: nobody else reads them.
 func check(wire event.Event) error {
 	if _, known := event.Lookup(wire.Type()); known {
 		return event.Validate(wire)
@@ -142,6 +143,7 @@ func (s *Server) GetHistory(ctx context.Context, req *autoflowv1.GetHistoryReque
 			return nil, invalid("page_token", "found %q, expected what the page before carried", token)
 		}
 	}
+	// One more than is shown tells whether there is a next page.
 	entries, err := s.service.History(ctx, req.GetOrganizationId(), req.GetWorkflowId(), after, size+1)
 	if err != nil {
 		return nil, err
@@ -161,6 +163,7 @@ func (s *Server) GetHistory(ctx context.Context, req *autoflowv1.GetHistoryReque
 	return resp, nil
 }
 
+// historyEntry is an entry as people read it. What is cut here is whole in the store, which is what replay reads.
 func historyEntry(e core.Entry) (*autoflowv1.HistoryEntry, error) {
 	value := string(e.Value)
 	if e.Error != nil {
@@ -199,6 +202,7 @@ func authorize(ctx context.Context, organization int64) error {
 	return nil
 }
 
+// state keeps the stored numbers and the published ones apart: neither may change because of the other.
 func state(s core.State) autoflowv1.WorkflowState {
 	switch s {
 	case core.Running:

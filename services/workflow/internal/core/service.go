@@ -28,7 +28,8 @@ func NewService(store Store, scripts Scripts, c clock.Clock, wake func()) *Servi
 }
 
 // Start stores a run of a program, unless its id exists: with the same program and inputs the answer is the first run's,
-// with others fault.Conflict, which names what differs (D5).
+// with others fault.Conflict, which names what differs (D5). It returns once the run is stored (E18). The program is
+// checked before, so that what can never run is refused to the caller instead of failing later.
 func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 	if err := start.validate(); err != nil {
 		return Started{}, err
@@ -87,6 +88,7 @@ func (s *Service) History(ctx context.Context, organization int64, workflow stri
 	return s.store.History(ctx, e.ID, after, limit)
 }
 
+// maxReason bounds a cancellation's reason, in characters: it goes into the row, the history and an event.
 const maxReason = 1024
 
 // Cancel ends an execution. It answers once that is stored; an execution that has ended stays as it is.
@@ -113,10 +115,12 @@ func (s *Service) Receive(ctx context.Context, e Event) (matched int, duplicate 
 	return matched, duplicate, err
 }
 
-// retryAnswer is how long the engine waits before it sends a call again whose answer asked for it.
+// retryAnswer is how long the engine waits before it sends a call again whose answer asked for it. It replaces the
+// backoff of calls that are not answered: the relay is there, and the cluster may be back at any moment.
 const retryAnswer = 5 * time.Second
 
-// Answer takes a relay's answer to a call.
+// Answer takes a relay's answer to a call. It wakes the engine also for an answer that changed nothing, which costs
+// an empty look.
 func (s *Service) Answer(ctx context.Context, a Answer) error {
 	err := s.store.Answer(ctx, a, s.clock.Now().Add(retryAnswer))
 	if err == nil {

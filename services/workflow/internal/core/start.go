@@ -23,7 +23,8 @@ const (
 	maxLabel      = 255
 )
 
-// validate finds everything that is wrong with a start except in its program.
+// validate finds everything that is wrong with a start except in its program. All of it at once: the caller is a
+// program whose author would otherwise find one mistake at a time.
 func (s Start) validate() error {
 	var fields []fault.Field
 	report := func(name, format string, args ...any) {
@@ -93,7 +94,8 @@ func checkWorkflowID(id string) string {
 	return ""
 }
 
-// digests fingerprints each part that makes two starts the same or not (D5). References of secrets count, never values.
+// digests fingerprints each part that makes two starts the same or not (D5). References of secrets count, never
+// values. Names are quoted and digests of one length, so that two sets of modules never give the same text.
 func (s Start) digests() (Digests, error) {
 	inputs, err := Canonical(s.Inputs)
 	if err != nil {
@@ -150,6 +152,7 @@ func arguments(data json.RawMessage) (map[string]any, error) {
 	return plain, nil
 }
 
+// plainNumbers changes v in place. A number that fits neither type stays as it was written.
 func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
