@@ -14,7 +14,7 @@ type Call struct {
 	ID       string
 	Function string
 	// Args is a JSON object.
-	Args     json.RawMessage
+	Args json.RawMessage
 	// Attempt counts from 1 and is for logs and answers: it decides nothing. At the Deadline nobody waits for the
 	// answer any more (D12).
 	Attempt  int

@@ -26,8 +26,8 @@ type SyncRequest struct {
 	Revision string
 	Mode     string
 	// Source is nil where the Application has to exist. Prune has the sync delete what the revision no longer has.
-	Source   *Source
-	Prune    bool
+	Source *Source
+	Prune  bool
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
