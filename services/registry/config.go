@@ -18,7 +18,8 @@ type Config struct {
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"registry"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// HTTPAddress is where deliveries are taken.
+	// HTTPAddress is where deliveries are taken. It speaks plain HTTP: TLS ends in front of it, or tokens and the paths of
+	// hooks travel in the clear.
 	HTTPAddress string `koanf:"http_address" default:":8082"`
 	// Tokens are the bearer tokens of those who may deliver. Several are good at once, so that a new one can be handed out
 	// before the old one goes. None: nobody may.
@@ -31,8 +32,10 @@ type Config struct {
 	DockerConfig bool `koanf:"docker_config"`
 	// AllowNetworks is what may be reached beyond public addresses on ports 80 and 443 when a registry is asked: networks,
 	// addresses and names, each with or without a port.
+	// Hosts come out of payloads and redirects (D41): with an empty list, no payload makes us reach inside.
 	AllowNetworks []string `koanf:"allow_networks"`
-	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server. It is an address of its own, so that
+	// what the internet reaches for deliveries shows no metrics.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
@@ -41,6 +44,7 @@ type Config struct {
 // Validate finds mistakes that only this service knows to be some.
 func (c Config) Validate() error {
 	var problems []fault.Field
+	// A header cannot carry such a token: nobody could ever present it, and every sender would be told that its own is wrong.
 	for i, token := range c.Tokens {
 		if token == "" || strings.TrimSpace(token) != token || strings.ContainsAny(token, " \t\r\n") {
 			problems = append(problems, fault.Field{
@@ -55,7 +59,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config.
+// withDefaults is for callers that make a Config without package config, which alone reads the tags above: the values have
+// to be the same.
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *string
