@@ -25,7 +25,8 @@ type HookConfig struct {
 	Host string `koanf:"host"`
 	// Verify asks the registry even where the sender tells a digest.
 	Verify bool `koanf:"verify"`
-	// Rate is how many deliveries are taken in a second; 0 for 200.
+	// Rate is how many deliveries are taken in a second; 0 for 200. A burst may have twice as many: a registry that was cut
+	// off tells everything at once.
 	Rate int `koanf:"rate"`
 	// Issuer, Audience and Email are those of the identity tokens that come with source google.
 	Issuer   string `koanf:"issuer"`
@@ -39,13 +40,16 @@ type AccountConfig struct {
 	Host string `koanf:"host"`
 	// Username is empty where the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME or file:/path.
+	// Password is a reference, env:NAME or file:/path. It is followed again every five minutes, so that it may be replaced
+	// while the service runs.
 	Password string `koanf:"password"`
-	// Insecure speaks HTTP where HTTPS is not to be had.
+	// Insecure speaks HTTP where HTTPS is not to be had. It holds for the whole host, whatever path Host has.
 	Insecure bool `koanf:"insecure"`
 }
 
 var (
+	// A name becomes a part of the events' source, /hooks/<name>. A host may have a path, for registries that keep several
+	// repositories under one name as Artifactory does; it is in lower case because an image's path is.
 	hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 	hookHost = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._/-]*[a-z0-9])?$`)
 )
@@ -87,17 +91,20 @@ func (c Config) hookProblems() []fault.Field {
 		if h.Rate < 0 {
 			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are taken in a second")
 		}
+		// Without a client: the terms are looked at here, and no issuer is asked for its keys.
 		if _, err := f.Proof(source.Terms{Issuer: h.Issuer, Audience: h.Audience, Email: h.Email}); err != nil {
 			wrong("audience", h.Audience, err.Error())
 		}
 	}
 	for i, r := range c.Registries {
+		// What was found is not said: whoever gets this wrong has most likely written the password itself.
 		if r.Password != "" && !validReference(r.Password) {
 			problems = append(problems, fault.Field{
 				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; expected env:NAME or file:/path",
 			})
 		}
 	}
+	// Only the transport knows what it can allow; its field is renamed to the one that the operator wrote.
 	if _, err := httpx.New(httpx.Config{Allow: c.AllowNetworks}); err != nil {
 		for _, f := range fault.FieldsOf(err) {
 			problems = append(problems, fault.Field{Name: strings.Replace(f.Name, "allow", "allow_networks", 1), Problem: f.Problem})
