@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// rereads is how long secrets are good for before they are read again.
+	// rereads is how long secrets are good for before they are read again: a new one mounted over the old is in use soon,
+	// and a flood of deliveries does not become a flood of reads.
 	rereads = 10 * time.Second
-	// shortest is how long a secret has to be: a hook's path is derived from it.
+	// shortest is how long a secret has to be, in bytes. A hook's path is derived from it, so whoever has seen the path
+	// (a proxy's log is enough) could try short ones without ever asking us.
 	shortest    = 16
 	defaultRate = 200
 )
@@ -40,6 +42,8 @@ type hookSet struct {
 	log   *slog.Logger
 	decoy api.Hook
 
+	// mu guards read, byPath and the elements of hooks. What an element points to is never changed, only replaced: a delivery
+	// keeps the secrets it was found with.
 	mu     sync.Mutex
 	read   time.Time
 	byPath map[[sha256.Size]byte]*configured
@@ -88,6 +92,8 @@ type hookDeps struct {
 }
 
 // makeDecoy makes the hook of all paths that no hook has. It checks a signature as a hook would, with a key that nobody
+// knows: were a wrong path answered sooner than a wrong signature, the time would tell which paths exist. The outcome is
+// thrown away, so that not even the right key opens it.
 // knows.
 func (s *hookSet) makeDecoy() error {
 	key := rand.Text()
@@ -102,7 +108,8 @@ func (s *hookSet) makeDecoy() error {
 	return nil
 }
 
-// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read.
+// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read: half a set would
+// turn senders away whose secrets are fine. The caller holds mu, or is the only one that knows s.
 func (s *hookSet) reread() error {
 	fresh := make([][]string, len(s.hooks))
 	for i, h := range s.hooks {
@@ -119,6 +126,7 @@ func (s *hookSet) reread() error {
 	}
 	s.byPath = map[[sha256.Size]byte]*configured{}
 	for i, h := range s.hooks {
+		// The copy shares its limiter, or every reread would fill the allowance up.
 		next := *h
 		next.secrets = fresh[i]
 		s.hooks[i] = &next
@@ -133,6 +141,8 @@ func (s *hookSet) reread() error {
 // hookPath is where a hook is found: the last part is derived from the secret, so that who may not know the one cannot
 // find the other.
 func hookPath(h HookConfig, secret string) string {
+	// Senders sign bodies with the same secret, and no body begins with this line: a signature that was seen is no path.
+	// Of the MAC, 160 bits are enough; vendors limit the length of a URL.
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte("lockstep hook\n" + h.Source + "\n" + h.Name))
 	return api.HookPath + h.Source + "/" + hex.EncodeToString(mac.Sum(nil)[:20])
@@ -144,6 +154,7 @@ func (s *hookSet) Find(format, key string) api.Hook {
 	if s.clock.Now().Sub(s.read) >= rereads {
 		if err := s.reread(); err != nil {
 			s.read = s.clock.Now()
+			// The pause is kept after a failure too, or every delivery would try the files again and log this line.
 			s.log.WarnContext(context.Background(), "secrets of hooks stay as they were", "error", err.Error())
 		}
 	}
@@ -174,6 +185,7 @@ func (s *hookSet) Status(ctx context.Context) ([]api.HookStatus, error) {
 		all[i] = api.HookStatus{Name: h.config.Name, Format: h.config.Source}
 	}
 	s.mu.Unlock()
+	// Outside of the lock: deliveries do not wait for the database to answer whoever looks at the status.
 	told, waiting, err := s.store.Status(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("read the state of hooks: %w", err)
