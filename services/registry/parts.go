@@ -30,10 +30,12 @@ type publisher struct {
 	config Config
 	pool   *pgxpool.Pool
 	log    *slog.Logger
-	wake   chan struct{}
+	// wake holds one nudge: while it has not been read, a second one would say nothing new.
+	wake chan struct{}
 }
 
-// nudge says that something has been committed.
+// nudge says that something has been committed. It never blocks, being called before a delivery is answered; a nudge that
+// is dropped or dies with the process costs a second, after which the sender looks by itself.
 func (p *publisher) nudge() {
 	select {
 	case p.wake <- struct{}{}:
@@ -50,6 +52,7 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
 	defer conn.Close()
+	// At every start, so that a bus that lost its disk has the stream again; the outbox then fills it (D44).
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make the stream: %w", err)
 	}
@@ -57,6 +60,7 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 		Pool: p.pool, Bus: conn, Clock: clock.System(), Log: p.log, Name: name, Receivers: []string{receiver},
 	})
 	var forward sync.WaitGroup
+	// Runs before the connection is closed. Everything here ends with ctx, so this waits for no other event.
 	defer forward.Wait()
 	forward.Go(func() {
 		for {
@@ -87,6 +91,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	accounts := make([]oci.Account, len(c.Registries))
 	for i, r := range c.Registries {
 		accounts[i] = oci.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
+		// A function and not a value: a password that is replaced is found without a restart.
 		if r.Password != "" {
 			accounts[i].Password = func() (string, error) { return readSecret(r.Password) }
 		}
@@ -97,6 +102,8 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	}
 	in := &intake{transport: transport}
 	encode := events.NewEncoder(clock.System()).Encode
+	// The store wakes a resolver that is made on the next line, because the resolver needs the store. Nothing is stored
+	// before both are there.
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
@@ -107,6 +114,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	}
 	var trusted []api.Format
 	for _, f := range source.Formats() {
+		// Those with a path are posted with a token of ours and believed as they are; all others come through hooks (D43).
 		if f.Path != "" {
 			trusted = append(trusted, api.Format{Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse})
 		}
@@ -122,7 +130,8 @@ func (in *intake) resolve(ctx context.Context, ready func()) error {
 	return in.resolver.Run(ctx)
 }
 
-// httpPart serves on an address, and is ready when that is taken.
+// httpPart serves on an address, and is ready when that is taken: an address in use is an error at start, and not of the
+// first delivery.
 func httpPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
 	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
 		var lc net.ListenConfig
