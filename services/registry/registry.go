@@ -20,6 +20,8 @@ import (
 )
 
 const (
+	// receiver is the service whose receipts the outbox waits for before it lets go of an event (D44). stopWithin leaves
+	// deliveries in progress their five seconds, and the parts behind them the rest.
 	name       = "registry"
 	receiver   = "domain"
 	stopWithin = 15 * time.Second
@@ -47,12 +49,16 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	// Parts end in reverse: nothing is taken any more when those go that ask and publish. What they leave behind is in the
+	// database, and goes on from there after a restart.
 	parts := []run.Part{
 		{Name: "publisher", Run: sender.run},
 		{Name: "resolver", Run: in.resolve},
 		httpPart("http", c.HTTPAddress, log, in.handler),
 	}
 	if c.HealthAddress != "" {
+		// Only the database: without the bus or a registry deliveries are still taken, and a service that reports itself
+		// unready for those would have its senders turned away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks)))
 	}
@@ -65,6 +71,8 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// migrate brings both sets of tables up to date. The outbox's is the package's, with versions of its own, so that the two
+// change independently of each other.
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 	for _, set := range []struct {
 		name   string
