@@ -10,9 +10,11 @@ import (
 // validReference reports whether s is a reference to a secret that readSecret could follow.
 func validReference(s string) bool {
 	if name, ok := strings.CutPrefix(s, "env:"); ok {
+		// No variable has such a name; env:NAME=value is somebody who pasted the secret where its name belongs.
 		return name != "" && !strings.ContainsAny(name, "= \t\n")
 	}
 	path, ok := strings.CutPrefix(s, "file:")
+	// A relative path would depend on where the service was started.
 	return ok && strings.HasPrefix(path, "/")
 }
 
@@ -34,6 +36,8 @@ func readSecret(reference string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", reference, err)
 	}
+	// Editors and echo end a file with a line break that was never part of the secret; signatures made by the sender,
+	// who does not have it, would all be wrong. Spaces stay: they may belong to it.
 	value := strings.TrimRight(string(content), "\r\n")
 	if value == "" {
 		return "", fmt.Errorf("%s: the file is empty", reference)
