@@ -17,6 +17,8 @@ type Change interface {
 // terminal ones absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
 func (d *Domain) Apply(ctx context.Context, in Inbound, ch Change) error {
 	err := d.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
+		// The claim and what it leads to are one commit (D16): a crash before it leaves the event to come again, and one
+		// after it finds the event claimed.
 		first, err := tx.Claim(ctx, in)
 		if err != nil || !first {
 			return err
@@ -27,6 +29,7 @@ func (d *Domain) Apply(ctx context.Context, in Inbound, ch Change) error {
 		}
 		return ch.apply(ctx, d, tx, c, in)
 	})
+	// Also after an error: a commit whose answer was lost may have happened, and a needless wake-up costs one query.
 	d.wake()
 	return err
 }
@@ -106,6 +109,8 @@ func (m GatePassage) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inb
 	if err != nil {
 		return err
 	}
+	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate told twice, under two event
+	// ids, makes two rows; readers take the first of each kind.
 	row := t.row(Subject{SubjectDeployment, dep.ID}, m.Verb)
 	state := int16(dep.State)
 	row.From, row.To, row.GateID = &state, state, gate
@@ -134,6 +139,8 @@ type DeploymentCommitted struct {
 }
 
 func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, _ Inbound) error {
+	// Nothing is locked: a snapshot moves no state, and of two the first stays. This look only turns a deployment that is
+	// another organization's into NotFound.
 	if _, err := tx.RolloutOfDeployment(ctx, m.DeploymentID); err != nil {
 		return err
 	}
@@ -160,6 +167,8 @@ func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause,
 	if err != nil {
 		return err
 	}
+	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would tell
+	// of a request that nobody made.
 	for _, g := range gates[m.RolloutID] {
 		if g.GateID == m.GateID {
 			return nil
@@ -190,6 +199,7 @@ func (m EnvironmentReadiness) apply(ctx context.Context, d *Domain, tx Tx, c cau
 	if err != nil {
 		return err
 	}
+	// An event that names no run counts: nothing says that it is old.
 	if n := attemptOf(in.Correlation, fmt.Sprintf("environment-%d-onboarding-", e.ID)); n > 0 && n < e.OnboardingAttempt {
 		return nil // an older attempt; the present one will speak for itself
 	}
@@ -209,6 +219,7 @@ func (d *Domain) environmentIs(ctx context.Context, tx Tx, c cause, e BoundEnvir
 	if err != nil || len(waiting) == 0 {
 		return err
 	}
+	// Whoever made the pipeline saw an environment that was not ready, so nobody but this will begin these setups (E54).
 	ids := make([]int64, len(waiting))
 	for i, ae := range waiting {
 		ids[i] = ae.ApplicationID
@@ -271,16 +282,20 @@ func (m WorkflowEnded) apply(ctx context.Context, d *Domain, tx Tx, c cause, _ I
 
 // workflowEnded closes what a workflow was run for, unless its program has done so.
 func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb Verb, reason string) error {
+	// A program that ends well has told of its subject before, and its terminal state absorbs this. If it has not,
+	// leaving the subject open would block the application for ever (R14).
 	if verb == VerbComplete {
 		verb, reason = VerbFail, "the workflow ended without saying how it went"
 	}
 	if reason == "" {
 		reason = "the workflow was stopped"
 	}
+	// The workflow id is the only link back: the engine knows its runs by the ids that were chosen here (D8, E19).
 	var n int64
 	var attempt int
 	if _, err := fmt.Sscanf(workflowID, "environment-%d-onboarding-%d", &n, &attempt); err == nil {
 		e, err := tx.LockEnvironment(ctx, n)
+		// The end of an older attempt comes late when somebody has retried meanwhile; it says nothing about the new one.
 		if err != nil || e.Readiness != ReadinessPending || attempt != e.OnboardingAttempt {
 			return err
 		}
@@ -294,6 +309,7 @@ func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID s
 		ae.Readiness, ae.ReadinessReason = ReadinessNot, reason
 		return tx.SaveApplicationEnvironment(ctx, ae)
 	}
+	// Sscanf takes whatever follows the number, so the whole id is compared.
 	if _, err := fmt.Sscanf(workflowID, "rollout-%d", &n); err != nil || workflowID != rolloutWorkflow(n) {
 		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
 	}

@@ -51,6 +51,8 @@ func (m machine) path(from int16, verb Verb) []move {
 	if to, ok := m[from][verb]; ok {
 		return []move{{from, to, verb}}
 	}
+	// No start follows from a resume in the tables, so the word that work goes on below a paused rollout does not lift
+	// its pause. Only an end does: complete, by way of resume.
 	for _, implied := range []Verb{VerbStart, VerbResume} {
 		via, ok := m[from][implied]
 		if !ok {

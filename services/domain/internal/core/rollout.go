@@ -29,14 +29,18 @@ func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Roll
 
 // plan is everything a rollout will pin.
 type plan struct {
+	// application is locked from here to the commit, so what was found out about it stays true.
 	application Application
 	versionSet  VersionSet
 	entries     []VersionSetEntry
-	versions    map[int64]Version
-	services    []Service
-	definition  FlowDefinition
-	stops       []stop
-	live        map[int64]int64
+	// versions are those of entries, by id.
+	versions   map[int64]Version
+	services   []Service
+	definition FlowDefinition
+	// stops are in the order of promotion; there is at least one, because a pipeline without a deploy step is refused.
+	stops []stop
+	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
+	live map[int64]int64
 }
 
 // stop is one environment of a plan.
@@ -58,6 +62,8 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 	if p.versionSet, ok = sets[versionSet]; !ok {
 		return p, fault.New(fault.NotFound, "version set %d does not exist", versionSet)
 	}
+	// The set is read before the lock, for it says which application to lock; it never changes (E8). The lock makes two
+	// requests at once see each other: the second one finds the first one's rollout below (R14).
 	if p.application, err = tx.LockApplication(ctx, p.versionSet.ApplicationID); err != nil {
 		return p, err
 	}
@@ -104,6 +110,7 @@ func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) erro
 
 // planStops checks that the pipeline can be driven, again (R20), and that every environment is ready (E59).
 func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *plan) error {
+	// The rows stay share-locked: no environment becomes unready between this check and the commit (E59).
 	environments, err := tx.AllEnvironments(ctx)
 	if err != nil {
 		return err
@@ -116,6 +123,8 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 	for _, ae := range known[p.application.ID] {
 		byEnvironment[ae.EnvironmentID] = ae
 	}
+	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
+	// this installation may carry another version of it.
 	flow, err := d.checkFlow(p.definition.Definition, environments)
 	if err != nil {
 		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
@@ -151,12 +160,16 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	if err := t.created(ctx, Subject{SubjectRollout, r.ID}, reason); err != nil {
 		return r, err
 	}
+	// Everything the program will ever see of the domain is in here: it cannot ask back, so that a replay reads the same
+	// (R3, E23).
 	in := deployInput{
 		Rollout:    rolloutInput{ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name}},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.definition.Definition,
 	}
 	for i, s := range p.stops {
+		// Another release may carry other bytes under the same name@major; what this rollout runs has to be had again
+		// to the byte (D7, R22).
 		content, err := d.drivers.Export(s.driver.Ref)
 		if err != nil {
 			return r, err
@@ -174,6 +187,7 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	if err != nil {
 		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
 	}
+	// One workflow runs all stops (D25), so the first one's driver is everybody's; checkFlow has seen to that.
 	return r, d.submit(ctx, tx, p.stops[0].driver.Ref, Handoff{
 		WorkflowID: rolloutWorkflow(r.ID), Subject: HandoffRollout, SubjectID: r.ID, Program: ProgramDeploy, Inputs: inputs,
 	})
@@ -184,6 +198,7 @@ func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, positi
 		environmentInput: describeEnvironment(s.environment), Position: position, Approval: s.step.Approval, Gates: s.step.Gates,
 		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
 	}
+	// Programs iterate over gates without asking: null would end the run.
 	if in.Gates == nil {
 		in.Gates = []FlowGate{}
 	}

@@ -18,8 +18,9 @@ type cause struct {
 // tree is a rollout with everything under it, locked. Its methods move states and write the journal; the fields always
 // show what has been written.
 type tree struct {
-	tx           Tx
-	cause        cause
+	tx    Tx
+	cause cause
+	// rollout has only what its row has; what is derived, such as IsRollback, has to be read (R18).
 	rollout      Rollout
 	environments []*branch
 }
@@ -32,6 +33,8 @@ type branch struct {
 
 // lockTree locks a rollout and reads what is under it.
 func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error) {
+	// The rollout's row is the lock for the whole tree: environments and deployments are changed by nobody who does not
+	// hold it. Where an application is locked too, that comes after the rollout.
 	r, err := tx.LockRollout(ctx, rollout)
 	if err != nil {
 		return nil, err
@@ -88,6 +91,7 @@ func (t *tree) write(ctx context.Context, s Subject, state int16, verb Verb, rea
 	for _, m := range machineOf(s.Kind).path(state, verb) {
 		row := t.row(s, m.verb)
 		row.From, row.To = &m.from, m.to
+		// The reason belongs to what was said, not to what it implies.
 		if m.verb == verb {
 			row.Reason = reason
 		}
@@ -126,12 +130,14 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 	before := t.rollout.State
 	state, err := t.write(ctx, Subject{SubjectRollout, t.rollout.ID}, int16(t.rollout.State), verb, reason)
 	t.rollout.State = RolloutState(state)
+	// A completed rollout leaves alone what is under it: a word about a deployment that was overtaken still lands.
 	if err != nil || t.rollout.State == before || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
 		return err
 	}
 	why := because("the rollout was "+t.rollout.State.String(), reason)
 	if t.rollout.State == RolloutFailed {
 		why = because("the rollout failed", reason)
+		// Before the loop below cancels: the states still show how far each deployment came.
 		if err := t.wantRollback(ctx); err != nil {
 			return err
 		}
@@ -150,6 +156,7 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 // moveEnvironment applies a verb to an environment. Its start is also the start of a rollout that nobody has said to have
 // started; its failure or cancellation ends its deployments.
 func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason string) error {
+	// An end implies no start, or the journal would tell of a beginning that never was; pending may end directly.
 	if verb != VerbCancel && verb != VerbFail {
 		if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
 			return err
@@ -168,6 +175,7 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason
 
 // moveDeployment applies a verb to a deployment. Whatever happens to one, its environment has started.
 func (t *tree) moveDeployment(ctx context.Context, b *branch, d *Deployment, verb Verb, reason string) error {
+	// A late word about a deployment that is over must not start an environment either (D16).
 	if verb != VerbCancel && !d.State.Terminal() {
 		if err := t.moveEnvironment(ctx, b, VerbStart, ""); err != nil {
 			return err
