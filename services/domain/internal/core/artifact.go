@@ -121,6 +121,7 @@ func addVersionSet(ctx context.Context, tx Tx, application int64) error {
 	if exists, err := tx.VersionSetByDigest(ctx, application, digest); err != nil || exists {
 		return err
 	}
+	// The application is locked and no set is ever deleted, so the count gives a name that is free (R6).
 	before, err := tx.CountVersionSets(ctx, application)
 	if err != nil {
 		return err
@@ -137,6 +138,7 @@ func EntriesDigest(entries []VersionSetEntry) string {
 	slices.SortFunc(sorted, func(a, b VersionSetEntry) int { return int(a.ArtifactSourceID - b.ArtifactSourceID) })
 	h := sha256.New()
 	for _, e := range sorted {
+		// Digests are stored and compared for ever: another form would make every set a new one (R9).
 		fmt.Fprintf(h, "%d:%d\n", e.ArtifactSourceID, e.VersionID)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))

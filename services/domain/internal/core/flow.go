@@ -15,6 +15,8 @@ import (
 func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDefinition) (FlowDefinition, error) {
 	var made FlowDefinition
 	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
+		// pipeline and the setups that it wants.
 		app, err := tx.LockApplication(ctx, n.ApplicationID)
 		if err != nil {
 			return err
@@ -37,6 +39,7 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		}
 		for _, step := range flow.Deploys {
 			e := environments[step.Environment]
+			// Also where it was set up before: the new pipeline may configure it differently (E51).
 			ae, err := tx.WantSetup(ctx, app.ID, e.ID, waitsFor(e.Environment))
 			if err != nil {
 				return err

@@ -60,16 +60,21 @@ type Handoff struct {
 	Inputs       json.RawMessage
 	Reason       string
 	State        HandoffState
-	Attempts     int
-	DueAt        time.Time
-	Error        string
+	// Attempts counts the claims, also those whose claimer was lost; above 0 the engine may know of the workflow.
+	Attempts int
+	// DueAt is when it is to be tried; after a claim, when somebody else may.
+	DueAt time.Time
+	// Error is what the last attempt met, for operators; never shown to callers of the API.
+	Error string
 }
 
 const (
 	// handoffLease is how long a claimer may be lost before somebody else tries.
 	handoffLease = 30 * time.Second
 	// handoffCall bounds one call of the engine; less than the lease.
-	handoffCall     = 10 * time.Second
+	handoffCall = 10 * time.Second
+	// handoffPause doubles with each attempt and ends at handoffMaxPause, so that an engine that comes back is found
+	// within half a minute.
 	handoffPause    = 500 * time.Millisecond
 	handoffMaxPause = 30 * time.Second
 )
@@ -81,6 +86,7 @@ func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, er
 	if err != nil {
 		return Handoff{}, false, err
 	}
+	// Whoever has waited longest comes first. Another worker may have taken that one since, so the others are tried too.
 	for _, organization := range organizations {
 		h, content, ok, err := d.claimHandoff(ctx, organization)
 		if err != nil {
@@ -89,6 +95,8 @@ func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, er
 		if !ok {
 			continue
 		}
+		// The call is outside of any transaction: a slow engine must hold no row locks. A crash here leaves the claim to
+		// lapse, and the next claimer tells the engine the same again, which answers the same (D5, E19).
 		ref, callErr := d.tell(ctx, engine, organization, h, content)
 		if err := d.settle(ctx, organization, h, ref, callErr); err != nil {
 			return h, true, fmt.Errorf("settle: %w", err)
@@ -105,6 +113,7 @@ func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handof
 		if h, ok, err = tx.ClaimHandoff(ctx, now, now.Add(handoffLease)); err != nil || !ok || h.Kind != HandoffStart {
 			return err
 		}
+		// The bytes that were kept, not those that are installed now: a release in between must not change what runs (D7).
 		content, err = tx.Bundle(ctx, h.DriverDigest)
 		return err
 	})
@@ -135,6 +144,8 @@ func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h 
 // else is tried again for ever, with growing pauses.
 func (d *Domain) settle(ctx context.Context, organization int64, h Handoff, ref string, callErr error) error {
 	return d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		// When a call outlives its lease, two claimers settle the same one. The first ends it, and the save of the second
+		// meets no pending row.
 		if callErr == nil {
 			h.State, h.Error = HandoffDone, ""
 			if h.Kind == HandoffStart {
@@ -165,6 +176,7 @@ func refusedForGood(err error) bool {
 	switch fault.ClassOf(err) {
 	case fault.Invalid, fault.Conflict, fault.Refused, fault.NotFound, fault.Terminal:
 		return true
+	// A wrong token or a defect over there is for an operator to mend; meanwhile no rollout fails for it.
 	case fault.Internal, fault.Unauthenticated, fault.Denied, fault.Unavailable:
 		return false
 	default:
@@ -173,5 +185,6 @@ func refusedForGood(err error) bool {
 }
 
 func pauseAfter(attempts int) time.Duration {
+	// The bound on the shift keeps the pause from overflowing: attempts grow for ever.
 	return min(handoffMaxPause, handoffPause<<min(attempts, 10))
 }

@@ -48,6 +48,7 @@ func (d *Domain) ResumeRollout(ctx context.Context, a Actor, rollout int64, reas
 		if !h.wanted {
 			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", rollout, t.rollout.State)
 		}
+		// The hold had not become true yet: there is no state to leave, and nobody waits, so there is nothing to grant (D17).
 		if t.rollout.State != RolloutPaused {
 			return t.request(ctx, VerbResume, "", reason)
 		}
@@ -87,6 +88,7 @@ func (m PassageRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, 
 	if err := t.request(ctx, VerbRequestPassage, m.GateID, ""); err != nil {
 		return err
 	}
+	// h is from before this row. That is enough: stand asks only whether a pause is wanted, which this row does not change.
 	return t.stand(ctx, h)
 }
 

@@ -64,6 +64,7 @@ func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolic
 // wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no way
 // back, and a way back that fails is for people (D13).
 func (t *tree) wantRollback(ctx context.Context) error {
+	// changed is that a deployment began; previous is that there is something to go back to.
 	changed, degraded, previous := false, false, false
 	for _, b := range t.environments {
 		previous = previous || b.PreviousVersionSetID != 0
@@ -75,6 +76,7 @@ func (t *tree) wantRollback(ctx context.Context) error {
 	if !changed || !previous {
 		return nil
 	}
+	// Whether it is a rollback is derived, so the tree does not know (R18).
 	derived, err := t.tx.RolloutsByID(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil || derived[t.rollout.ID].IsRollback {
 		return err
@@ -108,6 +110,8 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 		var ok bool
 		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 			var err error
+			// The row stays locked until it is settled: other replicas skip it, and a crash leaves it due. Making the rollout and
+			// settling are one commit, so it happens at most once (D13).
 			if due, ok, err = tx.DueRollback(ctx, d.clock.Now()); err != nil || !ok {
 				return err
 			}
@@ -133,10 +137,13 @@ func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *A
 	if err != nil {
 		return err
 	}
+	// Somebody who has begun a newer rollout has decided already. One that begins after this look is met under the
+	// lock of the application below: while it is active, planRollout refuses.
 	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, Page{First: 1})
 	if err != nil {
 		return err
 	}
+	// The failed rollout is among them, so there is a first.
 	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID {
 		due.Outcome = fmt.Sprintf("rollout_%d has begun since", r.ID)
 		return nil
@@ -146,6 +153,7 @@ func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *A
 	if err == nil {
 		p, err = d.planRollout(ctx, tx, organization, target.ID)
 	}
+	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
 	if slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err)) && err != nil {
 		due.Outcome = fault.Public(err)
 		return nil

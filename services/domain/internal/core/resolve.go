@@ -33,6 +33,8 @@ func (d *Domain) resolve(ctx context.Context, a Actor, r Resolution, approved bo
 		if err := t.request(ctx, verb, r.GateID, r.Reason); err != nil {
 			return err
 		}
+		// A rejection is announced too, although the cancellation below stops the workflow: the event is a
+		// published fact, which others may wait for (E69).
 		err := t.tx.Announce(ctx, GateResolved{Actor: a, RolloutID: r.RolloutID, GateID: r.GateID, Approved: approved, Reason: r.Reason, At: t.cause.at})
 		if err != nil || approved {
 			return err
@@ -91,6 +93,7 @@ func (d *Domain) change(ctx context.Context, a Actor, rollout int64, fn func(con
 		if err := fn(ctx, t); err != nil {
 			return err
 		}
+		// Read again, in the same transaction: the tree does not have what is derived.
 		after, err := tx.RolloutsByID(ctx, a.Organization, []int64{rollout})
 		changed = after[rollout]
 		return err
@@ -106,6 +109,8 @@ func (d *Domain) cancel(ctx context.Context, t *tree, reason string) error {
 		return err
 	}
 	id := rolloutWorkflow(t.rollout.ID)
+	// Once a start was claimed the engine may have it, even if no answer has come: then only a cancellation is safe. It
+	// waits behind the start (ClaimHandoff), so that it never finds nothing to cancel because it was faster.
 	withdrawn, err := t.tx.WithdrawStart(ctx, id)
 	if err != nil || withdrawn {
 		return err

@@ -32,6 +32,8 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 			return err
 		}
 		reason := because("rollback of "+t.name(), n.Reason)
+		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
+		// rollback of the transaction leaves the old one running.
 		if !t.rollout.State.Terminal() {
 			if err := d.cancel(ctx, t, because("rolled back to "+target.Name, n.Reason)); err != nil {
 				return err
@@ -66,6 +68,7 @@ func (t *tree) earlier(ctx context.Context, wanted int64) (VersionSet, error) {
 	if !ok || set.ApplicationID != t.rollout.ApplicationID {
 		return set, fault.New(fault.NotFound, "version set %d does not exist, or is another application's", target)
 	}
+	// Sets are numbered as they are made, so an earlier one has a smaller id.
 	if set.ID >= t.rollout.VersionSetID {
 		return set, fault.New(fault.Refused, "%s is not earlier than %s, which %s carries; to go forward, create a rollout", set.Name, sets[t.rollout.VersionSetID].Name, t.name())
 	}

@@ -66,10 +66,12 @@ func NormalizeImage(image string) (string, error) {
 	}
 	rest := strings.ToLower(strings.TrimSpace(image))
 	rest, _, _ = strings.Cut(rest, "@")
+	// A colon before the last slash is the registry's port, one after it begins the tag.
 	if slash, colon := strings.LastIndexByte(rest, '/'), strings.LastIndexByte(rest, ':'); colon > slash {
 		rest = rest[:colon]
 	}
 	host, repository, ok := strings.Cut(rest, "/")
+	// Docker's own rule: what has neither dot nor port, and is not localhost, is a folder on Docker Hub.
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		host, repository = defaultRegistry, rest
 	}
