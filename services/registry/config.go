@@ -59,8 +59,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config, which alone reads the tags above: the values have
-// to be the same.
+// withDefaults is for callers that make a Config without package config, which alone reads the tags above: the values
+// have to be the same.
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *string
