@@ -92,9 +92,8 @@ type hookDeps struct {
 }
 
 // makeDecoy makes the hook of all paths that no hook has. It checks a signature as a hook would, with a key that nobody
-// knows: were a wrong path answered sooner than a wrong signature, the time would tell which paths exist. The outcome is
-// thrown away, so that not even the right key opens it.
-// knows.
+// knows: were a wrong path answered sooner than a wrong signature, the time would tell which paths exist. The outcome
+// is thrown away, so that not even the right key opens it.
 func (s *hookSet) makeDecoy() error {
 	key := rand.Text()
 	check, err := formats()["github"].Proof(source.Terms{})
@@ -108,8 +107,8 @@ func (s *hookSet) makeDecoy() error {
 	return nil
 }
 
-// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read: half a set would
-// turn senders away whose secrets are fine. The caller holds mu, or is the only one that knows s.
+// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read: half a set
+// would turn senders away whose secrets are fine. The caller holds mu, or is the only one that knows s.
 func (s *hookSet) reread() error {
 	fresh := make([][]string, len(s.hooks))
 	for i, h := range s.hooks {
