@@ -34,8 +34,8 @@ type publisher struct {
 	wake chan struct{}
 }
 
-// nudge says that something has been committed. It never blocks, being called before a delivery is answered; a nudge that
-// is dropped or dies with the process costs a second, after which the sender looks by itself.
+// nudge says that something has been committed. It never blocks, being called before a delivery is answered; a nudge
+// that is dropped or dies with the process costs a second, after which the sender looks by itself.
 func (p *publisher) nudge() {
 	select {
 	case p.wake <- struct{}{}:
@@ -130,8 +130,8 @@ func (in *intake) resolve(ctx context.Context, ready func()) error {
 	return in.resolver.Run(ctx)
 }
 
-// httpPart serves on an address, and is ready when that is taken: an address in use is an error at start, and not of the
-// first delivery.
+// httpPart serves on an address, and is ready when that is taken: an address in use is an error at start, and not of
+// the first delivery.
 func httpPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
 	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
 		var lc net.ListenConfig
