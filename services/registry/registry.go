@@ -71,8 +71,8 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
-// migrate brings both sets of tables up to date. The outbox's is the package's, with versions of its own, so that the two
-// change independently of each other.
+// migrate brings both sets of tables up to date. The outbox's is the package's, with versions of its own, so that the
+// two change independently of each other.
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 	for _, set := range []struct {
 		name   string
