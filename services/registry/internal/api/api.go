@@ -22,7 +22,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// MaxBody is how many bytes a delivery may have.
+// MaxBody is how many bytes a delivery may have. A signature covers the whole body, so this much of it is read from
+// strangers too before anything is known of them.
 const MaxBody = 1 << 20
 
 // Intake takes what a delivery says.
@@ -69,6 +70,7 @@ func NewHandler(d Deps) http.Handler {
 		refuse(w, r, refusal{status: http.StatusNotFound, field: "path", found: r.URL.Path, expected: strings.Join(paths, " or ")})
 	})
 	outer := http.NewServeMux()
+	// Behind the check even for paths that do not exist: whoever has no token does not learn which ones do.
 	outer.Handle("/", authenticated(d.Tokens, mux))
 	if d.Hooks != nil {
 		mux.Handle("GET "+StatusPath, status(d.Hooks))
@@ -125,6 +127,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // taken answers that a delivery has been stored.
 func taken(w http.ResponseWriter, r *http.Request, a answer) {
 	status := http.StatusAccepted
+	// 202 and not 201: it is committed, and the event goes out when the bus is there.
 	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs: nothing will follow
 		status = http.StatusOK
 	}
@@ -136,6 +139,7 @@ func taken(w http.ResponseWriter, r *http.Request, a answer) {
 
 // read takes the body of a delivery.
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// What announces its length is refused unread. What does not (chunked) is cut off by the reader below.
 	if r.ContentLength > MaxBody {
 		return nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
 	}
@@ -160,12 +164,14 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	values := r.Header.Values("Content-Type")
 	found := strings.Join(values, ", ")
 	media, parameters, err := mime.ParseMediaType(found)
+	// Two headers are refused: what stands between sender and us may have judged by the other one.
 	if err != nil || len(values) != 1 || !slices.Contains(taken, media) {
 		return "", wrong("content-type", found, strings.Join(taken, " or "))
 	}
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return "", wrong("content-type", found, "charset utf-8")
 	}
+	// Nothing is decompressed: a megabyte may become a gigabyte, and signatures are over the bytes that came.
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return "", wrong("content-encoding", coding, "none: the body as it is")
 	}
