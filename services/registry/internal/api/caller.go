@@ -18,6 +18,7 @@ import (
 func authenticated(tokens []string, next http.Handler) http.Handler {
 	digests := make([][sha256.Size]byte, 0, len(tokens))
 	for _, token := range tokens {
+		// An empty one would equal what a request without the header presents, and let everybody in.
 		if token != "" {
 			digests = append(digests, sha256.Sum256([]byte(token)))
 		}
@@ -38,7 +39,7 @@ func authenticated(tokens []string, next http.Handler) http.Handler {
 	})
 }
 
-// line is what is logged of one request, filled in along its way.
+// line is what is logged of one request, filled in along its way. It has no lock: one goroutine serves a request.
 type line struct {
 	err   error
 	attrs []slog.Attr
@@ -76,6 +77,7 @@ func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 		}, l.attrs...)
 		if l.err != nil {
 			attrs = append(attrs, slog.String(telemetry.KeyError, l.err.Error()))
+			// A refusal is the sender's mistake. As a warning it would let strangers fill the log that people watch.
 			if recorder.status >= http.StatusInternalServerError {
 				level = fault.Describe(fault.ClassOf(l.err)).Level
 			}
