@@ -68,7 +68,8 @@ type WaitingStatus struct {
 }
 
 // Deliveries without proof that are answered at all, over all hooks and all that look like one. More than that is
-// somebody trying secrets.
+// somebody trying secrets. It is one allowance for everybody, because an address is the attacker's to choose or a
+// proxy's; real senders do not feel it, as only failed proofs count.
 const (
 	strangersPerSecond = 20
 	strangersAtOnce    = 100
@@ -96,15 +97,18 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := g.clock.Now()
 	format, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, HookPath), "/")
 	hook := g.hooks.Find(format, key)
+	// The proof first, whatever the method: an answer 405, or a quicker one, would tell that there is a hook.
 	if !hook.Proven(r.Context(), r.Header, body, now) || r.Method != http.MethodPost {
 		g.stranger(w, r, now)
 		return
 	}
 	note(r, slog.String("hook", hook.Name))
+	// After the proof, or a stranger could use up the allowance of the sender.
 	if !hook.Allow(now) {
 		tooMany(w, r)
 		return
 	}
+	// After the proof as well: the error lists what the format takes, and so names it.
 	media, err := mediaType(r, hook.MediaTypes)
 	if err != nil {
 		refuse(w, r, err)
