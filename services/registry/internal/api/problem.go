@@ -56,11 +56,13 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = own.Error()
 		p.Errors = []problemField{{Field: own.field, Problem: own.problem()}}
 	} else {
+		// Only what the error's class may show: what PostgreSQL says stays in the log.
 		p.Detail = fault.Public(err)
 		for _, f := range fault.FieldsOf(err) {
 			p.Errors = append(p.Errors, problemField{Field: f.Name, Problem: f.Problem})
 		}
 	}
+	// Seconds. Senders that heed it come back when a failover of the database is likely over.
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
