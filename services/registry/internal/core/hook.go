@@ -21,13 +21,15 @@ type Hook struct {
 
 // Hint is a notification that the registry itself has to complete or confirm before anybody believes it (D43).
 type Hint struct {
-	// ID identifies it while it is looked up.
+	// ID identifies it while it is looked up. It has no digest in it, which nobody knows yet: a tag told ten times while
+	// its registry is away is asked about once.
 	ID string
 	// Hook is whom it came from.
 	Hook string
 	// Notification is what was told.
 	Notification Notification
-	// Heard counts how often it was told, and Attempts how often the registry was asked since the last time.
+	// Heard counts how often it was told, and Attempts how often the registry was asked since the last time. An answer
+	// counts only if Heard is still what it was: a tag that was told again may have moved since we asked.
 	Heard, Attempts int
 }
 
@@ -51,7 +53,8 @@ type Desk struct {
 	hints  Hints
 }
 
-// maxTold is how many artifacts one delivery may tell of. No vendor sends as many.
+// maxTold is how many artifacts one delivery may tell of. No vendor sends as many, and each may become a row and
+// requests to somebody else's registry.
 const maxTold = 500
 
 // NewDesk is a desk that stores where it is told.
@@ -70,10 +73,12 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	}
 	for _, n := range delivery {
 		n = h.place(n)
+		// Without a host the client of registries would ask Docker Hub, where anybody may own a repository of that name.
 		if n.Image != "" && withoutHost(n.Image) == n.Image {
 			problems = append(problems, fault.Field{Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected a repository with its registry's host"})
 			continue
 		}
+		// The sender has proven itself and tells a digest, which pins what it means. All else the registry answers (D43).
 		if n.Digest != "" && !h.Verify {
 			known = append(known, identified(n))
 			continue
@@ -88,6 +93,7 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 		return Receipt{}, fault.InvalidFields(problems...)
 	}
 	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints)}
+	// One correlation for all that a delivery tells, in place of any that the payload brings.
 	group := id.New(d.intake.clock.Now())
 	for i := range artifacts {
 		receipt.Events[i] = artifacts[i].ID
@@ -107,6 +113,8 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 
 // place puts a notification where its hook says, and gives names to the fields that the format has no name for.
 func (h Hook) place(n Notification) Notification {
+	// Never the payload's: identities are remembered by source, so one sender could otherwise use up another's ids and
+	// have the real events dropped as repetitions.
 	n.Source = "/hooks/" + h.Name
 	switch {
 	case n.Image == "":
@@ -151,7 +159,8 @@ func (h Hook) hint(n Notification) (Hint, []fault.Field) {
 	return Hint{ID: Identify(told.Source, told.ID), Hook: h.Name, Notification: n}, problems
 }
 
-// identified is n with an identifier: the sender's or, where it has none, what makes two tellings one in effect.
+// identified is n with an identifier: the sender's or, where it has none, what makes two tellings one in effect. The
+// digest is part of it: a tag that has moved is a new event.
 func identified(n Notification) Notification {
 	if n.ID == "" {
 		n.ID = n.Image + ":" + n.Tag + "@" + n.Digest
@@ -159,14 +168,16 @@ func identified(n Notification) Notification {
 	return n
 }
 
-// Resolve is the artifact that a hint becomes with the digest that the registry told.
+// Resolve is the artifact that a hint becomes with the digest that the registry told. Every rule is checked again: the
+// registry is somebody else's too, and the hint may have been stored by an older version of us.
 func (h Hint) Resolve(digest string) (Artifact, []fault.Field) {
 	n := h.Notification
 	n.Digest = digest
 	return Check(identified(n))
 }
 
-// withoutHost drops the registry's host from an image. A first component with a dot or a colon, and localhost, is one.
+// withoutHost drops the registry's host from an image. A first component with a dot or a colon, and localhost, is one:
+// it is Docker's rule, by which every client tells shop/api at Docker Hub from localhost/api.
 func withoutHost(image string) string {
 	first, rest, ok := strings.Cut(image, "/")
 	if ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
