@@ -11,7 +11,8 @@ import (
 
 // Outbox is where accepted artifacts wait for the domain to have received them.
 type Outbox interface {
-	// Put stores all artifacts or none, and leaves those alone that wait there already.
+	// Put stores all artifacts or none, and leaves those alone that wait there already. When it returns they are
+	// committed: the answer to the sender relies on it (D44).
 	Put(ctx context.Context, artifacts []Artifact) error
 }
 
@@ -36,6 +37,7 @@ func (i *Intake) Accept(ctx context.Context, delivery []Notification) ([]string,
 	group := id.New(i.clock.Now())
 	for n := range artifacts {
 		events[n] = artifacts[n].ID
+		// These senders hold a token of ours, so that a correlation of theirs is kept: a pipeline's run goes on with us.
 		if artifacts[n].Correlation == "" {
 			artifacts[n].Correlation = group
 		}
