@@ -19,15 +19,16 @@ import (
 )
 
 // Notification is what a registry, a CI job or a poller tells, whatever format it came in. It is an untrusted hint:
-// only Artifact, which Check makes of it, goes any further.
+// only Artifact, which Check makes of it, goes any further (D43). While its registry is asked it is stored as JSON
+// under these very names: a field that is renamed is lost for all that wait during a rolling deploy.
 type Notification struct {
 	// Source and ID identify it: the same pair is the same push, however often it is told.
 	Source, ID string
-	// Organization narrows who may match; 0 for everybody.
+	// Organization narrows who may match; 0 for everybody: an image is matched across owners (R48).
 	Organization int64
 	// Correlation and TraceParent are handed on as they came; both may be empty.
 	Correlation, TraceParent string
-	// Image is the repository without tag or digest, Tag and PublishedAt may be empty.
+	// Image is the repository without tag or digest, Tag and PublishedAt may be empty. PublishedAt is RFC 3339.
 	Image, Digest, Tag, PublishedAt string
 	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image.
 	Place string
@@ -40,7 +41,8 @@ type Names struct {
 	Source, ID, Correlation, Image, Digest, Tag, PublishedAt string
 }
 
-// Artifact is a notification that has passed every rule.
+// Artifact is a notification that has passed every rule. It stays comparable with ==: that is how a delivery that tells
+// two things under one identity is found.
 type Artifact struct {
 	// ID is derived from the notification's source and id, so that the same push told twice is one event.
 	ID string
@@ -93,7 +95,9 @@ func check(n Notification, digestOK bool) []fault.Field {
 	return problems
 }
 
-// Identify derives an event id from the identity of a notification: a version 8 UUID over the SHA-256 of both parts.
+// Identify derives an event id from the identity of a notification: a version 8 UUID (RFC 9562, for derivations of
+// one's own) over the SHA-256 of both parts. Outbox, told and hint have stored such ids: derived in another way,
+// whatever is told again would be a new event.
 func Identify(source, id string) string {
 	h := sha256.New()
 	var length [8]byte
@@ -109,11 +113,14 @@ func Identify(source, id string) string {
 }
 
 const (
+	// In bytes. Both become attributes of an event and columns with an index: the limit is ours, no sender comes near it.
 	maxIdentity = 1024
 	maxImage    = 1024
 )
 
 // The forms of the OCI distribution specification. A first path component with a dot, a colon or capitals is a host.
+// Go's expressions take time in proportion to their input, so that none of them can be made to hang by what a stranger
+// sends.
 var (
 	hostForm      = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?$`)
 	componentForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
@@ -122,7 +129,7 @@ var (
 	tagForm       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 )
 
-// validIdentity keeps out what could not travel in a header.
+// validIdentity keeps out what could not travel in a header, or would forge a line of a log.
 func validIdentity(s string) bool {
 	return s != "" && len(s) <= maxIdentity && !strings.ContainsFunc(s, unicode.IsControl)
 }
