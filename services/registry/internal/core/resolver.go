@@ -47,7 +47,10 @@ type Resolver struct {
 	wake chan struct{}
 }
 
-// How a resolver works. With these pauses, and DefaultAttempts, a registry may be away for two days.
+// How a resolver works. With these pauses, and DefaultAttempts, a registry may be away for two days. workers is for
+// each process. A hint is claimed for the lease, so that another process takes over when this one dies; where asking
+// takes longer, two ask, which does no harm: both answers become the same event. Every idle it looks for what other
+// processes took and for pauses that are over.
 const (
 	workers         = 8
 	perRound        = 32
@@ -56,7 +59,8 @@ const (
 	firstPause      = time.Second
 	longestPause    = 15 * time.Minute
 	DefaultAttempts = 200
-	// keepTold is longer than any sender tells again: Pub/Sub does so for seven days.
+	// keepTold is longer than any sender tells again: Pub/Sub does so for seven days. keepGivenUp is how long people can
+	// see at GET /v1/hooks what never came to anything.
 	keepTold     = 8 * 24 * time.Hour
 	keepGivenUp  = 30 * 24 * time.Hour
 	forgetsEvery = time.Hour
@@ -93,6 +97,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 		if err != nil {
 			r.failed(ctx, err)
 		}
+		// A full round: more is due. After an error there is a pause even so, or a database that is away would be hammered.
 		if n == perRound && err == nil {
 			continue
 		}
@@ -127,6 +132,7 @@ func (r *Resolver) round(ctx context.Context) (int, error) {
 		places = make(chan struct{}, workers)
 	)
 	for i, h := range hints {
+		// Taken before the goroutine starts, so that there are never more of them than places.
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
@@ -151,6 +157,9 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 		}
 		err = fault.InvalidFields(problems...)
 	}
+	// Invalid cannot get better by waiting. A missing tag can, as some registries notify before a push is readable; so can
+	// a refused login, once somebody sets the password right. Claim has counted the attempt already, before it was made,
+	// so that a hint that crashes the process runs out of attempts as well.
 	var at *time.Time
 	if h.Attempts < r.d.Attempts && !fault.Is(err, fault.Invalid) {
 		next := r.d.Clock.Now().Add(Pause(h.ID, h.Attempts))
@@ -169,6 +178,7 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 // the hint's identifier, so that hints of one moment do not come back at one moment.
 func Pause(id string, attempts int) time.Duration {
 	pause := longestPause
+	// Shifted any further the pause would overflow after some 30 attempts, and come out negative.
 	if n := max(attempts, 1) - 1; n < 20 {
 		pause = min(firstPause<<n, longestPause)
 	}
