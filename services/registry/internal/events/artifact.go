@@ -22,6 +22,8 @@ func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 
 // Encode is the event that an artifact becomes. Its error is Invalid.
 func (c Encoder) Encode(a core.Artifact) (event.Event, error) {
+	// The event keeps the artifact's id, which the outbox and the domain drop repetitions by. Time is when we said so;
+	// when it was published is what the sender says, and in the data (R48).
 	header := event.Header{
 		ID: a.ID, Source: Source, Organization: a.Organization,
 		Correlation: a.Correlation, Causation: a.Cause, Time: c.clock.Now().UTC(),
