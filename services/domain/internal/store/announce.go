@@ -32,6 +32,8 @@ func (t *tx) Grant(ctx context.Context, p core.Passage) error {
 
 // announce makes an event of a rollout and puts it beside what it tells of.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
+	// When the transaction is run again after a deadlock, a new id is made and nobody has seen the old one. After the
+	// commit the outbox keeps it (D44).
 	e, err := event.New(event.Header{
 		ID: id.New(at), Source: Source, Organization: organization, Correlation: fmt.Sprintf("rollout-%d", rollout), Time: at,
 	}, data)

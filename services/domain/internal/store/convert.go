@@ -113,6 +113,7 @@ func deploymentGates(rows []sqlc.GatesByDeploymentRow) []core.DeploymentGate {
 		if core.Verb(r.Event) == core.VerbReachGate {
 			seen = &gates[i].ReachedAt
 		}
+		// A retry tells the same gate again under another event id; the first instant is when it was true.
 		if *seen == nil {
 			*seen = &r.CreatedAt
 		}

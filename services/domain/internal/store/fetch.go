@@ -26,6 +26,7 @@ func fetch[R any](ctx context.Context, r reader, organization int64, ids []int64
 		return nil, nil
 	}
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		// Assigned, not appended to: the transaction may run again.
 		rows, err = query(q, ctx, organization, ids)
 		return pg.Classify(err, "read %s", what)
 	})
@@ -76,6 +77,7 @@ const (
 // window is a Page, read: where it begins, and how many rows to ask for (one more than are shown, to see whether there
 // are more).
 type window struct {
+	// after is the identifier of the last item shown; the list goes on above it, or below it where the newest is first.
 	after int64
 	shown int
 }
@@ -89,6 +91,8 @@ func open(p core.Page, start int64) (window, error) {
 	if p.After == "" {
 		return w, nil
 	}
+	// A cursor is an identifier in wrapping: what is shown does not shift when items are added in front, and a page
+	// costs the same however deep it is.
 	text, err := base64.RawURLEncoding.DecodeString(p.After)
 	if err == nil {
 		w.after, err = strconv.ParseInt(string(text), 10, 64)

@@ -34,6 +34,7 @@ func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) erro
 
 // ScheduleRollback implements core.Tx.
 func (t *tx) ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error {
+	// The statement itself leaves out what a policy has made: an automatic rollback is never rolled back by itself (D13).
 	err := t.q.ScheduleRollback(ctx, sqlc.ScheduleRollbackParams{OrganizationID: t.organization, RolloutID: r.RolloutID, Cause: r.Cause, DueAt: due})
 	return pg.Classify(err, "schedule rollback of rollout %d", r.RolloutID)
 }

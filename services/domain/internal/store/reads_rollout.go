@@ -41,6 +41,7 @@ func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core
 	for i, r := range all {
 		ids[i] = r.ID
 	}
+	// Three queries for the whole list, whatever its length.
 	rollbacks, err := q.Rollbacks(ctx, organization, ids)
 	if err != nil {
 		return pg.Classify(err, "derive rollbacks")

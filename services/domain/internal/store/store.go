@@ -65,6 +65,8 @@ func New(d Deps) *Store {
 func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
 	return s.inOrganization(ctx, organization, func(t pgx.Tx, q *sqlc.Queries) error {
 		inside := &tx{pgx: t, q: q, organization: organization, deps: s.deps}
+		// A use case reads through the port that takes an organization. Only its own may be asked for: the transaction has
+		// entered that one, and a slip in the core must not become a look into another's rows (R5).
 		inside.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
 			if asked != organization {
 				return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
@@ -83,6 +85,7 @@ func (s *Store) view(ctx context.Context, organization int64, fn func(*sqlc.Quer
 func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
 	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error {
 		q := sqlc.New(t)
+		// For this transaction only: the pooled connection forgets it at the end, so the next one begins outside again.
 		if err := q.EnterOrganization(ctx, organization); err != nil {
 			return pg.Classify(err, "enter organization %d", organization)
 		}
@@ -96,6 +99,7 @@ func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) e
 		if err := q.EnsureOrganization(ctx, id, name); err != nil {
 			return pg.Classify(err, "ensure organization %d", id)
 		}
+		// The id was given by hand, so the table's own counter has not moved; it would give out the same one.
 		return pg.Classify(q.AdvanceOrganizationIDs(ctx), "advance organization ids")
 	})
 }
@@ -115,8 +119,9 @@ func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) 
 // tx is core.Tx.
 type tx struct {
 	reader
-	pgx          pgx.Tx
-	q            *sqlc.Queries
+	pgx pgx.Tx
+	q   *sqlc.Queries
+	// organization is the one that was entered; every statement names it.
 	organization int64
 	deps         Deps
 }
@@ -132,6 +137,7 @@ func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
 
 // missing makes the absence of a row a NotFound that names it, and classes everything else.
 func missing(err error, what string, id any) error {
+	// What belongs to another organization is missing too: nobody learns that it exists.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fault.Because(err, fault.NotFound, "%s %v does not exist", what, id)
 	}

@@ -83,6 +83,8 @@ func (t *tx) CountVersionSets(ctx context.Context, application int64) (int, erro
 
 // AddVersionSet implements core.Tx.
 func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []core.VersionSetEntry) (core.VersionSet, error) {
+	// The set says how many entries it has. A deferred trigger compares at the commit, so that no set is ever
+	// kept in part.
 	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
 		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)),
 	})
@@ -151,6 +153,8 @@ func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.D
 
 // AllEnvironments implements core.Tx.
 func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
+	// Share locks, in the order of ids: many may plan rollouts at once, and an onboarding that is about to change the
+	// readiness waits for them (E59).
 	rows, err := t.q.BoundEnvironments(ctx, t.organization)
 	all := make(map[string]core.BoundEnvironment, len(rows))
 	for _, r := range rows {

@@ -15,6 +15,7 @@ import (
 
 // AddRollout implements core.Tx.
 func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error) {
+	// A partial unique index refuses a second active rollout of an application; that is a Conflict here (R14).
 	row, err := t.q.InsertRollout(ctx, sqlc.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 	})
@@ -38,6 +39,7 @@ func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deploym
 
 // LiveVersionSets implements core.Tx.
 func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
+	// Of stops, not of rollouts: an environment that was reached counts even if the rollout failed in a later one.
 	rows, err := t.q.LiveVersionSets(ctx, t.organization, application)
 	live := make(map[int64]int64, len(rows))
 	for _, r := range rows {
@@ -77,10 +79,13 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 	if err := t.insertTransition(ctx, r); err != nil {
 		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
 	}
+	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
 	if r.From == nil || *r.From == r.To {
 		return nil
 	}
 	n, err := t.setState(ctx, r, *r.From)
+	// The update asks for the state it leaves. Whoever holds the rollout's lock never meets this; it finds the caller
+	// who forgot to take it, before cache and journal part (R42).
 	if err == nil && n != 1 {
 		return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
 	}
@@ -137,6 +142,8 @@ func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 
 // WithdrawStart implements core.Tx.
 func (t *tx) WithdrawStart(ctx context.Context, workflowID string) (bool, error) {
+	// One statement tests and takes back, so a dispatcher that claims at the same time either comes first, and this is
+	// too late, or finds nothing pending.
 	n, err := t.q.WithdrawStart(ctx, t.organization, workflowID)
 	return n > 0, pg.Classify(err, "withdraw start of workflow %s", workflowID)
 }
@@ -152,6 +159,7 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 
 // SaveHandoff implements core.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
+	// Only what is pending is saved. No row is no error: somebody else has settled it after the lease ran out.
 	_, err := t.q.SaveHandoff(ctx, sqlc.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
 	return pg.Classify(err, "save hand-over %d", h.ID)
 }
