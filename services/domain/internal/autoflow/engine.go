@@ -26,6 +26,8 @@ func New(conn grpc.ClientConnInterface) Engine {
 
 // Start implements core.Engine.
 func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
+	// The answer comes once the workflow is persisted (E18), so no answer means nothing: it may have been started, and
+	// the same id may be sent again (E19).
 	answer, err := e.client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
 		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules, Inputs: w.Inputs, Labels: w.Labels,
 	})

@@ -83,6 +83,7 @@ func (d Drivers) Export(ref string) ([]byte, error) {
 
 // Program implements core.Drivers.
 func (d Drivers) Program(content []byte, program string) (core.Program, error) {
+	// The bundle that was kept, which may be one that this installation does not carry any more (D7).
 	b, err := driver.Import(content)
 	if err != nil {
 		return core.Program{}, fmt.Errorf("read kept driver: %w", err)

@@ -35,6 +35,7 @@ func (Flows) Check(definition json.RawMessage, known core.KnownToFlow) (core.Flo
 func understand(def flow.Definition) core.Flow {
 	var f core.Flow
 	for _, s := range def.Steps {
+		// Pauses, approvals and analyses between the stops pin nothing, so the domain need not know of them.
 		if s.Type != flow.Deploy {
 			continue
 		}

@@ -31,6 +31,8 @@ func as[T event.Data](read func(T) core.Change) reader {
 	}
 }
 
+// readers is made for each event: a table in a variable could be changed by anybody. A type that the catalogue gains
+// has to be added here, or its first event is rejected.
 func readers() map[string]reader {
 	return map[string]reader{
 		event.TypeRolloutStarted: as(func(d event.RolloutStarted) core.Change {
@@ -81,6 +83,7 @@ func readers() map[string]reader {
 		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
 			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
 		}),
+		// The engine's own words come for every run, whatever its program said before (D36).
 		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
 			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
 		}),
@@ -93,6 +96,7 @@ func readers() map[string]reader {
 		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) core.Change {
 			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
 		}),
+		// The contract calls it advance: the command to go past a gate is also the news that it is passed (E69).
 		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
 			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
 		}),
@@ -102,6 +106,7 @@ func readers() map[string]reader {
 		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) core.Change {
 			return core.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
 		}),
+		// These two are the domain's own, whose echo the handler drops; from elsewhere they are claimed, and change nothing.
 		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
 		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}
@@ -115,6 +120,7 @@ func discovered(d event.ApplicationEnvironmentReady) json.RawMessage {
 		return d.Discovered // the schema says it is an object, so this cannot be
 	}
 	for name, value := range map[string]string{"rollout_name": d.RolloutName, "rollout_namespace": d.RolloutNamespace} {
+		// What the driver put into its own blob counts; the contract's names only fill a gap.
 		if _, taken := all[name]; value == "" || taken {
 			continue
 		}

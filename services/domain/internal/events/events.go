@@ -72,6 +72,7 @@ func (h *Handlers) Registry(ctx context.Context, d bus.Delivery) error {
 	if err != nil {
 		return err
 	}
+	// The registry's own instant is better than that of the event, which may be a relay's or a poll's.
 	published := d.Event.Time()
 	if data.PublishedAt != "" {
 		if published, err = time.Parse(time.RFC3339, data.PublishedAt); err != nil {
@@ -83,6 +84,7 @@ func (h *Handlers) Registry(ctx context.Context, d bus.Delivery) error {
 
 // Domain handles an event of the domain path. Its own are no news.
 func (h *Handlers) Domain(ctx context.Context, d bus.Delivery) error {
+	// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here.
 	if d.Event.Source() == Source {
 		return nil
 	}
@@ -90,6 +92,8 @@ func (h *Handlers) Domain(ctx context.Context, d bus.Delivery) error {
 	if err != nil {
 		return err
 	}
+	// Only a registry may leave it out, because an artifact belongs to everybody who points at it (R48). What a workflow
+	// says is about one organization's rows.
 	if in.Organization == 0 {
 		return fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
 	}
@@ -97,6 +101,7 @@ func (h *Handlers) Domain(ctx context.Context, d bus.Delivery) error {
 	if err != nil {
 		return err
 	}
+	// An error decides what becomes of the event by its class: the bus sends it again, or calls Rejected.
 	return h.domain.Apply(ctx, in, ch)
 }
 
