@@ -25,7 +25,9 @@ type keyring struct {
 }
 
 type entry struct {
-	digest     [sha256.Size]byte
+	// digest is the token's. Digests have one length, so comparing them tells nothing of the token's.
+	digest [sha256.Size]byte
+	// sessionKey signs the sessions of this token alone; it cannot be had from the digest.
 	sessionKey []byte
 	actor      core.Actor
 }
@@ -33,6 +35,7 @@ type entry struct {
 func newKeyring(tokens Tokens, c clock.Clock) keyring {
 	k := keyring{clock: c}
 	for token, actor := range tokens {
+		// An installation without a bootstrap token has an entry for the empty one, which must let nobody in.
 		if token == "" {
 			continue
 		}
@@ -95,6 +98,7 @@ func (k keyring) sessionActor(w http.ResponseWriter, r *http.Request) (core.Acto
 		unauthenticated(w, "authorization: missing; expected a bearer token")
 		return core.Actor{}, false
 	}
+	// A cookie goes with every request, also one that another site makes the browser send; a bearer token does not.
 	if r.Header.Get(csrfHeader) == "" {
 		refuse(w, http.StatusForbidden, "REFUSED", csrfHeader+": missing; a request with a session has to carry the header, with any value")
 		return core.Actor{}, false

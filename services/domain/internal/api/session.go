@@ -26,7 +26,8 @@ const (
 	csrfHeader = "Lockstep-Csrf"
 	// sessionPurpose keeps the MAC from being one for anything else.
 	sessionPurpose = "lockstep console session 1"
-	maxSignIn      = 8 << 10
+	// maxSignIn bounds the body of a sign-in, in bytes. It is read before anybody is known.
+	maxSignIn = 8 << 10
 )
 
 // sign is the cookie's value for a token's holder until an instant.

@@ -17,14 +17,16 @@ type loader[K comparable, V any] struct {
 	clock  clock.Clock
 	window time.Duration
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// open takes further keys; nil when the next one begins a batch. mu guards it, and the keys of the batch it points to.
 	open *batch[K, V]
 }
 
 // batch is one read that is being put together or under way.
 type batch[K comparable, V any] struct {
-	keys   []K
-	asked  map[K]bool
+	keys  []K
+	asked map[K]bool
+	// done is closed when values and err are there; before that only run may touch them.
 	done   chan struct{}
 	values map[K]V
 	err    error
@@ -73,6 +75,8 @@ func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
 	}()
 	_ = clock.Sleep(ctx, l.clock, l.window) // ended early, the read below says why
 	l.mu.Lock()
+	// Closed to others before the read: whoever comes now opens the next batch, and no key is added while fetch has
+	// the list.
 	l.open = nil
 	l.mu.Unlock()
 	b.values, b.err = l.fetch(ctx, b.keys)

@@ -166,6 +166,7 @@ func number(field, kind, global string) (int64, error) {
 func applicationNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
 	organization := loadersOf(ctx).actor.Organization
 	if strings.HasPrefix(nameOrID, model.KindApplication+"_") {
+		// An application may be named like an identifier; then the object of that number, if there is one, comes first.
 		if n, err := id.Parse(model.KindApplication, nameOrID); err == nil {
 			found, err := reads.ApplicationsByID(ctx, organization, []int64{n})
 			if _, ok := found[n]; ok || err != nil {
