@@ -17,6 +17,7 @@ func parseACR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	if top.text("action") != "push" || !isImage(target.text("mediaType")) {
 		return nil, top.err()
 	}
+	// What the client that pushed called the registry, a custom domain included; a hook's host puts that right.
 	host, err := hostOf(top.fields, target.fields, "")
 	if err != nil {
 		return nil, err
