@@ -39,6 +39,8 @@ func parseArtifactory(_ http.Header, _ string, body []byte) ([]core.Notification
 		n.Image = strings.Trim(name, "/")
 	}
 	n.Place = place(top.text("jpd_origin"), data.text("repo_key"))
+	// The payload has no time and no id. So a delivery sent again is the same event, and so is a push of the same digest
+	// under the same tag; a tag that has moved is another.
 	n.ID = strings.Join([]string{"pushed", data.text("repo_key"), n.Image, n.Tag, n.Digest}, " ")
 	return []core.Notification{n}, top.err()
 }
