@@ -21,6 +21,8 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	}
 	context, subject := e.in("context"), e.in("subject")
 	context.require("type", "the type of a CDEvent")
+	// The type ends in a version of its own, as in dev.cdevents.artifact.published.0.2.0; what is read here is in all of
+	// them.
 	about := context.text("type")
 	if !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
 		return nil, top.err()
@@ -62,6 +64,7 @@ func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
 	switch {
 	case isOCI && repository == "":
 		return "", "", "", false // it does not say where
+	// The package URL specification has repository_url end in the name. Some generators leave it out.
 	case isOCI && repository != name && !strings.HasSuffix(repository, "/"+name):
 		image = repository + "/" + name
 	case isOCI:
@@ -71,6 +74,7 @@ func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
 	case strings.Contains(name, "/"):
 		image = hubHost + "/" + name
 	default:
+		// Docker Hub's own images have no namespace in a package URL; its API knows them under library.
 		image = hubHost + "/library/" + name
 	}
 	tag = qualifiers.Get("tag")
