@@ -46,6 +46,7 @@ func either(proofs ...Check) func(Terms) (Check, error) {
 		return func(ctx context.Context, d Delivery, secrets []string) bool {
 			ok := false
 			for _, proof := range proofs {
+				// In this order: with ok first, || would skip the rest, and the time would tell which proof was good.
 				ok = proof(ctx, d, secrets) || ok
 			}
 			return ok
@@ -59,13 +60,15 @@ func pathOnly(Terms) (Check, error) {
 	return func(context.Context, Delivery, []string) bool { return true }, nil
 }
 
-// same compares in constant time, whatever the lengths.
+// same compares in constant time, whatever the lengths: ConstantTimeCompare returns at once where these differ, so
+// digests are compared.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// one is the only value of a header; a header that came twice is no proof.
+// one is the only value of a header; a header that came twice is no proof, since what stands between may have checked
+// the other one.
 func one(h http.Header, name string) string {
 	if values := h.Values(name); len(values) == 1 {
 		return values[0]
@@ -73,7 +76,8 @@ func one(h http.Header, name string) string {
 	return ""
 }
 
-// matchesAny compares a value with every secret.
+// matchesAny compares a value with every secret. An empty secret matches nothing: it would equal a header that is not
+// there.
 func matchesAny(value string, secrets []string) bool {
 	ok := false
 	for _, secret := range secrets {
@@ -90,6 +94,7 @@ func verbatim(header string) Check {
 }
 
 // authorization wants the secret in the header Authorization: as it is, after "Bearer", or as the password of "Basic".
+// The user of Basic is not looked at: EventBridge insists on one, but it proves nothing.
 func authorization(_ context.Context, d Delivery, secrets []string) bool {
 	value := one(d.Header, "Authorization")
 	ok := matchesAny(value, secrets)
@@ -119,6 +124,7 @@ func hexHMAC(header, prefix string, algorithm func() hash.Hash) Check {
 		for _, secret := range secrets {
 			mac := hmac.New(algorithm, []byte(secret))
 			_, _ = mac.Write(d.Body)
+			// With an empty key anybody can make the MAC.
 			ok = hmac.Equal(mac.Sum(nil), presented) && secret != "" || ok
 		}
 		return ok && prefixed && err == nil
@@ -126,7 +132,9 @@ func hexHMAC(header, prefix string, algorithm func() hash.Hash) Check {
 }
 
 // standardWebhook wants what standardwebhooks.com describes: an id, a time that is ours give or take the tolerance, and
-// over both and the body an HMAC-SHA256, of which the header may list several.
+// over both and the body an HMAC-SHA256, of which the header may list several while the sender changes keys. Those of
+// another version than v1 (v1a is Ed25519) count for nothing. The id is not remembered: a replay within the tolerance
+// finds that its artifacts have been told (D43).
 func standardWebhook(_ context.Context, d Delivery, secrets []string) bool {
 	id, stamp, list := one(d.Header, "Webhook-Id"), one(d.Header, "Webhook-Timestamp"), one(d.Header, "Webhook-Signature")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
@@ -134,6 +142,7 @@ func standardWebhook(_ context.Context, d Delivery, secrets []string) bool {
 	ok := false
 	for _, secret := range secrets {
 		mac := hmac.New(sha256.New, standardKey(secret))
+		// The time as it came, not as it was read: 007 and 7 are one number, but two signatures.
 		_, _ = mac.Write([]byte(id + "." + stamp + "."))
 		_, _ = mac.Write(d.Body)
 		want := mac.Sum(nil)
