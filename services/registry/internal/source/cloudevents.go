@@ -104,9 +104,11 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
+	// Before the SDK sees it, which also reads 0.3, where attributes are called differently.
 	if err := checkVersion(r.text(attributes, prefix, "specversion"), prefix+"specversion"); err != nil {
 		return nil, err
 	}
+	// CloudEvents' JSON format: data without a type is JSON.
 	if _, ok := attributes["datacontenttype"]; !ok {
 		attributes["datacontenttype"] = json.RawMessage(`"` + mediaJSON + `"`)
 	}
@@ -132,7 +134,8 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 	return b.Bytes(), nil
 }
 
-// parseBinary reads one event whose attributes are headers and whose data is the body.
+// parseBinary reads one event whose attributes are headers and whose data is the body. A header given twice is refused:
+// the SDK would take the first without a word, where a proxy may have looked at the last.
 func parseBinary(header http.Header, body []byte) (core.Notification, error) {
 	for name, values := range header {
 		if strings.HasPrefix(name, "Ce-") && len(values) > 1 {
@@ -163,6 +166,7 @@ func checkVersion(version, name string) error {
 // notification reads what an event says. Attributes are named after prefix in messages, and the fields of its data after
 // dataPrefix: in binary mode these differ.
 func notification(e event.Event, prefix, dataPrefix string) (core.Notification, error) {
+	// No other type is passed over in silence: whoever sends CloudEvents has chosen the type, and made a mistake.
 	if e.Type() != event.TypeArtifactPublished {
 		return core.Notification{}, invalid(prefix+"type", fmt.Sprintf("found %q; expected %q, the only type taken here", e.Type(), event.TypeArtifactPublished))
 	}
