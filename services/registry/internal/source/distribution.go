@@ -90,6 +90,7 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 			Tag: at + ".target.tag", PublishedAt: at + ".timestamp",
 		},
 	}
+	// Or the image would be the host with a slash, and the message about its form instead of what is missing.
 	if repository == "" {
 		n.Image = ""
 	}
@@ -108,8 +109,9 @@ func isImage(mediaType string) bool {
 	}
 }
 
-// hostOf is the registry as the client named it, or as the registry names itself in the target's URL. Messages name the
-// fields after the prefix in.
+// hostOf is the registry as the client named it, or as the registry names itself in the target's URL. The former is a
+// header that whoever pushes may set to anything; the host of a hook's configuration takes precedence over it
+// (core.Hook.Host). Messages name the fields after the prefix in.
 func hostOf(o, target map[string]json.RawMessage, in string) (string, error) {
 	r := reader{}
 	if raw, ok := o["request"]; ok && kind(raw) != "null" {
@@ -118,6 +120,7 @@ func hostOf(o, target map[string]json.RawMessage, in string) (string, error) {
 			return "", err
 		}
 		host := r.text(request, in+"request.", "host")
+		// A host that smuggles in a path, a user or a tag would name a repository elsewhere.
 		if strings.ContainsAny(host, `/\?#@ `) {
 			return "", invalid(in+"request.host", fmt.Sprintf("found %q; expected a host, with its port if it has one", host))
 		}
