@@ -7,7 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// hubHost is what Docker's own registry is called in references.
+// hubHost is what Docker's own registry is called in references. The address that answers is another, index.docker.io,
+// which only package oci needs to know.
 const hubHost = "docker.io"
 
 // parseDockerHub reads Docker Hub's webhook. It tells no digest and is not signed, so that all it does is make us look at
@@ -29,6 +30,7 @@ func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, 
 	if name == "" {
 		n.Image = ""
 	} else if n.PublishedAt != "" {
+		// The second of the push is all that tells a delivery sent again from a tag pushed again.
 		n.ID = strings.Join([]string{"push", n.PublishedAt, n.Image, n.Tag}, " ")
 	}
 	push.require("tag", "the tag that was pushed")
