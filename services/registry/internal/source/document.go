@@ -21,7 +21,8 @@ const (
 )
 
 // checkDocument refuses what Go's decoder would let pass or stumble over: text that is not UTF-8, more than one
-// document, nesting without measure, and keys given twice, of which one would silently win.
+// document, nesting without measure, and keys given twice, of which one would silently win: a proxy or a scanner that
+// judged the delivery by the other one would have approved something else than we read.
 func checkDocument(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("body", "empty; expected a JSON document")
@@ -30,6 +31,7 @@ func checkDocument(body []byte) error {
 		return invalid("body", "found bytes that are not UTF-8; expected JSON in UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
+	// Nobody reads these numbers here; as a float, 1e999 in a field that no format has would be an error.
 	d.UseNumber()
 	w := walker{decoder: d}
 	for {
@@ -112,7 +114,8 @@ func (w *walker) valueEnded() error {
 	return nil
 }
 
-// object reads raw as an object, for messages at name.
+// object reads raw as an object, for messages at name. It is a map because Go matches the fields of a struct whatever
+// their case, so that Digest would overwrite digest after checkDocument had found them to be two keys.
 func object(name string, raw []byte) (map[string]json.RawMessage, error) {
 	var o map[string]json.RawMessage
 	if kind(raw) != "an object" {
@@ -124,7 +127,7 @@ func object(name string, raw []byte) (map[string]json.RawMessage, error) {
 	return o, nil
 }
 
-// reader takes text out of objects and collects what is wrong with it.
+// reader takes text out of objects and collects what is wrong with it, so that one answer names every field.
 type reader struct{ problems []fault.Field }
 
 // text is the string at key; "" if it is absent, null or wrong.
@@ -162,7 +165,7 @@ func notJSON(err error, offset int64) error {
 	return invalid("body", fmt.Sprintf("not JSON at byte %d: %s; expected a JSON document", offset, err))
 }
 
-// kind says what a JSON value is.
+// kind says what a JSON value is, by its first byte: raw has passed checkDocument.
 func kind(raw []byte) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -184,7 +187,8 @@ func kind(raw []byte) string {
 	}
 }
 
-// found describes a value of the wrong type: small ones in full.
+// found describes a value of the wrong type: small ones in full. The text is answered to the sender and logged, so it
+// must not grow with what was sent.
 func found(raw []byte) string {
 	const small = 40
 	raw = bytes.TrimSpace(raw)
