@@ -21,6 +21,7 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	}
 	account, region := top.text("account"), top.text("region")
 	n := core.Notification{
+		// EventBridge delivers at least once, and the same event with the same id.
 		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"), PublishedAt: stamp(top.text("time")),
 		Names: core.Names{ID: "id", Image: detail.name("repository-name"), Digest: detail.name("image-digest"), Tag: detail.name("image-tag")},
 	}
@@ -34,6 +35,7 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 
 func ecrHost(account, region string) string {
 	host := account + ".dkr.ecr." + region + ".amazonaws.com"
+	// The regions of AWS in China are under a domain of their own.
 	if strings.HasPrefix(region, "cn-") {
 		host += ".cn"
 	}
@@ -43,6 +45,7 @@ func ecrHost(account, region string) string {
 // runs reports whether a pushed manifest may be an image: since 2022 the event says what it is.
 func runs(detail node) bool {
 	manifest, artifact := detail.text("manifest-media-type"), detail.text("artifact-media-type")
+	// A chart's manifest is of an image's media type; only its config tells the two apart.
 	if strings.HasPrefix(artifact, "application/vnd.cncf.helm.") {
 		return false
 	}
