@@ -28,6 +28,7 @@ func generic(top node) ([]core.Notification, error) {
 	if n.Tag == "" {
 		n.Tag, n.Names.Tag = tag, "image"
 	} else if tag != "" && tag != n.Tag {
+		// Neither takes precedence: one of the two is a mistake in somebody's script, and we cannot tell which.
 		top.wrong("tag", "the tag in image, or none there")
 	}
 	if n.Digest == "" {
