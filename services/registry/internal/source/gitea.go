@@ -32,9 +32,11 @@ func parseGitea(_ http.Header, _ string, body []byte) ([]core.Notification, erro
 		owner = pkg.in("owner").text("username")
 	}
 	if u, err := url.Parse(pkg.text("html_url")); err == nil {
+		// A place and not a part of the image, so that a hook's host replaces it even where it has no dot to be known by.
 		n.Place = u.Host
 	}
 	if name := pkg.text("name"); owner != "" && name != "" {
+		// Names of owners keep their capitals, repositories may not have any.
 		n.Image = strings.ToLower(owner + "/" + name)
 	}
 	id, _ := pkg.number("id")
