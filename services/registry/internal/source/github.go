@@ -18,6 +18,8 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	if err != nil {
 		return nil, err
 	}
+	// The signature covers the body alone. All that this header decides is under which key the body is read; the identity
+	// of what is told never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
 	key := header.Get("X-Github-Event")
 	action := top.text("action")
 	if key != "package" && key != "registry_package" || action != "published" && action != "updated" {
@@ -75,6 +77,7 @@ func isHelm(meta node) bool {
 // githubImage is what package_url names, which ends in a colon when a push had no tag; or else owner and name.
 func githubImage(top, pkg, version node) string {
 	if image, _, _ := splitReference(strings.TrimSuffix(dropScheme(version.text("package_url")), ":")); image != "" {
+		// GitHub's owners and names keep their capitals; ghcr.io has none.
 		return strings.ToLower(image)
 	}
 	owner := pkg.in("owner").text("login")
