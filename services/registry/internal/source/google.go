@@ -31,7 +31,9 @@ func parseGoogle(_ http.Header, _ string, body []byte) ([]core.Notification, err
 	if err != nil {
 		return nil, invalid("message.data", fault.FieldsOf(err)[0].Problem)
 	}
+	// So that errors name fields inside of the base64 too.
 	data.path = "message.data."
+	// Deletions are acknowledged, not refused: Pub/Sub sends again for up to seven days whatever is not answered 2xx.
 	if !strings.EqualFold(data.text("action"), "INSERT") {
 		return nil, data.err()
 	}
