@@ -37,6 +37,7 @@ func parseHarbor(_ http.Header, _ string, body []byte) ([]core.Notification, err
 		}
 		n.ID = id
 		if id == "" {
+			// Default has no id. The second, the tag and the digest tell a delivery sent again from another push.
 			n.ID = strings.Join([]string{"push", at, n.Image, n.Tag, n.Digest}, " ")
 		} else {
 			n.ID = strings.Join([]string{id, n.Image, n.Tag, n.Digest}, " ") // one event tells of many
