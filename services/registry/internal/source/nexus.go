@@ -26,6 +26,7 @@ func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, erro
 		n.Image, n.Tag = component.text("name"), component.text("version")
 		n.Names = core.Names{Image: component.name("name"), Tag: component.name("version")}
 	case asset.text("format") == "docker":
+		// The path of the registry's API, v2/shop/api/manifests/1.4.0. Some versions begin it with a slash.
 		path := strings.TrimPrefix(strings.TrimPrefix(asset.text("name"), "/"), "v2/")
 		name, tag, ok := strings.Cut(path, "/manifests/")
 		if !ok {
@@ -40,6 +41,8 @@ func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, erro
 		n.Digest, n.Tag = n.Tag, ""
 		n.Names.Digest = n.Names.Tag
 	}
+	// Without a time there is nothing to tell two pushes of a tag apart: core then makes up an identity of the tag, and of
+	// the digest once Nexus has told it.
 	if n.PublishedAt != "" {
 		n.ID = strings.Join([]string{n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
 	}
