@@ -53,6 +53,7 @@ func (n node) number(key string) (int64, bool) {
 	if err == nil {
 		return i, true
 	}
+	// Within what a float holds exactly; beyond, int64(f) may be any number at all.
 	if f, err := strconv.ParseFloat(raw, 64); err == nil && f > -1e15 && f < 1e15 {
 		return int64(f), true // 1.417566822e+09
 	}
@@ -122,6 +123,7 @@ func (n node) err() error { return n.problems.err() }
 
 // stamp is a vendor's spelling of an instant in ours; empty where it is none, because a date is not worth a refusal.
 func stamp(s string) string {
+	// The second layout is Nexus's, whose offset has no colon. RFC 3339 has years of four digits.
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.000-0700", "2006-01-02 15:04:05 MST"} {
 		if t, err := time.Parse(layout, s); err == nil && t.Year() > 0 && t.Year() < 10000 {
 			return t.UTC().Format(time.RFC3339Nano)
@@ -140,7 +142,8 @@ func (n node) seconds(key string) string {
 	return time.Unix(s, 0).UTC().Format(time.RFC3339)
 }
 
-// splitReference takes host/path:tag@digest apart. The tag and the digest may both be missing.
+// splitReference takes host/path:tag@digest apart. The tag and the digest may both be missing. A colon before the last
+// slash is a port's.
 func splitReference(reference string) (image, tag, digest string) {
 	image, digest, _ = strings.Cut(reference, "@")
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
