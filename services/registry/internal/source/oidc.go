@@ -35,6 +35,8 @@ type verifier struct {
 }
 
 func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	// Held while the issuer is asked, for at most the client's timeout: deliveries that come meanwhile share the answer
+	// instead of asking too.
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.ready != nil {
@@ -42,6 +44,7 @@ func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 	// The key set keeps its context: it must outlive the request.
 	keep := context.WithoutCancel(ctx)
+	// The issuer is in the configuration, but its document names where the keys are: that too goes through httpx (D41).
 	if v.terms.Client != nil {
 		keep = oidc.ClientContext(keep, v.terms.Client)
 	}
@@ -55,6 +58,7 @@ func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 
 func (v *verifier) check(ctx context.Context, d Delivery, _ []string) bool {
 	scheme, raw, _ := strings.Cut(one(d.Header, "Authorization"), " ")
+	// What cannot be a token does not make us ask the issuer for its keys.
 	if !strings.EqualFold(scheme, "bearer") || strings.Count(raw, ".") != 2 {
 		return false
 	}
