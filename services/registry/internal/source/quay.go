@@ -28,6 +28,7 @@ func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error
 	image, _, _ := splitReference(dropScheme(top.text("docker_url")))
 	all := make([]core.Notification, 0, len(tags))
 	for _, tag := range tags {
+		// Without an id: core identifies each by image and tag until Quay has told its digest.
 		all = append(all, core.Notification{
 			Image: image, Tag: tag, Names: core.Names{Image: "docker_url", Tag: at},
 		})
