@@ -35,6 +35,9 @@ func Formats() []Format {
 		plain    = []string{mediaJSON}
 		envelope = []string{mediaEnvelopeV2, mediaEnvelopeV1}
 	)
+	// A Path is only for formats whose senders can hold a token of ours and tell a digest: what comes there is believed as
+	// it is. A Proof is the most that the vendor's documentation lets a sender give. A Name is in paths and
+	// configurations, and stays for ever.
 	return []Format{
 		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents, Proof: either(standardWebhook, authorization)},
 		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: parseDistribution, Proof: either(authorization)},
