@@ -57,7 +57,8 @@ type Registries struct {
 
 var _ core.Registries = (*Registries)(nil)
 
-// keep is how long logins and connections of registries are remembered; then passwords are read again.
+// keep is how long logins and connections of registries are remembered; then passwords are read again. A registry's
+// token is good for minutes as well, and one for each hint would double the requests.
 const keep = 5 * time.Minute
 
 // New is a client of all registries. The error is Invalid and names the account.
@@ -82,6 +83,7 @@ func (r *Registries) Digest(ctx context.Context, image, tag, digest string) (str
 	if err != nil {
 		return "", err
 	}
+	// HEAD, because Docker Hub counts each GET of a manifest as a pull, against a limit.
 	found, err := puller.Head(ctx, reference)
 	if noDigest(err) { // some registries leave the digest out of an answer to HEAD
 		var d *remote.Descriptor
@@ -99,13 +101,15 @@ func digestOf(found *v1.Descriptor, reference name.Reference) (string, error) {
 	if !found.MediaType.IsImage() && !found.MediaType.IsIndex() {
 		return "", fault.New(fault.Invalid, "%s is of type %q; expected an image or an index", reference, found.MediaType)
 	}
+	// A registry, or a cache before it, may answer with another manifest; what is asked for by digest is just that one.
 	if d, ok := reference.(name.Digest); ok && d.DigestStr() != found.Digest.String() {
 		return "", fault.New(fault.Invalid, "%s is answered with %s", reference, found.Digest)
 	}
 	return found.Digest.String(), nil
 }
 
-// reference is what to ask for.
+// reference is what to ask for. The caller has checked tag and digest (core's rules): they become a part of the URL as
+// they are. An insecure host is asked by HTTPS first.
 func (r *Registries) reference(image, tag, digest string) (name.Reference, error) {
 	var options []name.Option
 	for _, a := range r.d.Accounts {
@@ -143,6 +147,7 @@ func (r *Registries) get() (*remote.Puller, error) {
 }
 
 // Resolve is the account for a repository: the one whose host is the longest that the repository begins with.
+// Repositories come out of payloads, so a password must not go to a host that merely looks like its own.
 func (r *Registries) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	var best *Account
 	for i, a := range r.d.Accounts {
@@ -177,6 +182,7 @@ func covers(host, repository string) bool {
 		registry = r.RegistryStr() // docker.io is index.docker.io
 	}
 	whole := strings.TrimSuffix(registry+"/"+path, "/")
+	// Up to a slash: registry.example.com does not cover registry.example.com.evil.test, nor shop the repository shopping.
 	return repository == whole || strings.HasPrefix(repository, whole+"/")
 }
 
@@ -193,6 +199,7 @@ func noDigest(err error) bool {
 	if t, ok := errors.AsType[*transport.Error](err); ok {
 		return t.StatusCode == http.StatusMethodNotAllowed
 	}
+	// The library has no type for this. If its wording changes, such registries look unavailable, and their hints wait.
 	return strings.Contains(err.Error(), "response did not include")
 }
 
@@ -208,6 +215,7 @@ func classify(err error, reference name.Reference) error {
 	switch t.StatusCode {
 	case http.StatusNotFound:
 		return fault.New(fault.NotFound, "%s: the registry has no such manifest", reference)
+	// Docker Hub and others say so of repositories that do not exist, too. It is tried again: a password can be mended.
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.New(fault.Denied, "%s: the registry does not let us look: status %d", reference, t.StatusCode)
 	default:
