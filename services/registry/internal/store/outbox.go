@@ -1,5 +1,6 @@
-// Package store keeps the registry service's only table: the outbox, in which accepted events wait until the domain
-// confirms them. A delivery is answered after its events are committed here, so losing every stream loses none.
+// Package store keeps the registry service's tables: the outbox, in which accepted events wait until the domain
+// confirms them, and what hooks have told. A delivery is answered after its events are committed here, so losing every
+// stream loses none (D44).
 //
 // It does not publish; the outbox's sender does.
 package store
@@ -52,6 +53,7 @@ func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
 	if err != nil {
 		return fmt.Errorf("put %d events into the outbox: %w", len(events), err)
 	}
+	// After the commit: whoever is woken before it finds nothing.
 	o.wake()
 	return nil
 }
