@@ -25,7 +25,8 @@ import (
 //go:embed migrations/*.sql
 var hookMigrations embed.FS
 
-// HookMigrations are the tables of hooks, and HookMigrationName is what their version is kept under.
+// HookMigrations are the tables of hooks, and HookMigrationName is what their version is kept under. The name is in the
+// database: under another one, every migration would run again.
 func HookMigrations() fs.FS {
 	sub, err := fs.Sub(hookMigrations, "migrations")
 	if err != nil {
@@ -66,7 +67,8 @@ func NewHooks(d HooksDeps) *Hooks {
 	return &Hooks{pool: d.Pool, encode: d.Encode, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
 }
 
-// Take stores what a delivery told, in one transaction.
+// Take stores what a delivery told, in one transaction: a sender that is answered with an error tells all of it again.
+// It sorts hints in place.
 func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact, hints []core.Hint) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.tell(ctx, tx, hook, artifacts); err != nil {
@@ -99,7 +101,8 @@ func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact
 	return nil
 }
 
-// tell puts those artifacts into the outbox that have not been told before.
+// tell puts those artifacts into the outbox that have not been told before. The note and the event are one
+// transaction's, or a crash between the two would lose the event for good: told again, it would count as a repetition.
 func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []core.Artifact) error {
 	if len(artifacts) == 0 {
 		return nil
@@ -146,7 +149,8 @@ func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]co
 	return hints, nil
 }
 
-// Settle replaces a hint by an event.
+// Settle replaces a hint by an event. Done twice, after a lease ran out, it changes nothing more: the event has been
+// told.
 func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.tell(ctx, tx, h.Hook, []core.Artifact{a}); err != nil {
@@ -169,6 +173,7 @@ func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error 
 // Later puts a hint back.
 func (s *Hooks) Later(ctx context.Context, h core.Hint, reason string, at *time.Time) error {
 	const most = 1000
+	// An answer of the registry is in it, as long as that likes. A character that is cut in two here, clean mends.
 	if len(reason) > most {
 		reason = reason[:most]
 	}
