@@ -15,7 +15,8 @@ type Told struct {
 	At        time.Time
 }
 
-// Waiting is a hint that has not become an event.
+// Waiting is a hint that has not become an event. Attempts counts since it was heard last; Next is nil once it has been
+// given up.
 type Waiting struct {
 	Reference string
 	Heard     time.Time
@@ -58,5 +59,6 @@ func reference(image, tag, digest string) string {
 	return image
 }
 
-// clean is text that PostgreSQL takes.
+// clean is text that PostgreSQL takes: UTF-8 without zero bytes. What registries answer may have either, and an error
+// that cannot be stored would have the hint asked about again at every lease.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
