@@ -25,8 +25,8 @@ type HookConfig struct {
 	Host string `koanf:"host"`
 	// Verify asks the registry even where the sender tells a digest.
 	Verify bool `koanf:"verify"`
-	// Rate is how many deliveries are taken in a second; 0 for 200. A burst may have twice as many: a registry that was cut
-	// off tells everything at once.
+	// Rate is how many deliveries are taken in a second; 0 for 200. A burst may have twice as many: a registry that was
+	// cut off tells everything at once.
 	Rate int `koanf:"rate"`
 	// Issuer, Audience and Email are those of the identity tokens that come with source google.
 	Issuer   string `koanf:"issuer"`
