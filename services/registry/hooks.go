@@ -42,8 +42,8 @@ type hookSet struct {
 	log   *slog.Logger
 	decoy api.Hook
 
-	// mu guards read, byPath and the elements of hooks. What an element points to is never changed, only replaced: a delivery
-	// keeps the secrets it was found with.
+	// mu guards read, byPath and the elements of hooks. What an element points to is never changed, only replaced: a
+	// delivery keeps the secrets it was found with.
 	mu     sync.Mutex
 	read   time.Time
 	byPath map[[sha256.Size]byte]*configured
