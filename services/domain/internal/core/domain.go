@@ -56,16 +56,18 @@ type NewService struct {
 
 // NewArtifactSource is one source of a NewService.
 type NewArtifactSource struct {
-	Ref    string
+	Ref string
+	// Config is of the kind that Ref names; see MatchKey.
 	Config json.RawMessage
 }
 
 // NewEnvironment is an environment with its first driver binding.
 type NewEnvironment struct {
-	Name         string
-	Description  string
-	Tier         Tier
-	DriverRef    string
+	Name        string
+	Description string
+	Tier        Tier
+	DriverRef   string
+	// DriverConfig is checked against the driver's schema, and opaque otherwise (E5).
 	DriverConfig json.RawMessage
 }
 
@@ -77,6 +79,7 @@ type NewFlowDefinition struct {
 
 // NewRollout asks for a rollout of a version set by the latest pipeline of its application.
 type NewRollout struct {
+	// VersionSetID may be any set of the application, also an earlier one: that is a rollback (E12).
 	VersionSetID int64
 	Reason       string
 }
@@ -84,6 +87,7 @@ type NewRollout struct {
 // Resolution answers a gate.
 type Resolution struct {
 	RolloutID int64
-	GateID    string
-	Reason    string
+	// GateID names which gate: several may be open at once (D24).
+	GateID string
+	Reason string
 }

@@ -45,7 +45,8 @@ type Version struct {
 	Name             string
 	Digest           string
 	// Reference is how the artifact is fetched: image@digest.
-	Reference   string
+	Reference string
+	// PublishedAt decides which version is the latest; CreatedAt is only when it was heard of.
 	PublishedAt time.Time
 	CreatedAt   time.Time
 }
@@ -55,6 +56,7 @@ type VersionSet struct {
 	ID            int64
 	ApplicationID int64
 	Name          string
+	// EntriesDigest is the same for sets of the same content; an application has each content once (R9).
 	EntriesDigest string
 	CreatedAt     time.Time
 }
@@ -158,9 +160,10 @@ type Rollout struct {
 
 // RolloutEnvironment is a version set landing in one environment within a rollout.
 type RolloutEnvironment struct {
-	ID              int64
-	RolloutID       int64
-	EnvironmentID   int64
+	ID            int64
+	RolloutID     int64
+	EnvironmentID int64
+	// Position counts from 1, in the order of promotion.
 	Position        int
 	DriverBindingID int64
 	// DriverDigest pins the bundle to the byte (D7).

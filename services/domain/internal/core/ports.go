@@ -54,11 +54,16 @@ type ApplicationWrites interface {
 	LatestVersions(ctx context.Context, application int64) ([]VersionSetEntry, error)
 	// VersionSetByDigest is whether an application has a set with these entries.
 	VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (exists bool, err error)
+	// CountVersionSets is for the next set's name; the caller holds the application's lock.
 	CountVersionSets(ctx context.Context, application int64) (int, error)
+	// AddVersionSet adds a set with all of its entries; it never gets another one (E8).
 	AddVersionSet(ctx context.Context, s VersionSet, entries []VersionSetEntry) (VersionSet, error)
+	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
+	// lock (R13).
 	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
 	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
 	WantSetup(ctx context.Context, application, environment int64, reason string) (ApplicationEnvironment, error)
+	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
 	LockApplicationEnvironment(ctx context.Context, id int64) (ApplicationEnvironment, error)
 	// AwaitingSetup locks the application environments that wait for an environment.
 	AwaitingSetup(ctx context.Context, environment int64) ([]ApplicationEnvironment, error)
@@ -72,21 +77,25 @@ type EnvironmentWrites interface {
 	AddDriverBinding(ctx context.Context, b DriverBinding) (DriverBinding, error)
 	// AllEnvironments is every environment with its latest binding, by name; locked against change of readiness.
 	AllEnvironments(ctx context.Context) (map[string]BoundEnvironment, error)
+	// LockEnvironment locks one against change, and waits for whoever plans a rollout by AllEnvironments.
 	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e Environment) error
 	// KeepBundle keeps a driver's bytes under their digest; again is nothing.
 	KeepBundle(ctx context.Context, digest, ref string, content []byte) error
+	// Bundle is what was kept under a digest, whatever is installed by now (D7).
 	Bundle(ctx context.Context, digest string) ([]byte, error)
 }
 
 // RolloutWrites changes rollouts.
 type RolloutWrites interface {
+	// AddRollout is a Conflict when the application has an active rollout (R14).
 	AddRollout(ctx context.Context, r Rollout) (Rollout, error)
 	AddRolloutEnvironment(ctx context.Context, e RolloutEnvironment) (RolloutEnvironment, error)
 	AddDeployment(ctx context.Context, d Deployment) (Deployment, error)
 	// LiveVersionSets is the version set of the last completed rollout, by environment.
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
+	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
 	LockRollout(ctx context.Context, id int64) (Rollout, error)
 	// RolloutOfDeployment finds the rollout to lock.
 	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
@@ -101,6 +110,8 @@ type RolloutWrites interface {
 
 // HandoffWrites changes what is still to be handed over.
 type HandoffWrites interface {
+	// AddHandoff writes one that is pending. A workflow is started once and cancelled once: a second one of the same kind
+	// is a Conflict.
 	AddHandoff(ctx context.Context, h Handoff) error
 	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
 	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
