@@ -30,8 +30,10 @@ import (
 )
 
 const (
-	name       = "domain"
-	receiver   = "workflow"
+	name = "domain"
+	// receiver is the only one whose receipt the outbox waits for: nobody else depends on what the domain publishes.
+	receiver = "workflow"
+	// stopWithin is how long the parts have to come to an end. It is longer than one call of the engine.
 	stopWithin = 15 * time.Second
 	// ownerOrganization and owner are who the bootstrap token stands for.
 	ownerOrganization = 1
@@ -73,6 +75,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	// Any number of replicas may run all of these: hand-overs and rollbacks are claimed row by row, the outbox has one
+	// active sender, and the bus gives an event to one of them.
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
 		{Name: "rollbacks", Run: s.rollBack},
@@ -95,6 +99,7 @@ func Migrate(ctx context.Context, c Config) error {
 }
 
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
+	// Two sets with a history each, so that the outbox may gain a migration without the domain's being renumbered.
 	if err := pg.Migrate(ctx, database(c, log), "outbox", outbox.Migrations()); err != nil {
 		return fmt.Errorf("migrate outbox of schema %s: %w", c.Schema, err)
 	}
@@ -114,9 +119,11 @@ type service struct {
 	store  *store.Store
 	inbox  *outbox.Inbox
 	sender *outbox.Sender
+	// bus is there before its connection is; until then publishing is Unavailable, and the outbox keeps what is due.
 	bus    *lateBus
 	domain *core.Domain
-	due    chan struct{}
+	// due holds one wake-up for the dispatchers.
+	due chan struct{}
 }
 
 // assemble puts the service together over its database.
@@ -134,6 +141,8 @@ func (s *service) wake() {
 	s.sender.Wake()
 	select {
 	case s.due <- struct{}{}:
+	// One is waiting already, and whoever takes it hands over everything that is due. A wake-up that is lost costs
+	// dispatchPoll; the table is what says what is due (D44).
 	default:
 	}
 }
@@ -149,6 +158,7 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make streams and consumers: %w", err)
 	}
+	// After the streams are there: an event that is published before would find none.
 	s.bus.set(conn)
 	h := events.New(s.domain, s.inbox)
 	job := func(name string, do func(context.Context) error) run.Part {

@@ -69,6 +69,7 @@ func (s *service) rollBack(ctx context.Context, ready func()) error {
 	ready()
 	for ctx.Err() == nil {
 		r, worked, err := s.domain.RollBackDue(ctx)
+		// What fails because the process stops is no news.
 		if ctx.Err() == nil && (worked || err != nil) {
 			attrs := []slog.Attr{slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("outcome", r.Outcome), slog.Int64("made", r.MadeRolloutID)}
 			level := slog.LevelInfo
@@ -114,6 +115,7 @@ func (s *service) handOver(ctx context.Context, engine core.Engine) bool {
 		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err))
 	}
 	s.log.LogAttrs(ctx, level, "workflow handed over", attrs...)
+	// After a failure it pauses, or an engine that is away would be asked for every hand-over as fast as it refuses.
 	return err == nil
 }
 
