@@ -57,8 +57,10 @@ type located struct {
 	cause error
 }
 
+// Error is the cause's: the field is for userErrors, which shows it.
 func (l located) Error() string { return l.cause.Error() }
 
+// Unwrap keeps the class: fault.ClassOf finds it behind the location.
 func (l located) Unwrap() error { return l.cause }
 
 // fieldPath takes a field's name apart: a JSON pointer, or names joined by dots with indices in brackets.
