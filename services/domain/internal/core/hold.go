@@ -88,7 +88,8 @@ func (m PassageRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, 
 	if err := t.request(ctx, VerbRequestPassage, m.GateID, ""); err != nil {
 		return err
 	}
-	// h is from before this row. That is enough: stand asks only whether a pause is wanted, which this row does not change.
+	// h is from before this row. That is enough: stand asks only whether a pause is wanted, and this row does not
+	// change that.
 	return t.stand(ctx, h)
 }
 

@@ -110,8 +110,8 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 		var ok bool
 		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 			var err error
-			// The row stays locked until it is settled: other replicas skip it, and a crash leaves it due. Making the rollout and
-			// settling are one commit, so it happens at most once (D13).
+			// The row stays locked until it is settled: other replicas skip it, and a crash leaves it due. Making the
+			// rollout and settling are one commit, so it happens at most once (D13).
 			if due, ok, err = tx.DueRollback(ctx, d.clock.Now()); err != nil || !ok {
 				return err
 			}
