@@ -44,8 +44,8 @@ type Config struct {
 // Validate finds mistakes that only this service knows to be some.
 func (c Config) Validate() error {
 	var problems []fault.Field
-	// A header cannot carry such a token: nobody could ever present it, and every sender would be told that its own is
-	// wrong.
+	// A header loses spaces at its ends and cannot carry a line break: with one left over from a file, every sender would
+	// be refused.
 	for i, token := range c.Tokens {
 		if token == "" || strings.TrimSpace(token) != token || strings.ContainsAny(token, " \t\r\n") {
 			problems = append(problems, fault.Field{
