@@ -34,8 +34,8 @@ type publisher struct {
 	wake chan struct{}
 }
 
-// nudge says that something has been committed. It never blocks, being called before a delivery is answered; a nudge
-// that is dropped or dies with the process costs a second, after which the sender looks by itself.
+// nudge says that something has been committed. It never blocks, being called before a delivery is answered: one that
+// waits already says it all, and without any the sender looks by itself every second.
 func (p *publisher) nudge() {
 	select {
 	case p.wake <- struct{}{}:
@@ -114,7 +114,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	}
 	var trusted []api.Format
 	for _, f := range source.Formats() {
-		// Those with a path are posted with a token of ours and believed as they are; all others come through hooks (D43).
+		// Those with a path are posted with a token of ours and believed as they are; others come through hooks only (D43).
 		if f.Path != "" {
 			trusted = append(trusted, api.Format{Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse})
 		}
