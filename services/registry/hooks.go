@@ -141,7 +141,7 @@ func (s *hookSet) reread() error {
 // find the other.
 func hookPath(h HookConfig, secret string) string {
 	// Senders sign bodies with the same secret, and no body begins with this line: a signature that was seen is no path.
-	// Of the MAC, 160 bits are enough; vendors limit the length of a URL.
+	// 160 bits of it are as hard to guess, and keep URLs short.
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte("lockstep hook\n" + h.Source + "\n" + h.Name))
 	return api.HookPath + h.Source + "/" + hex.EncodeToString(mac.Sum(nil)[:20])
