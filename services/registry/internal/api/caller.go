@@ -18,7 +18,7 @@ import (
 func authenticated(tokens []string, next http.Handler) http.Handler {
 	digests := make([][sha256.Size]byte, 0, len(tokens))
 	for _, token := range tokens {
-		// An empty one would equal what a request without the header presents, and let everybody in.
+		// An empty one would equal what "Bearer" with nothing behind it presents, and let everybody in.
 		if token != "" {
 			digests = append(digests, sha256.Sum256([]byte(token)))
 		}
