@@ -21,8 +21,8 @@ type Hook struct {
 
 // Hint is a notification that the registry itself has to complete or confirm before anybody believes it (D43).
 type Hint struct {
-	// ID identifies it while it is looked up. It has no digest in it, which nobody knows yet: a tag told ten times while
-	// its registry is away is asked about once.
+	// ID identifies it while it is looked up. Where the sender has none it is made of image and tag, without the digest
+	// that nobody knows yet: a tag told ten times while its registry is away is asked about once.
 	ID string
 	// Hook is whom it came from.
 	Hook string
