@@ -35,8 +35,8 @@ type verifier struct {
 }
 
 func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
-	// Held while the issuer is asked, for at most the client's timeout: deliveries that come meanwhile share the answer
-	// instead of asking too.
+	// Held while the issuer is asked, for at most the client's timeout: deliveries that come meanwhile use its keys
+	// instead of fetching them too.
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.ready != nil {
