@@ -18,8 +18,8 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	if err != nil {
 		return nil, err
 	}
-	// The signature covers the body alone. All that this header decides is under which key the body is read; the identity
-	// of what is told never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
+	// The signature covers the body alone. All that this header decides is whether the body is read, and under which key;
+	// the identity of what is told never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
 	key := header.Get("X-Github-Event")
 	action := top.text("action")
 	if key != "package" && key != "registry_package" || action != "published" && action != "updated" {
