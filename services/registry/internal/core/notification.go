@@ -113,7 +113,7 @@ func Identify(source, id string) string {
 }
 
 const (
-	// In bytes. Both become attributes of an event and columns with an index: the limit is ours, no sender comes near it.
+	// In bytes. The limits are ours: no message and no row grows with what a sender makes up.
 	maxIdentity = 1024
 	maxImage    = 1024
 )
