@@ -49,7 +49,7 @@ type Resolver struct {
 
 // How a resolver works. With these pauses, and DefaultAttempts, a registry may be away for two days. workers is for
 // each process. A hint is claimed for the lease, so that another process takes over when this one dies; where asking
-// takes longer, two ask, which does no harm: both answers become the same event. Every idle it looks for what other
+// takes longer, two ask, which does no harm: the same answer is the same event. Every idle it looks for what other
 // processes took and for pauses that are over.
 const (
 	workers         = 8
@@ -158,8 +158,7 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 		err = fault.InvalidFields(problems...)
 	}
 	// Invalid cannot get better by waiting. A missing tag can, as some registries notify before a push is readable; so can
-	// a refused login, once somebody sets the password right. Claim has counted the attempt already, before it was made,
-	// so that a hint that crashes the process runs out of attempts as well.
+	// a refused login, once somebody sets the password right. Claim has counted this attempt already.
 	var at *time.Time
 	if h.Attempts < r.d.Attempts && !fault.Is(err, fault.Invalid) {
 		next := r.d.Clock.Now().Add(Pause(h.ID, h.Attempts))
