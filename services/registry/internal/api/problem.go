@@ -56,7 +56,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = own.Error()
 		p.Errors = []problemField{{Field: own.field, Problem: own.problem()}}
 	} else {
-		// Only what the error's class may show: what PostgreSQL says stays in the log.
+		// The message, or a constant for internal errors, whose text is for the log alone.
 		p.Detail = fault.Public(err)
 		for _, f := range fault.FieldsOf(err) {
 			p.Errors = append(p.Errors, problemField{Field: f.Name, Problem: f.Problem})
