@@ -126,8 +126,8 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // taken answers that a delivery has been stored.
 func taken(w http.ResponseWriter, r *http.Request, a answer) {
-	status := http.StatusAccepted
 	// 202 and not 201: it is committed, and the event goes out when the bus is there.
+	status := http.StatusAccepted
 	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs: nothing will follow
 		status = http.StatusOK
 	}
