@@ -31,7 +31,7 @@ import (
 
 const (
 	name = "domain"
-	// receiver is the only one whose receipt the outbox waits for: nobody else depends on what the domain publishes.
+	// receiver is who must not miss what the domain publishes: the outbox waits for its receipt, and for no other.
 	receiver = "workflow"
 	// stopWithin is how long the parts have to come to an end. It is longer than one call of the engine.
 	stopWithin = 15 * time.Second

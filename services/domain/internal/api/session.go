@@ -26,7 +26,7 @@ const (
 	csrfHeader = "Lockstep-Csrf"
 	// sessionPurpose keeps the MAC from being one for anything else.
 	sessionPurpose = "lockstep console session 1"
-	// maxSignIn bounds the body of a sign-in, in bytes. It is read before anybody is known.
+	// maxSignIn bounds the body of a sign-in, in bytes: it is read before anybody is known.
 	maxSignIn = 8 << 10
 )
 

@@ -283,7 +283,7 @@ func (m WorkflowEnded) apply(ctx context.Context, d *Domain, tx Tx, c cause, _ I
 // workflowEnded closes what a workflow was run for, unless its program has done so.
 func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb Verb, reason string) error {
 	// A program that ends well has told of its subject before, and its terminal state absorbs this. If it has not,
-	// leaving the subject open would block the application for ever (R14).
+	// leaving a rollout open would block its application for ever (R14).
 	if verb == VerbComplete {
 		verb, reason = VerbFail, "the workflow ended without saying how it went"
 	}

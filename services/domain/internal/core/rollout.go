@@ -160,8 +160,8 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	if err := t.created(ctx, Subject{SubjectRollout, r.ID}, reason); err != nil {
 		return r, err
 	}
-	// Everything the program will ever see of the domain is in here: it cannot ask back, so that a replay reads the same
-	// (R3, E23).
+	// Apart from events, this is all that the program ever sees of the domain: it cannot ask back, so that a replay
+	// reads the same (R3, E23).
 	in := deployInput{
 		Rollout:    rolloutInput{ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name}},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},

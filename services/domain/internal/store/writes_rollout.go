@@ -39,7 +39,7 @@ func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deploym
 
 // LiveVersionSets implements core.Tx.
 func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
-	// Of stops, not of rollouts: an environment that was reached counts even if the rollout failed in a later one.
+	// Of stops, not of rollouts: an environment that was completed counts even if the rollout failed in a later one.
 	rows, err := t.q.LiveVersionSets(ctx, t.organization, application)
 	live := make(map[int64]int64, len(rows))
 	for _, r := range rows {
