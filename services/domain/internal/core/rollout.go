@@ -198,7 +198,7 @@ func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, positi
 		environmentInput: describeEnvironment(s.environment), Position: position, Approval: s.step.Approval, Gates: s.step.Gates,
 		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
 	}
-	// Programs iterate over gates without asking: null would end the run.
+	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
 	if in.Gates == nil {
 		in.Gates = []FlowGate{}
 	}
