@@ -68,7 +68,7 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := telemetry.EnsureTrace(telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answer := &answerWriter{ResponseWriter: w, onEventStream: func() { go o.cutWhenStopping(ctx, cancel) }}
+	answer := &answerWriter{ResponseWriter: w, path: r.URL.Path, onEventStream: func() { go o.cutWhenStopping(ctx, cancel) }}
 	r = r.WithContext(ctx)
 	o.limitBody(w, r)
 	broken := o.guarded(ctx, answer, r)
@@ -82,7 +82,7 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		level = slog.LevelDebug
 	}
 	o.log.LogAttrs(ctx, level, "request handled",
-		slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, r.URL.Path), slog.Int(telemetry.KeyStatus, answer.status),
+		slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, answer.path), slog.Int(telemetry.KeyStatus, answer.status),
 		telemetry.Milliseconds(telemetry.KeyDuration, o.clock.Now().Sub(started)))
 	if broken {
 		panic(http.ErrAbortHandler) // cuts the connection, so that half an answer is not taken for a whole one
@@ -97,7 +97,7 @@ func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request
 			return
 		}
 		if p != http.ErrAbortHandler { //nolint:errorlint // panics with this very value
-			o.log.ErrorContext(ctx, "request panicked", telemetry.KeyPath, r.URL.Path, telemetry.KeyError, fmt.Sprint(p), telemetry.KeyStack, string(debug.Stack()))
+			o.log.ErrorContext(ctx, "request panicked", telemetry.KeyPath, w.path, telemetry.KeyError, fmt.Sprint(p), telemetry.KeyStack, string(debug.Stack()))
 			if w.status == 0 {
 				http.Error(w, "internal error", http.StatusInternalServerError)
 				return
@@ -159,6 +159,16 @@ type answerWriter struct {
 	http.ResponseWriter
 	status        int
 	onEventStream func()
+	// path is what the log shows.
+	path string
+}
+
+// ShowPath replaces the path of a request in ServeHTTP's lines about it, for paths that hold a secret. Handlers call it
+// with the writer that they were given, before anything can go wrong. A writer of another server is left alone.
+func ShowPath(w http.ResponseWriter, path string) {
+	if a, ok := w.(*answerWriter); ok {
+		a.path = path
+	}
 }
 
 // begin takes note of the status that the answer begins with; an informational one is not it.

@@ -68,6 +68,11 @@ func TestServeHTTP(t *testing.T) {
 			_, _ = io.WriteString(w, "half")
 			panic("nil map")
 		case "/healthz":
+		case "/hooks/hunter2":
+			rpc.ShowPath(w, "/hooks/***")
+		case "/hooks/hunter2/panic":
+			rpc.ShowPath(w, "/hooks/***")
+			panic("nil map")
 		default:
 			w.WriteHeader(http.StatusAccepted)
 			_, _ = io.Copy(w, r.Body)
@@ -86,17 +91,22 @@ func TestServeHTTP(t *testing.T) {
 	if code, _, err := request(t, c, http.MethodGet, f.address+"/healthz", ""); code != 200 || err != nil {
 		t.Errorf("healthz: %d, error %v", code, err)
 	}
+	for _, path := range []string{"/hooks/hunter2", "/hooks/hunter2/panic"} {
+		if _, _, err := request(t, c, http.MethodGet, f.address+path, ""); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
 	log := f.log.String()
-	for _, want := range []string{`"level":"INFO","msg":"request handled","method":"POST","path":"/x","status":202`, `"level":"DEBUG","msg":"request handled","method":"GET","path":"/healthz","status":200`, `"level":"ERROR","msg":"request panicked"`} {
+	for _, want := range []string{`"msg":"request handled","method":"GET","path":"/hooks/***","status":200`, `"level":"INFO","msg":"request handled","method":"POST","path":"/x","status":202`, `"level":"DEBUG","msg":"request handled","method":"GET","path":"/healthz","status":200`, `"level":"ERROR","msg":"request panicked"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}
 	}
 	if strings.Contains(log, "hunter2") {
-		t.Error("the query is in the log")
+		t.Error("the query, or a path that is hidden, is in the log")
 	}
 }
 

@@ -86,7 +86,11 @@ func (c Config) hookProblems() []fault.Field {
 			wrong("host", h.Host, "the host of the registry, with its port if it has one")
 		}
 		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, validReference) {
-			wrong("secrets", strings.Join(h.Secrets, ", "), "one reference, or two during a change, each env:NAME or file:/path")
+			// What was found is not said: it may be the secret itself, written in place of a reference.
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("hooks[%d].secrets", i),
+				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME or file:/path", len(h.Secrets)),
+			})
 		}
 		if h.Rate < 0 {
 			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are taken in a second")

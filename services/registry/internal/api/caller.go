@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
@@ -64,6 +65,7 @@ func noteError(r *http.Request, err error) {
 func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := c.Now()
+		rpc.ShowPath(w, shown(r.URL.Path)) // the server writes a line of its own
 		ctx := telemetry.WithTraceParent(r.Context(), r.Header.Get("Traceparent"))
 		l := &line{}
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
