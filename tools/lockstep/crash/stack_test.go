@@ -110,6 +110,10 @@ func TestAnInterruptedDemo(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(interrupt)
 	dir := filepath.Join(t.TempDir(), "demo")
+	// Else the account that runs PostgreSQL in place of root could not reach it, and the data would be put elsewhere, to stay.
+	if err := os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o711); err != nil {
+		t.Fatal(err)
+	}
 	told, tell := io.Pipe()
 	go func() {
 		// As soon as the first rollout is on its way.
