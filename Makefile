@@ -153,9 +153,11 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, then test
+ci: ## What CI runs: drift, format-check, lint, arch, test, e2e, then the console's tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
+	@$(MAKE) e2e
+	@if command -v npm >/dev/null; then $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi

@@ -93,7 +93,7 @@ type RolloutWrites interface {
 	AddRollout(ctx context.Context, r Rollout) (Rollout, error)
 	AddRolloutEnvironment(ctx context.Context, e RolloutEnvironment) (RolloutEnvironment, error)
 	AddDeployment(ctx context.Context, d Deployment) (Deployment, error)
-	// LiveVersionSets is the version set of the last completed rollout, by environment.
+	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
 	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
 	LockRollout(ctx context.Context, id int64) (Rollout, error)

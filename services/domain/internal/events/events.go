@@ -42,7 +42,8 @@ func RegistryConsumer() bus.Consumer {
 }
 
 // DomainConsumer reads what workflows say, strictly in order: one at a time, over all replicas, and the next only when the
-// one before is done with. The state machine survives any order; the journal reads better in the right one.
+// one before is done with. The state machine absorbs what comes late; in the right order nothing has to be absorbed, and
+// the journal reads well.
 func DomainConsumer() bus.Consumer {
 	return bus.Consumer{
 		Stream: bus.StreamDomain, Durable: "domain", Workers: 1, MaxAckPending: 1, MaxDeliver: maxDeliver,

@@ -31,8 +31,11 @@ func eventTypes(v starlark.Value) ([]string, error) {
 	default:
 		return nil, fmt.Errorf("wait_for_event: type is a %s, expected a string or a list of strings", v.Type())
 	}
-	if len(types) == 0 || len(types) > maxTypes {
+	if len(types) == 0 {
 		return nil, errNoType
+	}
+	if len(types) > maxTypes {
+		return nil, fmt.Errorf("wait_for_event: type holds %d types, expected at most %d", len(types), maxTypes)
 	}
 	for _, t := range types {
 		if t == "" {

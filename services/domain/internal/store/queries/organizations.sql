@@ -1,5 +1,6 @@
 -- name: EnterOrganization :exec
--- Everything of an organization runs behind this, in one transaction (row-level security reads the setting).
+-- Everything of an organization runs behind this, in one transaction. Every query filters by the organization itself; the
+-- setting tells the database as well.
 SELECT set_config('lockstep.organization', (@organization_id::bigint)::text, true);
 
 -- name: EnsureOrganization :exec

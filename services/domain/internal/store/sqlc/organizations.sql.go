@@ -33,7 +33,8 @@ const enterOrganization = `-- name: EnterOrganization :exec
 SELECT set_config('lockstep.organization', ($1::bigint)::text, true)
 `
 
-// Everything of an organization runs behind this, in one transaction (row-level security reads the setting).
+// Everything of an organization runs behind this, in one transaction. Every query filters by the organization itself; the
+// setting tells the database as well.
 func (q *Queries) EnterOrganization(ctx context.Context, organizationID int64) error {
 	_, err := q.db.Exec(ctx, enterOrganization, organizationID)
 	return err
