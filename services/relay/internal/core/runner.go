@@ -102,7 +102,10 @@ func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
 		return nil, &Error{Code: CodeTimeout, Message: want.Ref.String() + ": waited for an earlier sync of it to end"}
 	}
 	defer release()
-	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return NextSync(want, observed) })
+	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) {
+		want.Now = r.clock.Now()
+		return NextSync(want, observed)
+	})
 }
 
 // rollout drives one of the three Functions on a Rollout. Each is one patch, so they need no queue.

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"regexp"
+	"time"
 )
 
 // The modes of an Application (D21).
@@ -28,6 +29,8 @@ type SyncRequest struct {
 	// Source is nil where the Application has to exist. Prune has the sync delete what the revision no longer has.
 	Source *Source
 	Prune  bool
+	// Now is when the Application was looked at.
+	Now time.Time
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -118,8 +121,11 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 	case isOurs(state.object("operation"), want) && !finished:
 		return waitForOperation(want, state), nil
 	// Ours is judged before we wait for anybody else's: the next one that begins takes its place in operationState.
-	case isOurs(state.object("operation"), want):
+	// What ended because something was away is begun again, unless somebody else has begun meanwhile.
+	case isOurs(state.object("operation"), want) && !isPassing(state):
 		return ended(want, state)
+	case isOurs(state.object("operation"), want) && pending == nil:
+		return again(want, observed, state), nil
 	case pending != nil || (state != nil && !finished):
 		return wait("another sync of it, started by %s, to end", initiator(pending, state)), nil
 	// A repeat after a crash comes by here, and must not sync a second time (E24).

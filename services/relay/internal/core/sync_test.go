@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -79,6 +80,26 @@ func TestNextSync(t *testing.T) {
 			code: CodeSyncFailed,
 		},
 		{
+			name: "ours ended because the API server was away, a while ago",
+			app:  `{` + spec + `,"status":{"operationState":{"phase":"Error","finishedAt":"2026-01-01T00:00:00Z","message":"ComparisonError: Failed to load live state: Get \"https://10.0.0.1\": EOF",` + ours + `}}}`,
+			want: Patch,
+		},
+		{
+			name: "ours has just ended because the API server was away",
+			app:  `{` + spec + `,"status":{"operationState":{"phase":"Error","finishedAt":"2026-01-01T11:59:58Z","message":"ComparisonError: Failed to load live state: dial tcp: connection refused",` + ours + `}}}`,
+			want: Wait, waiting: "Argo CD to recover",
+		},
+		{
+			name: "ours ended because something was away, and somebody else has begun another",
+			app:  `{` + spec + `,` + theirs + `,"status":{"operationState":{"phase":"Error","message":"rpc error: code = Unavailable desc = EOF",` + ours + `}}}`,
+			want: Wait, waiting: "another sync of it, started by ann",
+		},
+		{
+			name: "ours ended as Error for a reason that stays",
+			app:  `{` + spec + `,"status":{"operationState":{"phase":"Error","message":"ComparisonError: Failed to load target state: rpc error: code = Unknown desc = Manifest generation error",` + ours + `}}}`,
+			code: CodeSyncFailed,
+		},
+		{
 			name: "somebody else's has failed, which is not ours to answer for",
 			app:  `{` + spec + `,"status":{"operationState":{"phase":"Failed",` + theirs + `}}}`,
 			want: Patch,
@@ -130,6 +151,7 @@ func TestNextSync(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			want := syncRequest()
+			want.Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 			if tc.mode != "" {
 				want.Mode = tc.mode
 			}

@@ -1,0 +1,89 @@
+package core
+
+import (
+	"strings"
+	"time"
+)
+
+// syncPause is how long Argo CD is left alone after a sync of ours that ended for a passing reason.
+const syncPause = 5 * time.Second
+
+// passing are the words by which Argo CD and the Kubernetes client tell that something was away while they worked. A
+// sync that ended with one of them says nothing about what was to be synced (D11): the same sync may well succeed
+// later. Everything else, a manifest that cannot be made or that the cluster refuses, is final.
+//
+// After a restart of the API server Argo CD ends the syncs under way as Error, because it could not compare ("Failed to
+// load live state: …"); the repository server's failures come as gRPC codes inside of "Failed to load target state".
+func passing() []string {
+	return []string{
+		"connection refused", "connection reset", "broken pipe", "no route to host", "network is unreachable", "unexpected eof", ": eof",
+		"i/o timeout", "tls handshake timeout", "context deadline exceeded", "context canceled", "client.timeout exceeded", "request canceled",
+		"the server is currently unable to handle the request", "the server was unable to return a response in the time allotted",
+		"apiserver not ready", "apiserver is shutting down", "too many requests", "etcdserver: ", "http2: ", "no such host", "server misbehaving",
+		"code = unavailable", "code = deadlineexceeded", "code = canceled", "code = resourceexhausted",
+		"the object has been modified", "controller is shutting down",
+		"error synchronizing cache state", "failed to get cluster info", "failed to get server version",
+		"failed to initialize dynamic client", "failed to initialize discovery client", "unable to retrieve the complete list of server apis",
+	}
+}
+
+// settled are words that make a failure final although it has come in one of the wrappings above: a wrong credential is
+// told with the same "failed to get cluster info" as a cluster that is away.
+func settled() []string {
+	return []string{"forbidden", "unauthorized", "credentials", "x509: ", "permission denied", "can not be managed when in namespaced mode"}
+}
+
+// isPassing reports whether a finished operation ended because something was away: an Error in which Argo CD names such a
+// thing, or could not even compare, or a Failed of which every resource that failed did so for such a reason.
+func isPassing(state Object) bool {
+	switch state.text("phase") {
+	case "Error":
+		message := strings.ToLower(state.text("message"))
+		return !contains(message, settled()) && (contains(message, passing()) || strings.Contains(message, "failed to load live state"))
+	case "Failed":
+		return failedInPassing(state)
+	default:
+		return false
+	}
+}
+
+// failedInPassing looks at the resources that were not applied: one that the cluster has refused makes the failure final.
+func failedInPassing(state Object) bool {
+	failed := 0
+	for _, r := range state.list("syncResult", "resources") {
+		m, _ := r.(map[string]any)
+		resource := Object(m)
+		if resource.text("hookPhase") == "Failed" && resource.text("hookType") != "" {
+			return false // a hook that ran and failed is a verdict
+		}
+		if resource.text("status") != "SyncFailed" {
+			continue
+		}
+		failed++
+		message := strings.ToLower(resource.text("message"))
+		if contains(message, settled()) || !contains(message, passing()) {
+			return false
+		}
+	}
+	return failed > 0
+}
+
+func contains(text string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// again decides about our own operation that ended for a passing reason: another one, after a pause. The call's deadline
+// is what ends it, with the last reason in its message.
+func again(want SyncRequest, observed, state Object) Decision {
+	finished, err := time.Parse(time.RFC3339, state.text("finishedAt"))
+	// A clock that differs from the cluster's must not hold the call up: only a moment that has just been counts.
+	if since := want.Now.Sub(finished); err == nil && since >= 0 && since < syncPause {
+		return wait("Argo CD to recover: its sync to %s ended as %s: %s", want.Revision, state.text("phase"), failure(state))
+	}
+	return Decision{Action: Patch, Body: startOperation(want, observed)}
+}
