@@ -42,6 +42,7 @@ func withProvider(ctx context.Context, c Config, name string, migrations fs.FS, 
 	if !identifier.MatchString("goose_" + name) {
 		return fault.InvalidFields(fault.Field{Name: "migration set", Problem: fmt.Sprintf("found %q; expected lower-case letters, digits and underscores", name)})
 	}
+	c.Role = "" // tables belong to the account, not to the role that works with them
 	pc, err := poolConfig(c)
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ type Config struct {
 	// Schema is the only schema that unqualified names are looked up in. Migrate creates it. Empty leaves the server's
 	// default search path.
 	Schema string
+	// Role is what every connection works as, in place of the account that signed in; that has to be a member of it (see
+	// EnsureRole). Empty: as the account itself.
+	Role string
 	// MaxConns bounds the pool; 0 takes the number of processors, but at least four.
 	MaxConns int32
 	// Log says once what Open and Migrate are waiting for; nil keeps silent.
@@ -99,6 +102,9 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		pc.MaxConns = c.MaxConns
 	}
 	adjust(pc.ConnConfig, c.Schema)
+	if c.Role != "" {
+		pc.ConnConfig.RuntimeParams["role"] = c.Role
+	}
 	return pc, nil
 }
 
@@ -128,5 +134,5 @@ func (c Config) check() error {
 			Problem: fmt.Sprintf("found %q; expected at most 63 lower-case letters, digits and underscores", c.Schema),
 		})
 	}
-	return nil
+	return checkRole(c.Role)
 }

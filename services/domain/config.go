@@ -9,8 +9,15 @@ import (
 
 // Config is what an operator may set. The zero value works: it serves, and refuses everybody, because nobody has a token.
 type Config struct {
-	// DatabaseURL is the PostgreSQL server.
+	// DatabaseURL is the PostgreSQL server, and the account that the service signs in with.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// OwnerDatabaseURL is the account that owns the tables and changes them at an upgrade; empty: that of database_url. With
+	// one of its own, the service's account needs no right to change a table.
+	OwnerDatabaseURL string `koanf:"owner_database_url" secret:"true"`
+	// DatabaseRole is the role that the service works as, whatever account signs in: it sees one organization at a time,
+	// and can neither change nor remove what is append-only. The owner makes it, and grants it, where it may. "none" works
+	// as the account itself, for servers on which nobody may make a role; organizations are still walled off.
+	DatabaseRole string `koanf:"database_role" default:"lockstep_domain"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"domain"`
 	// MaxConnections bounds the connections to the database.
@@ -72,6 +79,8 @@ func (c Config) withDefaults() Config {
 		value string
 	}{
 		{&c.Schema, "domain"},
+		{&c.OwnerDatabaseURL, c.DatabaseURL},
+		{&c.DatabaseRole, "lockstep_domain"},
 		{&c.NATSURL, "nats://127.0.0.1:4222"},
 		{&c.NATSUser, "domain"},
 		{&c.HTTPAddress, ":8080"},

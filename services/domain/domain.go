@@ -99,18 +99,34 @@ func Migrate(ctx context.Context, c Config) error {
 }
 
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
+	owner := database(c, log)
+	owner.URL, owner.Role = c.OwnerDatabaseURL, ""
 	// Two sets with a history each, so that the outbox may gain a migration without the domain's being renumbered.
-	if err := pg.Migrate(ctx, database(c, log), "outbox", outbox.Migrations()); err != nil {
+	if err := pg.Migrate(ctx, owner, "outbox", outbox.Migrations()); err != nil {
 		return fmt.Errorf("migrate outbox of schema %s: %w", c.Schema, err)
 	}
-	if err := pg.Migrate(ctx, database(c, log), name, store.Migrations()); err != nil {
+	if err := pg.Migrate(ctx, owner, name, store.Migrations()); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", c.Schema, err)
+	}
+	role := database(c, log).Role
+	if err := pg.EnsureRole(ctx, owner, role, c.DatabaseURL); err != nil {
+		return fmt.Errorf("make the role of schema %s: %w", c.Schema, err)
+	}
+	if err := store.Protect(ctx, owner, role); err != nil {
+		return fmt.Errorf("protect schema %s: %w", c.Schema, err)
 	}
 	return nil
 }
 
+// noRole is the database_role of a service that works as the account it signs in with.
+const noRole = "none"
+
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, Log: log}
+	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, Log: log}
+	if p.Role == noRole {
+		p.Role = ""
+	}
+	return p
 }
 
 // service is the assembled parts that the loops and the API share.

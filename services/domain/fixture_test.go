@@ -26,7 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const org = 1
+const (
+	org  = 1
+	role = "lockstep_domain"
+)
 
 func user() core.Actor { return core.Actor{Organization: org, Type: core.PrincipalUser, ID: 1} }
 
@@ -49,7 +52,12 @@ func setup(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assemble(pool, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
+	// The service works as its own role, behind the walls (R5); pool is the owner's, for looking at what it did.
+	service := pgtest.As(t, db, role)
+	if err := store.Protect(t.Context(), db, role); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{service: assemble(service, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.domain, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {

@@ -60,6 +60,22 @@ func New(tb testing.TB, migrate ...Migration) (*pgxpool.Pool, pg.Config) {
 	return pool, c
 }
 
+// As is a pool in the same schema that works as a role, made if it is missing: what a service has in production, while New's
+// pool is its owner's.
+func As(tb testing.TB, c pg.Config, role string) *pgxpool.Pool {
+	tb.Helper()
+	if err := pg.EnsureRole(tb.Context(), c, role); err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	c.Role = role
+	pool, err := pg.Open(tb.Context(), c)
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
 // URL is the server itself, for the rare test that needs a database, or a role, and not just a schema.
 func URL(tb testing.TB) string {
 	tb.Helper()

@@ -34,6 +34,27 @@ func Migrations() fs.FS {
 	return sub
 }
 
+// Protect walls every table off by organization, and gives the role that the service works as what it needs and no more:
+// to be run by the owner of the tables after every migration. Without a role it works for the owner alone.
+func Protect(ctx context.Context, owner pg.Config, role string) error {
+	pool, err := pg.Open(ctx, owner)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if role == "" {
+		role = pool.Config().ConnConfig.User
+	}
+	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+		q := sqlc.New(tx)
+		// Replicas that start together would change the same privileges at the same moment, which PostgreSQL refuses.
+		if err := q.LockProtection(ctx); err != nil {
+			return pg.Classify(err, "lock the protection of the tables")
+		}
+		return pg.Classify(q.Protect(ctx, role), "protect the tables for role %s", role)
+	})
+}
+
 // Deps is what a Store needs.
 type Deps struct {
 	Pool *pgxpool.Pool
@@ -100,7 +121,7 @@ func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) e
 			return pg.Classify(err, "ensure organization %d", id)
 		}
 		// The id was given by hand, so the table's own counter has not moved; it would give out the same one.
-		return pg.Classify(q.AdvanceOrganizationIDs(ctx), "advance organization ids")
+		return pg.Classify(q.AdvanceOrganizationIDs(ctx, id), "advance organization ids")
 	})
 }
 

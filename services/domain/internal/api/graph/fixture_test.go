@@ -60,8 +60,12 @@ func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	plain, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
+	_, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
 	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}}
+	plain := pgtest.As(t, db, "lockstep_domain")
+	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
+		t.Fatal(err)
+	}
 	config := plain.Config()
 	config.ConnConfig.Tracer = f.queries
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)

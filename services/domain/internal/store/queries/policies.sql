@@ -25,4 +25,4 @@ WHERE organization_id = @organization_id AND id = @id AND state = 0;
 
 -- name: OrganizationsWithDueRollbacks :many
 -- Across organizations, on purpose: there is one worker for all.
-SELECT organization_id FROM cd_automatic_rollbacks WHERE state = 0 AND due_at <= @at GROUP BY organization_id ORDER BY min(due_at);
+SELECT organization_id::bigint FROM cd_organizations_with_due_rollbacks(@at) AS organization_id;

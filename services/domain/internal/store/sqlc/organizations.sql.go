@@ -11,12 +11,12 @@ import (
 )
 
 const advanceOrganizationIDs = `-- name: AdvanceOrganizationIDs :exec
-SELECT setval(pg_get_serial_sequence('cd_organizations', 'id'), GREATEST((SELECT max(id) FROM cd_organizations), 1))
+SELECT setval(pg_get_serial_sequence('cd_organizations', 'id'), GREATEST(nextval(pg_get_serial_sequence('cd_organizations', 'id')), $1::bigint))
 `
 
-// Behind the ids that were given by hand.
-func (q *Queries) AdvanceOrganizationIDs(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, advanceOrganizationIDs)
+// Behind the ids that were given by hand. The rows of others cannot be seen here, their sequence can.
+func (q *Queries) AdvanceOrganizationIDs(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, advanceOrganizationIDs, id)
 	return err
 }
 
@@ -34,7 +34,7 @@ SELECT set_config('lockstep.organization', ($1::bigint)::text, true)
 `
 
 // Everything of an organization runs behind this, in one transaction. Every query filters by the organization itself; the
-// setting tells the database as well.
+// setting is what the walls of the tables go by, should one forget to.
 func (q *Queries) EnterOrganization(ctx context.Context, organizationID int64) error {
 	_, err := q.db.Exec(ctx, enterOrganization, organizationID)
 	return err
@@ -56,8 +56,17 @@ func (q *Queries) GetOrganization(ctx context.Context, organizationID int64) (Ge
 	return i, err
 }
 
+const lockProtection = `-- name: LockProtection :exec
+SELECT pg_advisory_xact_lock(hashtextextended('lockstep/protect/' || current_schema(), 0))
+`
+
+func (q *Queries) LockProtection(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockProtection)
+	return err
+}
+
 const organizationsWithDueHandoffs = `-- name: OrganizationsWithDueHandoffs :many
-SELECT organization_id FROM cd_handoffs WHERE state = 0 AND due_at <= $1 GROUP BY organization_id ORDER BY min(due_at)
+SELECT organization_id::bigint FROM cd_organizations_with_due_handoffs($1) AS organization_id
 `
 
 // Across organizations, on purpose: there is one dispatcher for all.
@@ -82,7 +91,7 @@ func (q *Queries) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time
 }
 
 const organizationsWithSource = `-- name: OrganizationsWithSource :many
-SELECT DISTINCT organization_id FROM cd_artifact_sources WHERE match_key = $1 ORDER BY organization_id
+SELECT organization_id::bigint FROM cd_organizations_with_source($1) AS organization_id
 `
 
 // Across organizations, on purpose: an artifact belongs to everybody who points at it (R48).
@@ -104,4 +113,13 @@ func (q *Queries) OrganizationsWithSource(ctx context.Context, matchKey string) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const protect = `-- name: Protect :exec
+SELECT cd_protect($1::text)
+`
+
+func (q *Queries) Protect(ctx context.Context, serviceRole string) error {
+	_, err := q.db.Exec(ctx, protect, serviceRole)
+	return err
 }

@@ -30,7 +30,7 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const organizationsWithDueRollbacks = `-- name: OrganizationsWithDueRollbacks :many
-SELECT organization_id FROM cd_automatic_rollbacks WHERE state = 0 AND due_at <= $1 GROUP BY organization_id ORDER BY min(due_at)
+SELECT organization_id::bigint FROM cd_organizations_with_due_rollbacks($1) AS organization_id
 `
 
 // Across organizations, on purpose: there is one worker for all.
