@@ -5,10 +5,11 @@ import "encoding/json"
 // The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them (D2). A tag
 // `jsonschema` carries the constraints that the generated schema checks.
 
-// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists (R48).
+// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists (R48). A commit of a Git repository is one too:
+// its image is git:<host>/<path>#<branch>, its digest the commit's SHA.
 type ArtifactPublished struct {
 	Image       string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
-	Digest      string `json:"digest" jsonschema:"pattern=^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}$"`
+	Digest      string `json:"digest" jsonschema:"pattern=^(?:[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}|[0-9a-f]{40}|[0-9a-f]{64})$"`
 	Tag         string `json:"tag,omitempty" jsonschema:"maxLength=256"`
 	PublishedAt string `json:"published_at,omitempty" jsonschema:"format=date-time"`
 }

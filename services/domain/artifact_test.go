@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -100,6 +102,34 @@ func TestArtifactsReachEveryOwnerOfTheImage(t *testing.T) {
 	f.ok(err)
 	if len(got[theirs.ID].Nodes) != 1 || len(describeSets(f, mine)) != 1 {
 		t.Errorf("sets of the other organization: %v, of ours: %q; want one each", got, describeSets(f, mine))
+	}
+}
+
+// TestASourceTakesOnlyItsOwnTags: two sources of one image, each with what it selects (R7, E61).
+func TestASourceTakesOnlyItsOwnTags(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{
+		{Name: "api", ArtifactSources: []core.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`)}}},
+		{Name: "edge", ArtifactSources: []core.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"edge"}`)}}},
+		{Name: "config", ArtifactSources: []core.NewArtifactSource{{Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**"}`)}}},
+	}})
+	f.ok(err)
+	at := time.Unix(1_700_000_000, 0)
+	for i, tag := range []string{"1.0.0", "edge", "2.0.0", "latest", ""} {
+		f.publish(f.artifact("registry.test/shop/api", tag, i+1, at.Add(time.Duration(i)*time.Minute)))
+	}
+	repository, wrong := source.Parse(source.Git, json.RawMessage(`{"repository":"https://git.test/shop/config","branch":"main","paths":"deploy/**"}`))
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	commit, err := event.New(event.Header{ID: t.Name(), Source: "/services/registry", Time: at}, event.ArtifactPublished{
+		Image: repository.(*source.Repository).Artifact(), Digest: "9d8ecd27c1b5bd0b0c4b18ad0b2b5a8e2a2b6b5f",
+	})
+	f.ok(err)
+	f.publish(commit)
+	if diff := cmp.Diff([]string{"set-1: 1.0.0 edge 9d8ecd27c1b5"}, describeSets(f, a)); diff != "" {
+		t.Errorf("sets (-want +got):\n%s", diff)
 	}
 }
 

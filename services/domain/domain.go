@@ -148,7 +148,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, log *slog.Logger) *ser
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Clock: clock.System(), Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Clock: clock.System(), Wake: s.wake})
 	return s
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
@@ -166,7 +167,7 @@ func (f *fixture) publish(all ...event.Event) {
 }
 
 func ociSource(image string) core.NewArtifactSource {
-	return core.NewArtifactSource{Ref: core.SourceOCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q}`, image))}
+	return core.NewArtifactSource{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q}`, image))}
 }
 
 // application makes an application with services of one source each: registry.test/<application>/<service>.

@@ -72,7 +72,7 @@ func table() []rule {
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event"),
 		adapter("registry", "oci", join(sql, nats, kube, star)),
 		adapter("domain", "console", join(sql, nats, kube, star)),
-		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow"),
+		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow", "pkg/source"),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc"),
 		adapter("workflow", "script", join(sql, nats, kube)),
 		adapter("workflow", "function", join(sql, nats, kube, star)),

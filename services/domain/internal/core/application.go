@@ -30,7 +30,7 @@ func checkDescription(field, text string) []fault.Field {
 
 // CreateApplication records an application with its services and their sources, all or nothing (E52).
 func (d *Domain) CreateApplication(ctx context.Context, a Actor, n NewApplication) (Application, error) {
-	keys, err := n.check()
+	keys, err := n.check(d.sources)
 	if err != nil {
 		return Application{}, err
 	}
@@ -61,7 +61,7 @@ func (d *Domain) CreateApplication(ctx context.Context, a Actor, n NewApplicatio
 }
 
 // check finds everything that is wrong, and the match key of each source, by service and source.
-func (n NewApplication) check() (map[[2]int]string, error) {
+func (n NewApplication) check(sources Sources) (map[[2]int]string, error) {
 	found := append(checkName("/name", n.Name), checkDescription("/description", n.Description)...)
 	keys := map[[2]int]string{}
 	if len(n.Services) == 0 {
@@ -83,7 +83,7 @@ func (n NewApplication) check() (map[[2]int]string, error) {
 		taken := map[string]int{}
 		for j, src := range s.ArtifactSources {
 			at := fmt.Sprintf("%s/artifactSources/%d", at, j)
-			key, wrong := MatchKey(src.Ref, src.Config)
+			key, wrong := sources.Key(src.Ref, src.Config)
 			for _, f := range wrong {
 				found = append(found, fault.Field{Name: at + f.Name, Problem: f.Problem})
 			}

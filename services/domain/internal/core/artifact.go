@@ -25,7 +25,7 @@ type Artifact struct {
 // own, if it has one), and a version set of each application concerned (R48, E61). Again is nothing: every write asks
 // first whether it has been made, so the claim that ends it is only the receipt.
 func (d *Domain) PublishArtifact(ctx context.Context, in Inbound, art Artifact) error {
-	key, err := ImageMatchKey(art.Image)
+	key, err := d.sources.KeyOf(art.Image)
 	if err != nil {
 		return fault.InvalidFields(fault.Field{Name: "data.image", Problem: err.Error()})
 	}
@@ -39,7 +39,7 @@ func (d *Domain) PublishArtifact(ctx context.Context, in Inbound, art Artifact) 
 		}
 	}
 	for _, organization := range organizations {
-		if err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return publish(ctx, tx, key, art) }); err != nil {
+		if err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return d.publish(ctx, tx, key, art) }); err != nil {
 			return fmt.Errorf("publish %s in organization %d: %w", art.Image, organization, err)
 		}
 	}
@@ -51,11 +51,12 @@ func (d *Domain) PublishArtifact(ctx context.Context, in Inbound, art Artifact) 
 
 // publish does one organization, application after application, each locked: versions get their names, and sets are
 // made, one after the other.
-func publish(ctx context.Context, tx Tx, key string, art Artifact) error {
+func (d *Domain) publish(ctx context.Context, tx Tx, key string, art Artifact) error {
 	owners, err := tx.SourcesByMatchKey(ctx, key)
 	if err != nil {
 		return err
 	}
+	owners = slices.DeleteFunc(owners, func(o SourceOwner) bool { return !d.sources.Takes(o.Ref, o.Config, art.Tag) })
 	for i, o := range owners {
 		if i == 0 || owners[i-1].ApplicationID != o.ApplicationID {
 			if _, err := tx.LockApplication(ctx, o.ApplicationID); err != nil {
@@ -79,7 +80,7 @@ func publish(ctx context.Context, tx Tx, key string, art Artifact) error {
 // gives "<tag>-<twelve digits>", and, should even that be taken, "<tag>-<all digits>": names stay unique and old ones
 // keep their meaning.
 func addVersion(ctx context.Context, tx Tx, source int64, art Artifact) error {
-	_, hex, _ := strings.Cut(art.Digest, ":")
+	hex := art.Digest[strings.IndexByte(art.Digest, ':')+1:] // a commit's SHA stands alone
 	short := hex[:min(12, len(hex))]
 	names := []string{short, short + "-" + hex, hex}
 	if art.Tag != "" {
@@ -142,4 +143,13 @@ func EntriesDigest(entries []VersionSetEntry) string {
 		fmt.Fprintf(h, "%d:%d\n", e.ArtifactSourceID, e.VersionID)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// imageOf is the image without tag and digest, spelled as it came.
+func imageOf(image string) string {
+	image, _, _ = strings.Cut(strings.TrimSpace(image), "@")
+	if slash, colon := strings.LastIndexByte(image, '/'), strings.LastIndexByte(image, ':'); colon > slash {
+		image = image[:colon]
+	}
+	return image
 }

@@ -15,6 +15,7 @@ type Domain struct {
 	store   Store
 	drivers Drivers
 	flows   Flows
+	sources Sources
 	clock   clock.Clock
 	wake    func()
 }
@@ -24,6 +25,7 @@ type Deps struct {
 	Store   Store
 	Drivers Drivers
 	Flows   Flows
+	Sources Sources
 	Clock   clock.Clock
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
@@ -34,11 +36,14 @@ func New(d Deps) *Domain {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, clock: d.Clock, wake: d.Wake}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, clock: d.Clock, wake: d.Wake}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.
 func (d *Domain) Drivers() []Driver { return d.drivers.All() }
+
+// SourceKinds are the kinds of artifact sources of this installation, by reference.
+func (d *Domain) SourceKinds() []SourceKind { return d.sources.Kinds() }
 
 // NewApplication is an application with its services and their sources, created together (E52).
 type NewApplication struct {
@@ -57,7 +62,7 @@ type NewService struct {
 // NewArtifactSource is one source of a NewService.
 type NewArtifactSource struct {
 	Ref string
-	// Config is of the kind that Ref names; see MatchKey.
+	// Config is of the kind that Ref names; see Sources.
 	Config json.RawMessage
 }
 

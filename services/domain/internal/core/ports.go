@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // Store keeps the domain. Its errors have the classes of pkg/fault.
@@ -138,12 +140,36 @@ type PolicyWrites interface {
 // SourceOwner is an artifact source and what it belongs to.
 type SourceOwner struct {
 	SourceID, ServiceID, ApplicationID int64
+	// Ref and Config are the source's, and say which of the artifacts it takes.
+	Ref    string
+	Config json.RawMessage
 }
 
 // BoundEnvironment is an environment and its latest driver binding.
 type BoundEnvironment struct {
 	Environment
 	Binding DriverBinding
+}
+
+// Sources understands the artifact sources of this installation, whose configuration is opaque to everybody else (R7).
+type Sources interface {
+	// Kinds is every kind of source, by reference.
+	Kinds() []SourceKind
+	// Key is what a published artifact is looked up by. The findings are JSON pointers into the source: /sourceRef,
+	// /sourceConfig/image.
+	Key(ref string, config json.RawMessage) (string, []fault.Field)
+	// KeyOf is the key of all sources that point at an artifact.
+	KeyOf(image string) (string, error)
+	// Takes reports whether an artifact of a source's key belongs to it, going by its tag. Configurations have passed Key.
+	Takes(ref string, config json.RawMessage, tag string) bool
+}
+
+// SourceKind is one kind of artifact source.
+type SourceKind struct {
+	// Ref is the source_ref: name@major.
+	Ref string
+	// Schema is the JSON Schema of the configuration, annotated for a form to reflect on (R23).
+	Schema json.RawMessage
 }
 
 // Drivers are the deploy drivers of the installation.

@@ -39,7 +39,7 @@ func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, e
 func (t *tx) SourcesByMatchKey(ctx context.Context, matchKey string) ([]core.SourceOwner, error) {
 	rows, err := t.q.SourcesByMatchKey(ctx, t.organization, matchKey)
 	return convertAll(rows, func(r sqlc.SourcesByMatchKeyRow) core.SourceOwner {
-		return core.SourceOwner{SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID}
+		return core.SourceOwner{SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID, Ref: r.SourceRef, Config: r.SourceConfig}
 	}), pg.Classify(err, "find sources of %s", matchKey)
 }
 

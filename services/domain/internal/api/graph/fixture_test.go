@@ -86,7 +86,7 @@ func setup(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Clock: clock.System()})
+	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Sources: bundle.Sources{}, Clock: clock.System()})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{
 		Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,

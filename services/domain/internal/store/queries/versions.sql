@@ -1,5 +1,5 @@
 -- name: SourcesByMatchKey :many
-SELECT a.id AS source_id, a.service_id, s.application_id
+SELECT a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
 WHERE a.organization_id = @organization_id AND a.match_key = @match_key

@@ -7,6 +7,7 @@ package sqlc
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -195,7 +196,7 @@ func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, appl
 }
 
 const sourcesByMatchKey = `-- name: SourcesByMatchKey :many
-SELECT a.id AS source_id, a.service_id, s.application_id
+SELECT a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
 WHERE a.organization_id = $1 AND a.match_key = $2
@@ -206,6 +207,8 @@ type SourcesByMatchKeyRow struct {
 	SourceID      int64
 	ServiceID     int64
 	ApplicationID int64
+	SourceRef     string
+	SourceConfig  json.RawMessage
 }
 
 func (q *Queries) SourcesByMatchKey(ctx context.Context, organizationID int64, matchKey string) ([]SourcesByMatchKeyRow, error) {
@@ -217,7 +220,13 @@ func (q *Queries) SourcesByMatchKey(ctx context.Context, organizationID int64, m
 	var items []SourcesByMatchKeyRow
 	for rows.Next() {
 		var i SourcesByMatchKeyRow
-		if err := rows.Scan(&i.SourceID, &i.ServiceID, &i.ApplicationID); err != nil {
+		if err := rows.Scan(
+			&i.SourceID,
+			&i.ServiceID,
+			&i.ApplicationID,
+			&i.SourceRef,
+			&i.SourceConfig,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,7 +1,6 @@
-package core
+package source
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -57,27 +56,4 @@ func FuzzNormalizeImage(f *testing.F) {
 			t.Errorf("NormalizeImage(%q) = %q is not normal", image, once)
 		}
 	})
-}
-
-func TestSourcesAreCheckedWhereTheyAreWrong(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ name, ref, config, field string }{
-		{"unknown kind", "helm-chart@1", `{}`, "/sourceRef"},
-		{"no image", SourceOCIImage, `{}`, "/sourceConfig/image"},
-		{"bad image", SourceOCIImage, `{"image":"https://x/y"}`, "/sourceConfig/image"},
-		{"superfluous field", SourceOCIImage, `{"image":"x","project":7}`, "/sourceConfig"},
-		{"not an object", SourceOCIImage, `"nginx"`, "/sourceConfig"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			_, wrong := MatchKey(tt.ref, json.RawMessage(tt.config))
-			if len(wrong) != 1 || wrong[0].Name != tt.field {
-				t.Errorf("findings = %v, want one at %s", wrong, tt.field)
-			}
-		})
-	}
-	if key, wrong := MatchKey(SourceOCIImage, json.RawMessage(`{"image":"nginx:1"}`)); key != "oci-image:docker.io/library/nginx" || wrong != nil {
-		t.Errorf("key = %q, findings %v", key, wrong)
-	}
 }

@@ -1,51 +1,12 @@
-package core
+package source
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
-
-// SourceOCIImage is the kind of artifact source that is a container image in any registry (R7). It is the only kind yet;
-// another one adds its configuration and its match key here.
-const SourceOCIImage = "oci-image@1"
-
-// MatchKey derives what a published artifact is looked up by from an artifact source. The findings are JSON pointers into
-// the source: /sourceRef, /sourceConfig/image.
-func MatchKey(ref string, config json.RawMessage) (string, []fault.Field) {
-	if ref != SourceOCIImage {
-		return "", []fault.Field{{Name: "/sourceRef", Problem: fmt.Sprintf("found %q; expected %s", ref, SourceOCIImage)}}
-	}
-	var c struct {
-		Image *string `json:"image"`
-	}
-	dec := json.NewDecoder(bytes.NewReader(config))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c); err != nil {
-		return "", []fault.Field{{Name: "/sourceConfig", Problem: fmt.Sprintf(`found %.60q; expected an object {"image": "registry/repository"} and nothing else`, config)}}
-	}
-	if c.Image == nil {
-		return "", []fault.Field{{Name: "/sourceConfig/image", Problem: "found nothing; expected a value"}}
-	}
-	key, err := ImageMatchKey(*c.Image)
-	if err != nil {
-		return "", []fault.Field{{Name: "/sourceConfig/image", Problem: err.Error()}}
-	}
-	return key, nil
-}
-
-// ImageMatchKey is the match key of an image: whatever way its repository is written, tag and digest left out.
-func ImageMatchKey(image string) (string, error) {
-	name, err := NormalizeImage(image)
-	if err != nil {
-		return "", err
-	}
-	return "oci-image:" + name, nil
-}
 
 const (
 	defaultRegistry = "docker.io"
@@ -90,11 +51,11 @@ func NormalizeImage(image string) (string, error) {
 	return host + "/" + repository, nil
 }
 
-// imageOf is the image without tag and digest, spelled as it came.
-func imageOf(image string) string {
-	image, _, _ = strings.Cut(strings.TrimSpace(image), "@")
-	if slash, colon := strings.LastIndexByte(image, '/'), strings.LastIndexByte(image, ':'); colon > slash {
-		image = image[:colon]
+// quote shows what was found, cut where it would drown the message.
+func quote(s string) string {
+	const most = 120
+	if len(s) > most {
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "…"
 	}
-	return image
+	return strconv.Quote(s)
 }

@@ -1,0 +1,164 @@
+package source
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Repository is a source of kind git@1: a branch whose commits, or tags whose versions, are its artifacts. The digest of
+// such a version is the SHA of the commit.
+type Repository struct {
+	// URL is where to clone from.
+	URL string
+	// Branch is what is followed; empty for tags.
+	Branch string
+
+	place, name   string
+	interval      time.Duration
+	within        *semver.Constraints
+	paths, ignore []string
+}
+
+var _ Source = (*Repository)(nil)
+
+const (
+	gitScheme = "git:"
+	// maxFile bounds the path of a changed file that a pattern is tried on.
+	maxFile = 4096
+)
+
+func parseGit(config json.RawMessage) (*Repository, []fault.Field) {
+	var c struct {
+		Repository          string `json:"repository"`
+		Branch              string `json:"branch"`
+		Range               string `json:"range"`
+		Paths               string `json:"paths"`
+		IgnorePaths         string `json:"ignore_paths"`
+		PollIntervalSeconds int    `json:"poll_interval_seconds"`
+	}
+	if found := decode(config, &c); found != nil {
+		return nil, found
+	}
+	s := &Repository{URL: c.Repository, Branch: c.Branch, interval: seconds(c.PollIntervalSeconds)}
+	var found []fault.Field
+	s.place, s.name = repositoryName(c.Repository)
+	if s.name == "" {
+		found = append(found, fault.Field{Name: "/repository", Problem: "found " + quote(c.Repository) + "; expected a URL such as https://git.example.com/shop/config.git, without user and password"})
+	}
+	s.within, found = versions(c.Range, found)
+	s.paths, found = patterns("/paths", c.Paths, found)
+	s.ignore, found = patterns("/ignore_paths", c.IgnorePaths, found)
+	if len(found) > 0 {
+		return nil, found
+	}
+	return s, nil
+}
+
+// repositoryName is the host and the one way of writing a repository: host and path, without scheme and .git.
+func repositoryName(repository string) (host, name string) {
+	u, err := url.Parse(repository)
+	if err != nil || u.User != nil || u.Host == "" {
+		return "", ""
+	}
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(u.Host), ":443"), ":80")
+	path := strings.TrimSuffix(strings.Trim(u.EscapedPath(), "/"), ".git")
+	if path == "" {
+		return "", ""
+	}
+	return host, host + "/" + path
+}
+
+// patterns reads globs (** crosses folders) that are separated by spaces.
+func patterns(field, text string, found []fault.Field) ([]string, []fault.Field) {
+	all := strings.Fields(text)
+	for _, p := range all {
+		// Each ** and each alternative multiplies what a match may cost; nobody needs more.
+		if !doublestar.ValidatePattern(p) || strings.HasPrefix(p, "/") || strings.Count(p, "**") > 4 || strings.Count(p, "{") > 2 {
+			found = append(found, fault.Field{Name: field, Problem: "found " + quote(p) + "; expected a pattern of files, such as deploy/**, from the top of the repository"})
+		}
+	}
+	return all, found
+}
+
+// Artifact is what a commit of the source is published as: the repository, what is followed and, because two sources of one
+// branch with other filters have other versions, a digest of the filters.
+func (s *Repository) Artifact() string {
+	follows := s.Branch
+	if follows == "" {
+		follows = "tags?" + filterDigest([]string{s.within.String()}, nil)
+	} else if len(s.paths)+len(s.ignore) > 0 {
+		follows += "?" + filterDigest(s.paths, s.ignore)
+	}
+	return gitScheme + s.name + "#" + follows
+}
+
+func filterDigest(groups ...[]string) string {
+	h := sha256.New()
+	for _, g := range groups {
+		fmt.Fprintf(h, "%d\n%s\n", len(g), strings.Join(g, "\n")) // patterns hold no line breaks
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// artifactForm is what Artifact writes.
+var artifactForm = regexp.MustCompile(`^git:[^\s@#?]+/[^\s@#?]+#[^\s@#?]+(\?[0-9a-f]{12})?$`)
+
+// IsGitArtifact reports whether a published artifact's name is that of a Git repository.
+func IsGitArtifact(name string) bool { return artifactForm.MatchString(name) }
+
+// Key implements Source.
+func (s *Repository) Key() string { return s.Artifact() }
+
+// Takes implements Source: filters are a part of the key, so that whatever is found by it belongs.
+func (s *Repository) Takes(string) bool { return true }
+
+// Interval implements Source.
+func (s *Repository) Interval() time.Duration { return s.interval }
+
+// Place implements Source.
+func (s *Repository) Place() string { return s.place }
+
+// Names reports whether a repository's URL, however it is written, is the source's.
+func (s *Repository) Names(repository string) bool {
+	_, name := repositoryName(repository)
+	return name != "" && name == s.name
+}
+
+// Filtered reports whether it matters which files a commit changes.
+func (s *Repository) Filtered() bool { return len(s.paths)+len(s.ignore) > 0 }
+
+// Wants reports whether one of the changed files makes a commit count. Each file is judged by itself, so that one that is
+// ignored never hides another that is wanted (PipeCD's triggers).
+func (s *Repository) Wants(changed []string) bool {
+	for _, file := range changed {
+		if len(file) <= maxFile && (len(s.paths) == 0 || matches(s.paths, file)) && !matches(s.ignore, file) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(all []string, file string) bool {
+	for _, p := range all {
+		if doublestar.MatchUnvalidated(p, file) {
+			return true
+		}
+	}
+	return false
+}
+
+// Newest is the tag with the highest version in range.
+func (s *Repository) Newest(tags []string) (string, bool) {
+	return newest(tags, func(tag string) bool { return inRange(s.within, tag) }, lowerVersion)
+}

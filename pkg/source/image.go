@@ -1,0 +1,192 @@
+package source
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// A Selection says which tag of a repository is the newest, as far as a source is concerned.
+type Selection string
+
+// The selections.
+const (
+	// Any takes whatever is told of; there is no newest to be asked for.
+	Any Selection = "any"
+	// Semver is the highest version in range.
+	Semver Selection = "semver"
+	// NewestBuild is the image that was created last.
+	NewestBuild Selection = "newest_build"
+	// Lexical is the last tag in the order of characters, for tags that begin with a date.
+	Lexical Selection = "lexical"
+	// MutableTag is whatever one tag names at the moment.
+	MutableTag Selection = "mutable_tag"
+)
+
+// Image is a source of kind oci-image@1.
+type Image struct {
+	// Repository is the image in its one way of writing, without tag and digest.
+	Repository string
+	Selection  Selection
+	// Tag is MutableTag's.
+	Tag string
+	// Platform is os/architecture or os/architecture/variant, or empty for any.
+	Platform string
+
+	interval      time.Duration
+	within        *semver.Constraints
+	allow, ignore *regexp.Regexp
+}
+
+var _ Source = (*Image)(nil)
+
+func parseImage(config json.RawMessage) (*Image, []fault.Field) {
+	var c struct {
+		Image               string    `json:"image"`
+		Selection           Selection `json:"selection"`
+		Range               string    `json:"range"`
+		Tag                 string    `json:"tag"`
+		AllowTags           string    `json:"allow_tags"`
+		IgnoreTags          string    `json:"ignore_tags"`
+		Platform            string    `json:"platform"`
+		Poll                bool      `json:"poll"`
+		PollIntervalSeconds int       `json:"poll_interval_seconds"`
+	}
+	if found := decode(config, &c); found != nil {
+		return nil, found
+	}
+	src := &Image{Selection: c.Selection, Tag: c.Tag, Platform: c.Platform}
+	if src.Selection == "" {
+		src.Selection = Any
+	}
+	if c.Poll {
+		src.interval = seconds(c.PollIntervalSeconds)
+	}
+	var (
+		found []fault.Field
+		err   error
+	)
+	if src.Repository, err = NormalizeImage(c.Image); err != nil {
+		found = append(found, fault.Field{Name: "/image", Problem: err.Error()})
+	}
+	src.within, found = versions(c.Range, found)
+	src.allow, found = expression("/allow_tags", c.AllowTags, found)
+	src.ignore, found = expression("/ignore_tags", c.IgnoreTags, found)
+	if len(found) > 0 {
+		return nil, found
+	}
+	return src, nil
+}
+
+// versions reads a range; none is every release.
+func versions(text string, found []fault.Field) (*semver.Constraints, []fault.Field) {
+	if text == "" {
+		text = "*"
+	}
+	within, err := semver.NewConstraint(text)
+	if err != nil {
+		return nil, append(found, fault.Field{Name: "/range", Problem: "found " + quote(text) + "; expected a range of versions, such as >=1.2.0 <2.0.0"})
+	}
+	return within, found
+}
+
+// expression reads a regular expression; none matches nothing, and is nil.
+func expression(field, text string, found []fault.Field) (*regexp.Regexp, []fault.Field) {
+	if text == "" {
+		return nil, found
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, append(found, fault.Field{Name: field, Problem: "found " + quote(text) + "; expected a regular expression: " + err.Error()})
+	}
+	return re, found
+}
+
+// Key is the image, however it is written.
+func (s *Image) Key() string { return imageKey(s.Repository) }
+
+// Takes implements Source. What was published without a tag can only be taken by who takes anything.
+func (s *Image) Takes(tag string) bool {
+	if s.Selection == MutableTag {
+		return tag == s.Tag
+	}
+	if tag == "" {
+		return s.Selection == Any && s.allow == nil
+	}
+	if s.allow != nil && !s.allow.MatchString(tag) || s.ignore != nil && s.ignore.MatchString(tag) {
+		return false
+	}
+	return s.Selection != Semver || inRange(s.within, tag)
+}
+
+func inRange(within *semver.Constraints, tag string) bool {
+	v, err := semver.NewVersion(tag)
+	return err == nil && within.Check(v)
+}
+
+// Interval implements Source.
+func (s *Image) Interval() time.Duration { return s.interval }
+
+// Place implements Source.
+func (s *Image) Place() string {
+	host, _, _ := strings.Cut(s.Repository, "/")
+	return host
+}
+
+// Newest is the tag of those given that the source takes and that is the newest by its name; none where there is none,
+// and for selections that do not go by names.
+func (s *Image) Newest(tags []string) (string, bool) {
+	less := func(a, b string) bool { return a < b }
+	switch s.Selection {
+	case Semver:
+		less = lowerVersion
+	case Lexical:
+	case Any, NewestBuild, MutableTag:
+		return "", false
+	}
+	return newest(tags, s.Takes, less)
+}
+
+// newest is the greatest of those that are wanted.
+func newest(names []string, wanted func(string) bool, less func(a, b string) bool) (best string, ok bool) {
+	for _, n := range names {
+		if wanted(n) && (!ok || less(best, n)) {
+			best, ok = n, true
+		}
+	}
+	return best, ok
+}
+
+// lowerVersion orders versions; where two are equal (1.2 and 1.2.0, or but for their build), by their spelling, so that
+// the answer does not depend on the order that a registry lists them in.
+func lowerVersion(a, b string) bool {
+	va, errA := semver.NewVersion(a)
+	vb, errB := semver.NewVersion(b)
+	if errA != nil || errB != nil {
+		return errA != nil && errB == nil
+	}
+	if c := va.Compare(vb); c != 0 {
+		return c < 0
+	}
+	return a < b
+}
+
+// ImageKey is the key of all sources that point at an image: whatever way its repository is written, tag and digest left
+// out. A Git repository is published under the name that Repository.Artifact gives it.
+func ImageKey(image string) (string, error) {
+	if strings.HasPrefix(image, gitScheme) {
+		return image, nil
+	}
+	name, err := NormalizeImage(image)
+	if err != nil {
+		return "", err
+	}
+	return imageKey(name), nil
+}
+
+func imageKey(repository string) string { return "oci-image:" + repository }
