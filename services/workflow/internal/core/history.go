@@ -25,6 +25,8 @@ const (
 	KindNow Kind = "now"
 	// KindUUID is a unique identifier.
 	KindUUID Kind = "uuid"
+	// KindRandom is a number drawn by chance.
+	KindRandom Kind = "random"
 	// KindPrint is a line that the program printed.
 	KindPrint Kind = "print"
 )

@@ -10,6 +10,9 @@ type Scripts interface {
 	// Check parses and resolves a program and everything it loads, against the inputs it will be started with. The error
 	// is fault.Invalid and carries the position.
 	Check(p Program, inputs []byte) error
+	// Inspect says what a program uses and which events start it, without running any of it. What is wrong with the
+	// program is the error, as in Check; inputs need not be known.
+	Inspect(p Program) (Outline, error)
 	// Open prepares a run. Nothing of the program is executed yet.
 	Open(p Program, inputs []byte, env Environment) (Machine, error)
 }
@@ -18,9 +21,11 @@ type Scripts interface {
 type Environment struct {
 	// Ref is the execution's handle.
 	Ref string
-	// Now and UUID answer the programs' now() and uuid(); they are asked once, and their answers recorded.
-	Now  func() time.Time
-	UUID func() string
+	// Now, UUID and Random answer the programs' now(), uuid() and random(); they are asked once, and their answers
+	// recorded. Random is at least 0 and below 1.
+	Now    func() time.Time
+	UUID   func() string
+	Random func() float64
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
 	Emit func(id, eventType string, data json.RawMessage) *FunctionError

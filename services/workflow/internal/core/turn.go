@@ -66,9 +66,10 @@ func (e *Engine) drive(ctx context.Context, execution int64, woken signal) (err 
 func (d *driver) run(ctx context.Context) error {
 	e := d.engine
 	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
-		Ref:  d.loaded.Ref,
-		Now:  e.Clock.Now,
-		UUID: e.newRef,
+		Ref:    d.loaded.Ref,
+		Now:    e.Clock.Now,
+		UUID:   e.newRef,
+		Random: drawn,
 		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
 		},

@@ -2,7 +2,6 @@ package script
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,8 +22,10 @@ func builtins() map[string]builtin {
 		"wait_for_event": waitForEvent,
 		"spawn":          spawn,
 		"gather":         gather,
+		"on_event":       onEvent,
 		"now":            now,
 		"uuid":           uuid,
+		"random":         random,
 		"parse_yaml":     parseYAML,
 		"to_yaml":        toYAML,
 	}
@@ -151,7 +152,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout); err != nil {
 		return nil, err
 	}
-	types, err := eventTypes(given)
+	types, err := eventTypes(fn.Name(), given)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +185,17 @@ func now(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 // uuid() is a unique identifier, made once and recorded.
 func uuid(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return recorded(thread, fn, args, kwargs, core.KindUUID, func(e core.Environment) any { return e.UUID() })
+}
+
+// random() is a number from 0 up to but not including 1, drawn once and recorded.
+func random(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	v, err := recorded(thread, fn, args, kwargs, core.KindRandom, func(e core.Environment) any { return e.Random() })
+	if err != nil {
+		return nil, err
+	}
+	// JSON writes 0.0 as 0, which would come back as an int.
+	f, _ := starlark.AsFloat(v) // only numbers are recorded
+	return starlark.Float(f), nil
 }
 
 // recorded asks the environment once. Every replay has the answer from the history, since a program that branched on
@@ -270,5 +282,3 @@ func duration(name string, v starlark.Value) (time.Duration, error) {
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
-
-var errNoType = errors.New("wait_for_event: type is empty, expected an event type or a list of them")

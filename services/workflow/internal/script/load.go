@@ -73,32 +73,11 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 	return globals, locate(err)
 }
 
-// runProgram is the body of the first branch: the top level, then main.
+// runProgram is the body of the first branch: the top level, then the entry point.
 func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
 	globals, err := m.program.main.Init(thread, predeclared(m.inputs))
 	if err != nil {
 		return nil, err
 	}
-	main, ok := globals[entryPoint].(*starlark.Function)
-	if !ok {
-		return starlark.None, nil
-	}
-	var args []starlark.Tuple
-	// Inputs that main does not name stay globals, unless it takes all others as **kwargs.
-	taken := map[string]bool{}
-	for i := range main.NumParams() {
-		name, _ := main.Param(i)
-		if value, given := m.inputs[name]; given {
-			args = append(args, starlark.Tuple{starlark.String(name), value})
-			taken[name] = true
-		}
-	}
-	if main.HasKwargs() {
-		for _, name := range m.inputs.Keys() {
-			if !taken[name] {
-				args = append(args, starlark.Tuple{starlark.String(name), m.inputs[name]})
-			}
-		}
-	}
-	return starlark.Call(thread, main, nil, args)
+	return m.entry.call(thread, globals, m.inputs)
 }

@@ -19,6 +19,7 @@ type machine struct {
 	program *program
 	env     core.Environment
 	inputs  starlark.StringDict
+	entry   entry
 	modules map[string]*module
 
 	// history is what is being replayed, and replayed how much of it has been.
@@ -44,15 +45,11 @@ type machine struct {
 
 // Open prepares a run.
 func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
-	globals, err := s.inputs(inputs)
+	compiled, globals, entry, err := s.prepare(p, inputs)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := s.compile(p, globals)
-	if err != nil {
-		return nil, err
-	}
-	return &machine{limits: s.limits, program: compiled, env: env, inputs: globals, modules: map[string]*module{}}, nil
+	return &machine{limits: s.limits, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}}, nil
 }
 
 // Replay starts the program over a history.

@@ -44,49 +44,66 @@ const cached = 256
 type program struct {
 	main    *starlark.Program
 	modules map[string]*starlark.Program
+	// functions are those that the main file defines at its top level, with the parameters that have no default.
+	functions map[string][]*syntax.Ident
 }
 
 // Check parses and resolves the program and its modules, and compares inputs with what the program can take.
 func (s *Scripts) Check(p core.Program, inputs []byte) error {
-	globals, err := s.inputs(inputs)
-	if err != nil {
-		return err
-	}
-	_, err = s.compile(p, globals)
+	_, _, _, err := s.prepare(p, inputs)
 	return err
 }
 
-// inputs decodes the inputs and checks that their names can be globals.
-func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, error) {
-	globals := starlark.StringDict{}
+// prepare compiles a program and fits its inputs to it.
+func (s *Scripts) prepare(p core.Program, inputs []byte) (*program, starlark.StringDict, entry, error) {
+	globals, entry, err := s.inputs(inputs)
+	if err != nil {
+		return nil, nil, entry, err
+	}
+	compiled, err := s.compile(p, globals)
+	if err != nil {
+		return nil, nil, entry, err
+	}
+	return compiled, globals, entry, entry.check(compiled, globals)
+}
+
+// inputs decodes the inputs and checks that their names can be globals. One of them is no global: it says which
+// handler of a flow the run is for.
+func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, entry, error) {
+	globals, start := starlark.StringDict{}, entry{function: entryPoint}
 	if len(bytes.TrimSpace(inputs)) == 0 {
-		return globals, nil
+		return globals, start, nil
 	}
 	if len(inputs) > s.limits.Value {
-		return nil, invalid("inputs", "%d bytes, expected at most %d", len(inputs), s.limits.Value)
+		return nil, start, invalid("inputs", "%d bytes, expected at most %d", len(inputs), s.limits.Value)
 	}
 	v, err := decode(inputs)
 	if err != nil {
-		return nil, invalid("inputs", "%s", err)
+		return nil, start, invalid("inputs", "%s", err)
 	}
 	object, ok := v.(*Object)
 	if !ok {
-		return nil, invalid("inputs", "found a JSON %s, expected an object", v.Type())
+		return nil, start, invalid("inputs", "found a JSON %s, expected an object", v.Type())
 	}
+	// Branches and main's parameters share the values.
+	object.Freeze()
 	own := predeclared(nil)
 	for _, item := range object.Items() {
 		name, _ := starlark.AsString(item[0])
-		if !isIdentifier(name) {
-			return nil, invalid("inputs."+name, "not a name that a global of a program can have")
+		switch {
+		case name == core.HandlerInput:
+			if start, err = handlerCall(item[1]); err != nil {
+				return nil, start, err
+			}
+			continue
+		case !isIdentifier(name):
+			return nil, start, invalid("inputs."+name, "not a name that a global of a program can have")
+		case own.Has(name) || starlark.Universe.Has(name):
+			return nil, start, invalid("inputs."+name, "is the name of a builtin")
 		}
-		if own.Has(name) || starlark.Universe.Has(name) {
-			return nil, invalid("inputs."+name, "is the name of a builtin")
-		}
-		// Branches and main's parameters share the value.
-		item[1].Freeze()
 		globals[name] = item[1]
 	}
-	return globals, nil
+	return globals, start, nil
 }
 
 // isIdentifier asks the parser, which knows the reserved words.
@@ -106,7 +123,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	if known != nil {
 		return known, nil
 	}
-	c := &program{modules: map[string]*starlark.Program{}}
+	c := &program{modules: map[string]*starlark.Program{}, functions: map[string][]*syntax.Ident{}}
 	own := predeclared(nil)
 	inMain := func(name string) bool { return inputs.Has(name) || own.Has(name) }
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
@@ -120,8 +137,10 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMain(file, inputs); err != nil {
-		return nil, err
+	for _, stmt := range file.Stmts {
+		if def, ok := stmt.(*syntax.DefStmt); ok {
+			c.functions[def.Name.Name] = required(def)
+		}
 	}
 	c.main = compiled
 	s.mu.Lock()
@@ -151,23 +170,6 @@ func (s *Scripts) file(field, name string, source []byte, modules map[string][]b
 		}
 	}
 	return file, compiled, nil
-}
-
-// checkMain finds the inputs that main(…) lacks before the program is ever run.
-func checkMain(file *syntax.File, inputs starlark.StringDict) error {
-	for _, stmt := range file.Stmts {
-		def, ok := stmt.(*syntax.DefStmt)
-		if !ok || def.Name.Name != entryPoint {
-			continue
-		}
-		for _, param := range def.Params {
-			// A parameter with a default, *args and **kwargs are other nodes: main can do without them.
-			if ident, ok := param.(*syntax.Ident); ok && !inputs.Has(ident.Name) {
-				return invalid("inputs."+ident.Name, "missing; main takes it at %s", ident.NamePos)
-			}
-		}
-	}
-	return nil
 }
 
 // describe turns the parser's and the resolver's errors, which may be many, into one line.

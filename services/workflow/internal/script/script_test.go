@@ -102,16 +102,21 @@ func testModules(t *testing.T) map[string][]byte {
 func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
 	t.Helper()
 	scripts := New(Limits{Steps: 100_000, Ops: 100, Value: 4096, Prints: 3, PrintLine: 10})
-	n := 0
+	n, drawn := 0, -1
 	for _, e := range recorded {
 		if e.Kind == core.KindUUID {
 			n++
+		}
+		if e.Kind == core.KindRandom {
+			drawn++
 		}
 	}
 	m, err := scripts.Open(core.Program{Source: []byte(source), Modules: testModules(t)}, []byte(testInputs), core.Environment{
 		Ref:  "ref",
 		Now:  func() time.Time { return time.Unix(1_800_000_000, 0) },
 		UUID: func() string { n++; return "uuid-" + strconv.Itoa(n) },
+		// The second number drawn is 0, which JSON writes like an int.
+		Random: func() float64 { drawn++; return []float64{0.25, 0}[drawn%2] },
 		Emit: func(_, eventType string, _ json.RawMessage) *core.FunctionError {
 			if eventType == "bad" {
 				return &core.FunctionError{Code: "invalid", Message: "bad is bad"}

@@ -14,8 +14,8 @@ import (
 // maxTypes bounds the types of one wait. Each is a row and a look-up of its own.
 const maxTypes = 32
 
-// eventTypes reads a type or a list of types.
-func eventTypes(v starlark.Value) ([]string, error) {
+// eventTypes reads a type or a list of types, for the builtin of that name.
+func eventTypes(name string, v starlark.Value) ([]string, error) {
 	var types []string
 	switch v := v.(type) {
 	case starlark.String:
@@ -24,24 +24,25 @@ func eventTypes(v starlark.Value) ([]string, error) {
 		for item := range starlark.Elements(v) {
 			s, ok := starlark.AsString(item)
 			if !ok {
-				return nil, fmt.Errorf("wait_for_event: type holds a %s, expected strings", item.Type())
+				return nil, fmt.Errorf("%s: type holds a %s, expected strings", name, item.Type())
 			}
 			types = append(types, s)
 		}
 	default:
-		return nil, fmt.Errorf("wait_for_event: type is a %s, expected a string or a list of strings", v.Type())
+		return nil, fmt.Errorf("%s: type is a %s, expected a string or a list of strings", name, v.Type())
 	}
+	empty := fmt.Errorf("%s: type is empty, expected an event type or a list of them", name)
 	if len(types) == 0 {
-		return nil, errNoType
+		return nil, empty
 	}
 	if len(types) > maxTypes {
-		return nil, fmt.Errorf("wait_for_event: type holds %d types, expected at most %d", len(types), maxTypes)
+		return nil, fmt.Errorf("%s: type holds %d types, expected at most %d", name, len(types), maxTypes)
 	}
 	for _, t := range types {
 		if t == "" {
-			return nil, errNoType
+			return nil, empty
 		}
-		if err := checkName("wait_for_event: type", t); err != nil {
+		if err := checkName(name+": type", t); err != nil {
 			return nil, err
 		}
 	}

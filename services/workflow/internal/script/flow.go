@@ -1,0 +1,98 @@
+package script
+
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// onEvent(type, filter={}, handler) says that an event starts a run that calls handler with it. The program's text says
+// so before any run (Inspect); in the run itself there is nothing left to do.
+func onEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if _, err := branchOf(thread, fn); err != nil {
+		return nil, err
+	}
+	var eventType, filter starlark.Value
+	var handler starlark.Callable
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &eventType, "filter??", &filter, "handler?", &handler); err != nil {
+		return nil, err
+	}
+	if handler == nil {
+		return nil, fmt.Errorf("on_event: missing argument for handler")
+	}
+	return starlark.None, nil
+}
+
+// entry is what is called after the top level of the main file.
+type entry struct {
+	// function is its name; handles that it is one of on_event's, and takes event and nothing else.
+	function string
+	handles  bool
+	event    starlark.Value
+}
+
+// handlerCall reads core.HandlerInput.
+func handlerCall(v starlark.Value) (entry, error) {
+	const field = "inputs." + core.HandlerInput
+	object, ok := v.(*Object)
+	if !ok {
+		return entry{}, invalid(field, "found a %s, expected an object with handler and event", v.Type())
+	}
+	name, _ := object.get("handler")
+	function, ok := starlark.AsString(name)
+	event, given := object.get("event")
+	if !ok || !given || object.Len() != 2 {
+		return entry{}, invalid(field, "expected exactly the members handler, a string, and event")
+	}
+	return entry{function: function, handles: true, event: event}, nil
+}
+
+// check finds before the program is ever run that it has no such function, or lacks inputs that main takes.
+func (e entry) check(p *program, inputs starlark.StringDict) error {
+	required, defined := p.functions[e.function]
+	if e.handles {
+		if !defined || len(required) > 1 {
+			return invalid("inputs."+core.HandlerInput, "found the handler %q, expected a function of the main file that takes the event", e.function)
+		}
+		return nil
+	}
+	for _, param := range required {
+		if !inputs.Has(param.Name) {
+			return invalid("inputs."+param.Name, "missing; main takes it at %s", param.NamePos)
+		}
+	}
+	return nil
+}
+
+// call calls the entry point that the top level has left in globals. A program needs no main.
+func (e entry) call(thread *starlark.Thread, globals, inputs starlark.StringDict) (starlark.Value, error) {
+	f, ok := globals[e.function].(*starlark.Function)
+	switch {
+	case !ok && e.handles:
+		return nil, fmt.Errorf("%s is no function any more", e.function) // the program has given the name another value
+	case !ok:
+		return starlark.None, nil
+	case e.handles:
+		return starlark.Call(thread, f, starlark.Tuple{e.event}, nil)
+	}
+	var args []starlark.Tuple
+	// Inputs that main does not name stay globals, unless it takes all others as **kwargs.
+	taken := map[string]bool{}
+	for i := range f.NumParams() {
+		name, _ := f.Param(i)
+		if value, given := inputs[name]; given {
+			args = append(args, starlark.Tuple{starlark.String(name), value})
+			taken[name] = true
+		}
+	}
+	if f.HasKwargs() {
+		for _, name := range inputs.Keys() {
+			if !taken[name] {
+				args = append(args, starlark.Tuple{starlark.String(name), inputs[name]})
+			}
+		}
+	}
+	return starlark.Call(thread, f, nil, args)
+}

@@ -1,0 +1,309 @@
+package script
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Inspect parses and resolves a program and its modules, and reads what it uses out of their syntax. Nothing of it is
+// run. A global that neither the program nor the language defines is taken for an input.
+func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
+	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}}
+	own := predeclared(nil)
+	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
+		file, _, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
+		if err != nil {
+			return core.Outline{}, err
+		}
+		if err := o.file("modules."+name, file, false); err != nil {
+			return core.Outline{}, err
+		}
+	}
+	file, _, err := s.file("starlark", mainFile, p.Source, p.Modules, func(name string) bool {
+		if !own.Has(name) && !starlark.Universe.Has(name) {
+			o.inputs[name] = true
+		}
+		return own.Has(name) || o.inputs[name]
+	})
+	if err != nil {
+		return core.Outline{}, err
+	}
+	// The top level runs in order: what it uses before its definition is no input of that name.
+	if module, ok := file.Module.(*resolve.Module); ok {
+		for _, global := range module.Globals {
+			if o.inputs[global.First.Name] {
+				return core.Outline{}, invalid("starlark", "%s: %s is used before it is defined here", global.First.NamePos, global.First.Name)
+			}
+		}
+	}
+	if err := o.file("starlark", file, true); err != nil {
+		return core.Outline{}, err
+	}
+	for _, stmt := range file.Stmts {
+		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == entryPoint {
+			for _, param := range required(def) {
+				o.inputs[param.Name] = true
+			}
+		}
+	}
+	return o.outline(), nil
+}
+
+// required are the parameters of a function that have no default. *args and **kwargs are other nodes.
+func required(def *syntax.DefStmt) []*syntax.Ident {
+	var names []*syntax.Ident
+	for _, param := range def.Params {
+		if ident, ok := param.(*syntax.Ident); ok {
+			names = append(names, ident)
+		}
+	}
+	return names
+}
+
+// outliner collects what Inspect answers.
+type outliner struct {
+	inputs map[string]bool
+	// uses are the first uses by the list they belong to, and by name.
+	uses     map[string]map[string]core.Use
+	handlers []core.Handler
+	dynamic  []string
+}
+
+// The lists of uses.
+const (
+	usedFunctions = "functions"
+	usedWaits     = "waits"
+	usedEmits     = "emits"
+)
+
+func (o *outliner) outline() core.Outline {
+	sorted := func(list string) []core.Use {
+		return slices.SortedFunc(maps.Values(o.uses[list]), func(a, b core.Use) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return core.Outline{
+		Inputs:    slices.Sorted(maps.Keys(o.inputs)),
+		Functions: sorted(usedFunctions), Waits: sorted(usedWaits), Emits: sorted(usedEmits),
+		Handlers: o.handlers, Dynamic: o.dynamic,
+	}
+}
+
+// file looks at every call of a builtin in a resolved file. field is how the caller of the API knows the file.
+func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
+	atTop := map[*syntax.CallExpr]bool{}
+	for _, stmt := range file.Stmts {
+		if e, ok := stmt.(*syntax.ExprStmt); ok && isMain {
+			if call, ok := e.X.(*syntax.CallExpr); ok {
+				atTop[call] = true
+			}
+		}
+	}
+	var failure error
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || failure != nil {
+			return failure == nil
+		}
+		switch called(call) {
+		case "run", "poll":
+			o.function(call)
+		case "wait_for_event":
+			o.wait(call)
+		case "on_event":
+			if !atTop[call] {
+				failure = invalid(field, "%s: on_event is only for the top level of the main file, as a statement of its own", call.Lparen)
+				break
+			}
+			h, err := handlerOf(call, file)
+			if err != nil {
+				failure = invalid(field, "%s: %s", call.Lparen, err)
+			}
+			o.handlers = append(o.handlers, h)
+		}
+		return true
+	})
+	return failure
+}
+
+// called is the name of the builtin that is called. What a program has defined itself under that name is none.
+func called(call *syntax.CallExpr) string {
+	ident, ok := call.Fn.(*syntax.Ident)
+	if !ok {
+		return ""
+	}
+	if binding, ok := ident.Binding.(*resolve.Binding); !ok || binding.Scope != resolve.Predeclared {
+		return ""
+	}
+	return ident.Name
+}
+
+// argument is the argument of a name or, without one, at a place; nil when it is not given.
+func argument(call *syntax.CallExpr, place int, name string) syntax.Expr {
+	for i, arg := range call.Args {
+		if named, ok := arg.(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
+			if ident, ok := named.X.(*syntax.Ident); ok && ident.Name == name {
+				return named.Y
+			}
+			continue
+		}
+		if i == place {
+			return arg
+		}
+	}
+	return nil
+}
+
+func (o *outliner) use(list, name string, call *syntax.CallExpr) {
+	if o.uses[list] == nil {
+		o.uses[list] = map[string]core.Use{}
+	}
+	if _, known := o.uses[list][name]; !known {
+		o.uses[list][name] = core.Use{Name: name, Position: call.Lparen.String()}
+	}
+}
+
+// function notes run("name", …), and of an emit the type of its event.
+func (o *outliner) function(call *syntax.CallExpr) {
+	name, ok := starlark.AsString(literal(argument(call, 0, "function")))
+	switch {
+	case !ok:
+		o.dynamic = append(o.dynamic, call.Lparen.String())
+	case name != core.EmitFunction:
+		o.use(usedFunctions, name, call)
+	default:
+		var eventType string
+		if args, ok := argument(call, 1, "args").(*syntax.DictExpr); ok {
+			for _, item := range args.List {
+				entry, _ := item.(*syntax.DictEntry) // the parser puts nothing else there
+				if key, _ := starlark.AsString(literal(entry.Key)); key == "type" {
+					eventType, _ = starlark.AsString(literal(entry.Value))
+				}
+			}
+		}
+		if eventType == "" {
+			o.dynamic = append(o.dynamic, call.Lparen.String())
+			return
+		}
+		o.use(usedEmits, eventType, call)
+	}
+}
+
+func (o *outliner) wait(call *syntax.CallExpr) {
+	given := literal(argument(call, 0, "type"))
+	if given == nil {
+		o.dynamic = append(o.dynamic, call.Lparen.String())
+		return
+	}
+	types, err := eventTypes("wait_for_event", given)
+	if err != nil {
+		return // the run will say so, if it gets there
+	}
+	for _, t := range types {
+		o.use(usedWaits, t, call)
+	}
+}
+
+// handlerOf reads on_event(type=, filter=, handler=). Everything about it has to be known before any event comes, so
+// its arguments are literals and the name of a function.
+func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
+	h := core.Handler{Filter: core.Filter{}, Position: call.Lparen.String()}
+	given := literal(argument(call, 0, "type"))
+	if given == nil {
+		return h, fmt.Errorf("on_event: type is missing or computed, expected a string or a list of strings, written out")
+	}
+	var err error
+	if h.Types, err = eventTypes("on_event", given); err != nil {
+		return h, err
+	}
+	if expr := argument(call, 1, "filter"); expr != nil {
+		filter := literal(expr)
+		if filter == nil {
+			return h, fmt.Errorf("on_event: filter is computed, expected a dict of strings, numbers, bools and None, written out")
+		}
+		if filter != starlark.None {
+			if err := flatten(h.Filter, "", filter); err != nil {
+				return h, fmt.Errorf("on_event: %w", err)
+			}
+		}
+	}
+	ident, ok := argument(call, 2, "handler").(*syntax.Ident)
+	if !ok {
+		return h, fmt.Errorf("on_event: handler is missing or not a name, expected a function of the main file")
+	}
+	for _, stmt := range file.Stmts {
+		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == ident.Name {
+			if n := len(required(def)); n > 1 {
+				return h, fmt.Errorf("on_event: %s takes %d arguments, expected one, the event", ident.Name, n)
+			}
+			h.Function = ident.Name
+			return h, nil
+		}
+	}
+	return h, fmt.Errorf("on_event: %s is no function of the main file", ident.Name)
+}
+
+// literal is the value of an expression that is written out; nil for one that would have to be computed.
+func literal(expr syntax.Expr) starlark.Value {
+	switch e := expr.(type) {
+	case *syntax.Literal:
+		switch v := e.Value.(type) {
+		case string:
+			return starlark.String(v)
+		case int64:
+			return starlark.MakeInt64(v)
+		case *big.Int:
+			return starlark.MakeBigInt(v)
+		case float64:
+			return starlark.Float(v)
+		}
+	case *syntax.Ident:
+		if v, ok := (starlark.StringDict{"True": starlark.True, "False": starlark.False, "None": starlark.None})[e.Name]; ok {
+			return v
+		}
+	case *syntax.ParenExpr:
+		return literal(e.X)
+	case *syntax.UnaryExpr:
+		if x := literal(e.X); x != nil {
+			if v, err := starlark.Unary(e.Op, x); err == nil {
+				return v
+			}
+		}
+	case *syntax.ListExpr:
+		return literals(e.List)
+	case *syntax.TupleExpr:
+		return literals(e.List)
+	case *syntax.DictExpr:
+		return literalDict(e)
+	}
+	return nil
+}
+
+func literals(exprs []syntax.Expr) starlark.Value {
+	items := make([]starlark.Value, len(exprs))
+	for i, expr := range exprs {
+		if items[i] = literal(expr); items[i] == nil {
+			return nil
+		}
+	}
+	return starlark.NewList(items)
+}
+
+func literalDict(e *syntax.DictExpr) starlark.Value {
+	dict := starlark.NewDict(len(e.List))
+	for _, item := range e.List {
+		entry, _ := item.(*syntax.DictEntry) // the parser puts nothing else there
+		key, value := literal(entry.Key), literal(entry.Value)
+		if key == nil || value == nil || dict.SetKey(key, value) != nil {
+			return nil
+		}
+	}
+	return dict
+}

@@ -1,0 +1,139 @@
+package script
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+const flowProgram = `
+load("gates.star", "pass_gate")
+
+def deploy(event):
+    run("git.commit", {"branch": event.data.branch})
+    run("git.commit", {"branch": "other"})
+    pass_gate(rollout, 5)
+    run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {}})
+
+def handle_any(event, more = 1):
+    wait_for_event(type = ["com.example.done", "com.example.failed"])
+    run("k8s." + verb, {})
+    wait_for_event(event.type)
+
+on_event(type = "com.example.pushed", filter = {"ref": {"name": "main"}, "size": -1, "draft": False}, handler = deploy)
+on_event(["com.example.a", "com.example.b"], None, handle_any)
+
+def main(rollout, extra = 1):
+    def run(x):
+        pass
+    run("not.a.function")
+`
+
+func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
+	t.Parallel()
+	p := core.Program{Source: []byte(flowProgram), Modules: map[string][]byte{
+		"gates.star": []byte("def pass_gate(r, n):\n    run(function = \"argo.status\", args = {})\n    sleep(n)\n"),
+	}}
+	got, err := New(Limits{}).Inspect(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := core.Outline{
+		Inputs: []string{"rollout", "verb"},
+		Functions: []core.Use{
+			{Name: "argo.status", Position: "gates.star:2:8"},
+			{Name: "git.commit", Position: "main.star:5:8"},
+		},
+		Waits: []core.Use{
+			{Name: "com.example.done", Position: "main.star:11:19"},
+			{Name: "com.example.failed", Position: "main.star:11:19"},
+		},
+		Emits: []core.Use{{Name: "com.gitlab.cd.rollout.started", Position: "main.star:8:8"}},
+		Handlers: []core.Handler{
+			{
+				Types: []string{"com.example.pushed"}, Filter: core.Filter{"ref.name": `"main"`, "size": "-1", "draft": "false"},
+				Function: "deploy", Position: "main.star:15:9",
+			},
+			{Types: []string{"com.example.a", "com.example.b"}, Filter: core.Filter{}, Function: "handle_any", Position: "main.star:16:9"},
+		},
+		Dynamic: []string{"main.star:12:8", "main.star:13:19"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("outline (-want +got):\n%s", diff)
+	}
+	for data, matches := range map[string]bool{
+		`{"ref":{"name":"main"},"size":-1,"draft":false,"branch":"x"}`: true,
+		`{"ref":{"name":"main"},"size":-1}`:                            false,
+		`{"ref":{"name":"next"},"size":-1,"draft":false}`:              false,
+	} {
+		if found := got.Handlers[0].Matches(core.Event{Type: "com.example.pushed", Data: []byte(data)}); found != matches {
+			t.Errorf("%s matches: %t", data, found)
+		}
+	}
+	if got.Handlers[0].Matches(core.Event{Type: "com.example.other", Data: []byte(`{"ref":{"name":"main"},"size":-1,"draft":false}`)}) {
+		t.Error("an event of another type matches")
+	}
+}
+
+func TestInspectNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, program, module, want string }{
+		{name: "syntax", program: "x = = 1", want: "starlark: main.star:1:5: got '='"},
+		{name: "in a function", program: "def f(e):\n    on_event('t', {}, f)", want: "main.star:2:13: on_event is only for the top level"},
+		{name: "in a module", program: "x = 1", module: "def f(e): pass\non_event('t', {}, f)", want: "modules.m.star: m.star:2:9: on_event is only for"},
+		{name: "computed type", program: "def f(e): pass\non_event('a' + 'b', {}, f)", want: "main.star:2:9: on_event: type is missing or computed"},
+		{name: "no type", program: "def f(e): pass\non_event('', {}, f)", want: "on_event: type is empty"},
+		{name: "computed filter", program: "def f(e): pass\non_event('t', {'a': f}, f)", want: "on_event: filter is computed"},
+		{name: "filter", program: "def f(e): pass\non_event('t', {'a': [1]}, f)", want: "on_event: filter.a is a list"},
+		{name: "too early", program: "on_event('t', handler = f)\ndef f(e): pass", want: "main.star:2:5: f is used before it is defined here"},
+		{name: "no handler", program: "on_event('t')", want: "on_event: handler is missing"},
+		{name: "lambda", program: "on_event('t', handler = lambda e: 1)", want: "on_event: handler is missing or not a name"},
+		{name: "no function", program: "f = 1\non_event('t', handler = f)", want: "on_event: f is no function of the main file"},
+		{name: "arguments", program: "def f(a, b): pass\non_event('t', handler = f)", want: "on_event: f takes 2 arguments, expected one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := core.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(tt.module)}}
+			_, err := New(Limits{}).Inspect(p)
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("found %v, expected %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestAHandlerIsCalledWithItsEvent starts a flow as an event does (core.HandlerInput).
+func TestAHandlerIsCalledWithItsEvent(t *testing.T) {
+	t.Parallel()
+	const program = "def f(e): print(e.data.id)\non_event('t', handler = f)\ndef main(never): fail()\ndef two(a, b): pass"
+	scripts := New(Limits{})
+	run := func(inputs string) ([]core.Entry, error) {
+		m, err := scripts.Open(core.Program{Source: []byte(program)}, []byte(inputs), core.Environment{})
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		err = m.Replay(nil)
+		entries, _ := m.Take()
+		return entries, err
+	}
+	entries, err := run(`{"on_event":{"handler":"f","event":{"type":"t","data":{"id":5}}}}`)
+	if err != nil || len(entries) != 1 || string(entries[0].Value) != `"5"` {
+		t.Errorf("recorded %v, error %v", entries, err)
+	}
+	for _, tt := range []struct{ inputs, want string }{
+		{`{"on_event":{"handler":"g","event":{}}}`, `found the handler "g", expected a function`},
+		{`{"on_event":{"handler":"two","event":{}}}`, `found the handler "two", expected a function`},
+		{`{"on_event":{"handler":"f"}}`, "expected exactly the members"},
+		{`{"on_event":[]}`, "found a list"},
+		{`{}`, "inputs.never: missing"},
+	} {
+		if _, err := run(tt.inputs); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: found %v, expected %q", tt.inputs, err, tt.want)
+		}
+	}
+}
