@@ -43,14 +43,6 @@ var manifestSchemaText []byte
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var manifestSchema = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(manifestSchemaText) })
 
-// vocabulary is the whole of gitlabUi: a widget, whose name is free (D6, R24).
-func vocabulary() schema.Vocabulary {
-	return schema.Vocabulary{
-		Keyword: "gitlabUi",
-		Schema:  `{"type":"object","required":["widget"],"properties":{"widget":{"type":"string","minLength":1,"maxLength":63}},"additionalProperties":false}`,
-	}
-}
-
 var majorFolder = regexp.MustCompile(`^v[1-9][0-9]{0,3}$`)
 
 // Load reads all majors of the driver in one folder. The error is Invalid and names file and line.
@@ -224,7 +216,7 @@ func (b *Bundle) resolve() error {
 }
 
 func compile(files map[string][]byte, name string) (*schema.Schema, error) {
-	s, err := schema.Compile(files[name], vocabulary())
+	s, err := schema.Compile(files[name], schema.UI())
 	if err != nil {
 		return nil, located(name, files[name], err)
 	}

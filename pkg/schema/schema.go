@@ -31,6 +31,15 @@ type Vocabulary struct {
 	Schema string
 }
 
+// UI is the whole of gitlabUi, by which configuration schemas say which control edits a field: a widget, whose name is free
+// (D6, R24).
+func UI() Vocabulary {
+	return Vocabulary{
+		Keyword: "gitlabUi",
+		Schema:  `{"type":"object","required":["widget"],"properties":{"widget":{"type":"string","minLength":1,"maxLength":63}},"additionalProperties":false}`,
+	}
+}
+
 // register makes compiler check a vocabulary at every node of the schemas it compiles.
 func register(compiler *jsonschema.Compiler, v Vocabulary) error {
 	doc, err := Decode([]byte(`{"properties":{"` + v.Keyword + `":` + v.Schema + `}}`))

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -47,41 +48,37 @@ type Source interface {
 	Place() string
 }
 
-// UI is the annotation of schemas: which control edits a field (R24).
-var UI = schema.Vocabulary{Keyword: "gitlabUi", Schema: `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`}
-
 //go:embed kinds/*.json
 var files embed.FS
 
-var kinds = load(map[string]func(json.RawMessage) (Source, []fault.Field){
-	OCIImage: func(config json.RawMessage) (Source, []fault.Field) { return parseImage(config) },
-	Git:      func(config json.RawMessage) (Source, []fault.Field) { return parseGit(config) },
-})
-
-// load compiles what is embedded. It panics on a mistake there, which every test of this package would show.
-func load(parsers map[string]func(json.RawMessage) (Source, []fault.Field)) []Kind {
-	var all []Kind
-	for ref, parse := range parsers {
-		text, err := files.ReadFile("kinds/" + ref + ".json")
+// kinds are compiled once. One that does not compile is a defect of the build, found by any test.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValue
+var kinds = sync.OnceValue(func() []Kind {
+	all := []Kind{
+		{Ref: Git, parse: func(config json.RawMessage) (Source, []fault.Field) { return parseGit(config) }},
+		{Ref: OCIImage, parse: func(config json.RawMessage) (Source, []fault.Field) { return parseImage(config) }},
+	}
+	for i := range all {
+		text, err := files.ReadFile("kinds/" + all[i].Ref + ".json")
 		if err != nil {
 			panic(err)
 		}
-		compiled, err := schema.Compile(text, UI)
-		if err != nil {
-			panic(fmt.Sprintf("%s: %v", ref, err))
+		if all[i].compiled, err = schema.Compile(text, schema.UI()); err != nil {
+			panic(fmt.Sprintf("source: schema of %s: %v", all[i].Ref, err))
 		}
-		all = append(all, Kind{Ref: ref, Schema: text, compiled: compiled, parse: parse})
+		all[i].Schema = text
 	}
-	slices.SortFunc(all, func(a, b Kind) int { return strings.Compare(a.Ref, b.Ref) })
 	return all
-}
+})
 
 // Kinds are all kinds, in the order of their names.
-func Kinds() []Kind { return slices.Clone(kinds) }
+func Kinds() []Kind { return slices.Clone(kinds()) }
 
 // Parse understands the configuration of a source, or says everything that is wrong with it. Findings are named by JSON
 // pointers into the source: /sourceRef, /sourceConfig/image.
 func Parse(ref string, config json.RawMessage) (Source, []fault.Field) {
+	kinds := kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Ref == ref })
 	if i < 0 {
 		names := make([]string, len(kinds))

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		os.Exit(behave(os.Args[2], os.Args[3]))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, bustest.Leftovers()...)
 }
 
 func behave(behaviour, where string) int {
