@@ -33,9 +33,9 @@ func createApplication(want SyncRequest) (Decision, error) {
 		},
 		"spec": map[string]any{
 			"project": want.Source.Project,
-			"source": map[string]any{
+			"source": want.Overrides.into(map[string]any{
 				"repoURL": want.Source.RepoURL, "path": want.Source.Path, "targetRevision": want.Revision,
-			},
+			}),
 			"destination": map[string]any{
 				"server": "https://kubernetes.default.svc", "namespace": want.Source.DestinationNamespace,
 			},

@@ -44,6 +44,9 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
 	}
+	if observed.object("spec", "strategy", "blueGreen") != nil {
+		return nextCutover(want, observed)
+	}
 	step, known := observed.number("status", "currentStepIndex")
 	switch {
 	case known && step > want.Step, isPromoted(observed):

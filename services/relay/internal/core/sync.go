@@ -31,6 +31,8 @@ type SyncRequest struct {
 	Prune  bool
 	// Now is when the Application was looked at.
 	Now time.Time
+	// Overrides, where given, are rendered at the revision. An earlier sync of ours that lacks them does not count.
+	Overrides Overrides
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -62,6 +64,7 @@ func parseSync(call Call) (SyncRequest, error) {
 		}
 		s.rest()
 	}
+	want.Overrides = a.readOverrides()
 	a.rest()
 	return want, a.err()
 }
@@ -196,6 +199,7 @@ func standsAt(want SyncRequest, observed, state Object) bool {
 	op := state.object("operation", "sync")
 	return state.text("phase") == "Succeeded" && state.text("syncResult", "revision") == want.Revision &&
 		!op.flag("dryRun") && len(op.list("resources")) == 0 &&
+		want.Overrides.hold(observed.object("spec", "source")) && want.Overrides.hold(state.object("syncResult", "source")) &&
 		observed.text("spec", "source", "targetRevision") == want.Revision &&
 		observed.text("status", "sync", "revision") == want.Revision &&
 		observed.text("status", "sync", "status") == "Synced"
@@ -253,7 +257,7 @@ func initiator(pending, state Object) string {
 func startOperation(want SyncRequest, observed Object) Object {
 	return Object{
 		"metadata":  observed.precondition(),
-		"spec":      map[string]any{"source": map[string]any{"targetRevision": want.Revision}},
+		"spec":      map[string]any{"source": want.Overrides.into(map[string]any{"targetRevision": want.Revision})},
 		"operation": operation(want, observed),
 	}
 }
