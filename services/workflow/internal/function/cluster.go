@@ -31,6 +31,14 @@ func sync() *Function {
 		Field{Name: "revision", Type: Text, Required: true},
 		Field{Name: "mode", Type: Text, OneOf: []string{"managed", "existing"}},
 		Field{Name: "prune", Type: Flag},
+		// What Argo CD renders with in place of what the repository says (E45), in Argo CD's words.
+		Field{Name: "overrides", Type: Object, Fields: []Field{
+			{Name: "kustomize", Type: Object, Fields: []Field{
+				{Name: "images", Type: List, Element: &Field{Type: Text, Required: true}},
+				{Name: "patches", Type: List, Element: &Field{Type: Free}},
+			}},
+			{Name: "helm", Type: Object, Fields: []Field{{Name: "valuesObject", Type: Free, Required: true}}},
+		}},
 		Field{Name: "source", Type: Object, Fields: []Field{
 			{Name: "repo_url", Type: Text, Required: true},
 			{Name: "path", Type: Text, Required: true},
@@ -39,7 +47,8 @@ func sync() *Function {
 		}})
 }
 
-// promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39). The step is named, never
+// promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39). That of a blue-green one is
+// step 0, and needs its pod_hash. The step is named, never
 // "the next one": a repeat after the Rollout has moved on then does nothing (E28).
 func promote() *Function {
 	return onRollout("argo.promote", Field{Name: "step_index", Type: Number, Required: true})

@@ -23,6 +23,8 @@ const (
 	List   Type = "a list"
 	// Texts is an object of strings with any keys.
 	Texts Type = "an object of strings"
+	// Free is an object of anything, which somebody else understands: a relay passes it on.
+	Free Type = "an object of any fields"
 )
 
 // Field declares an argument, or a field of one. A field that is null is one that is not given.
@@ -92,6 +94,10 @@ func (f Field) check(v any, at string) []fault.Field {
 			return wrong
 		}
 		return check(f.Fields, m, at+".")
+	case Free:
+		if _, ok := v.(map[string]any); !ok {
+			return wrong
+		}
 	case Texts:
 		return f.checkTexts(v, at, wrong)
 	case List:

@@ -51,7 +51,7 @@ func TestAllAreRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "git.commit", "git.read_file", "k8s.get", "manifest.pin"}
+	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "git.commit", "git.read_file", "k8s.get", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -89,6 +89,11 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 		{"argo.sync", with(sync, "mode", "fast"), `mode: found "fast", expected one of managed, existing`},
 		{"argo.sync", with(sync, "prune", "yes"), `prune: found "yes", expected true or false`},
 		{"argo.sync", with(sync, "source", m{"repo_url": "x", "path": "y"}), "source.destination_namespace: missing"},
+		{"argo.sync", with(sync, "overrides", m{"helm": m{"valuesObject": m{"a": m{"b": 1.0}}}}), ""},
+		{"argo.sync", with(sync, "overrides", m{"helm": m{"valuesObject": "x"}}), `overrides.helm.valuesObject: found "x", expected an object of any fields`},
+		{"argo.sync", with(sync, "overrides", m{"directory": m{}}), "overrides.directory: unknown, expected only kustomize, helm"},
+		{"manifest.pin", m{"content": "x", "images": []any{}, "strategy": "recreate"}, `strategy: found "recreate", expected one of canary, blue_green`},
+		{"manifest.pin_values", m{"content": "x", "values": []any{m{"path": "a", "gates": []any{"x"}}}}, `values[0].gates[0]: found "x"`},
 		{"argo.promote", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b", "step_index": -1.0}, "step_index: found -1, expected a whole number of at least 0"},
 		{"argo.abort", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b"}, ""},
 		{"argo.retry", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": ""}, `rollout_namespace: found "", expected a non-empty string`},
@@ -182,7 +187,7 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	delete(value, "digest")
 	want := m{
 		"content": strings.Replace(before, "old", "new:1", 1), "changed": true,
-		"rollout_name": "api", "rollout_namespace": "shop", "containers": []string{"api"},
+		"rollout_name": "api", "rollout_namespace": "shop", "containers": []string{"api"}, "workload": "",
 	}
 	if diff := cmp.Diff(want, value); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
@@ -197,5 +202,33 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	}})
 	if e := core.AsFunctionError(err); e.Code != core.CodeInvalid || !strings.Contains(e.Message, `has the containers api, expected one "web"`) {
 		t.Errorf("missing container: %v", err)
+	}
+}
+
+func TestPinOverlays(t *testing.T) {
+	t.Parallel()
+	const digest = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
+	for _, tc := range []struct {
+		name string
+		args m
+		want string
+	}{
+		{
+			"manifest.pin_kustomization",
+			m{"content": "images:\n- name: api\n", "images": []any{m{"name": "api", "reference": "r/api@" + digest}}},
+			"images:\n- name: api\n  newName: r/api\n  digest: " + digest + "\n",
+		},
+		{
+			"manifest.pin_values",
+			m{"content": "image: {tag: old}\nsteps: []\n", "values": []any{
+				m{"path": "image", "reference": "r/api@" + digest, "tag": "v2"}, m{"path": "steps", "gates": []any{int64(50)}},
+			}},
+			"image: {tag: v2@" + digest + "}\nsteps: [{\"setWeight\": 50}, {\"pause\": {}}]\n",
+		},
+	} {
+		got, err := named(t, &forge{}, tc.name).Call(t.Context(), core.Call{Args: tc.args})
+		if value, _ := got.(m); err != nil || value["content"] != tc.want || value["changed"] != true {
+			t.Errorf("%s: found %v, %v; expected %q", tc.name, got, err, tc.want)
+		}
 	}
 }

@@ -23,8 +23,17 @@ type Request struct {
 	// Gates are the weights of the canary steps: a setWeight and an indefinite pause each, so that the controller never goes
 	// on by itself (E70). nil leaves the strategy as it is; none at all is a canary without steps.
 	Gates []int
+	// Strategy is Canary, which "" means as well, or BlueGreen, which has no gates: it pauses once, before the new version
+	// gets any traffic, until it is promoted.
+	Strategy string
+	// Routing goes with a canary that has Gates, Services with BlueGreen.
+	Routing  Routing
+	Services Services
 	// RolloutName chooses a Rollout where the file has several.
 	RolloutName string
+	// Workload, as kind/name, has the images set in that object instead: the one in another file that a Rollout takes its
+	// pods from (D23). It goes with neither Gates nor a Strategy.
+	Workload string
 }
 
 // Image is what a container is to run.
@@ -41,6 +50,9 @@ type Result struct {
 	RolloutName, RolloutNamespace string
 	// Containers are the names of the containers that the Rollout's pods have, without init containers.
 	Containers []string
+	// Workload, as kind/name, is what the Rollout takes its pods from when that is not in this file; then there are no
+	// Containers.
+	Workload string
 }
 
 // maxSize bounds a manifest; the largest that Kubernetes takes is a little larger.
@@ -58,15 +70,14 @@ func Pin(content []byte, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	rollout, err := before.rollout(r.RolloutName)
-	if err != nil {
-		return Result{}, err
-	}
-	pods, err := before.pods(rollout)
+	rollout, pods, err := before.subject(r)
 	if err != nil {
 		return Result{}, err
 	}
 	if err := pods.require(r.Images); err != nil {
+		return Result{}, err
+	}
+	if err := r.fits(rollout); err != nil {
 		return Result{}, err
 	}
 	pinned, err := splice(content, target{rollout: rollout, pods: pods, request: r})
@@ -80,6 +91,7 @@ func Pin(content []byte, r Request) (Result, error) {
 	return Result{
 		Content: pinned, Digest: "sha256:" + hex.EncodeToString(sum[:]), Changed: string(pinned) != string(content),
 		RolloutName: rollout.name(), RolloutNamespace: rollout.text("metadata", "namespace"), Containers: pods.names("containers"),
+		Workload: pods.elsewhere,
 	}, nil
 }
 
@@ -101,8 +113,15 @@ func (r Request) check() error {
 			return problem(at+".reference", "found %q, expected an image reference such as registry.example.com/shop/api@sha256:…", image.Reference)
 		}
 	}
+	if err := r.checkStrategy(); err != nil {
+		return err
+	}
+	return checkGates(r.Gates)
+}
+
+func checkGates(gates []int) error {
 	least := 1
-	for i, weight := range r.Gates {
+	for i, weight := range gates {
 		if weight < least || weight > 100 {
 			return problem(fmt.Sprintf("gates[%d]", i), "found %d, expected a weight from %d to 100", weight, least)
 		}

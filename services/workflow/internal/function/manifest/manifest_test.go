@@ -204,9 +204,22 @@ spec:
 	if !slices.Equal(got.Containers, []string{"api"}) {
 		t.Errorf("containers %q", got.Containers)
 	}
-	_, err = Pin([]byte(before[:strings.Index(before, "---")]), Request{})
-	if err == nil || !strings.Contains(err.Error(), "takes its pods from Deployment api") {
+	rollout, deployment, _ := strings.Cut(before, "---\n")
+	if _, err = Pin([]byte(rollout), Request{Images: []Image{{"api", "new:1"}}}); err == nil || !strings.Contains(err.Error(), "takes its pods from Deployment api") {
 		t.Errorf("without the Deployment: %v", err)
+	}
+	got, err = Pin([]byte(rollout), Request{Gates: []int{50}})
+	if err != nil || got.Workload != "Deployment/api" || len(got.Containers) != 0 {
+		t.Errorf("gates without the Deployment: %+v, %v", got, err)
+	}
+	got, err = Pin([]byte(deployment), Request{Workload: "Deployment/api", Images: []Image{{"api", "new:1"}}})
+	if err != nil || string(got.Content) != strings.Replace(deployment, "old", "new:1", 1) || !slices.Equal(got.Containers, []string{"api"}) {
+		t.Errorf("the Deployment by itself: %+v, %v", got, err)
+	}
+	for _, r := range []Request{{Workload: "Deployment/web"}, {Workload: "Deployment/api", Gates: []int{50}}} {
+		if _, err := Pin([]byte(deployment), r); err == nil {
+			t.Errorf("%+v: found no error", r)
+		}
 	}
 }
 

@@ -96,29 +96,64 @@ func (f file) rollout(name string) (doc, error) {
 // pods is where the containers of a Rollout are declared: in itself, or in the Deployment that it refers to (D23).
 type pods struct {
 	doc
+
+	// elsewhere, as kind/name, is an object that is not in the file.
+	elsewhere string
 }
 
 //nolint:gochecknoglobals // a constant
 var podPath = []string{"spec", "template", "spec"}
 
+// subject is what a request is about: a Rollout with its pods, or the workload that a Rollout in another file refers to.
+func (f file) subject(r Request) (doc, pods, error) {
+	if r.Workload != "" {
+		return f.workload(r)
+	}
+	rollout, err := f.rollout(r.RolloutName)
+	if err != nil {
+		return doc{}, pods{}, err
+	}
+	p, err := f.pods(rollout)
+	if err == nil && p.elsewhere != "" && len(r.Images) > 0 {
+		kind, name, _ := strings.Cut(p.elsewhere, "/")
+		err = problem("content", "Rollout %s takes its pods from %s %s (spec.workloadRef), which is not in this file", rollout.name(), kind, name)
+	}
+	return rollout, p, err
+}
+
+// workload finds the object that a Rollout elsewhere refers to.
+func (f file) workload(r Request) (doc, pods, error) {
+	if r.Gates != nil || r.Strategy != "" {
+		return doc{}, pods{}, problem("workload", "found a strategy as well, which is its Rollout's; expected images alone")
+	}
+	for _, d := range f {
+		p := pods{doc: d}
+		if d.value != nil && d.text("kind")+"/"+d.name() == r.Workload && len(p.list("containers")) > 0 {
+			return d, p, nil
+		}
+	}
+	return doc{}, pods{}, problem("content", "found no %s with containers, expected the one that the Rollout takes its pods from (spec.workloadRef)", r.Workload)
+}
+
 // pods finds them. A reference that leads out of the file cannot be followed: who owns that file is not known here.
 func (f file) pods(rollout doc) (pods, error) {
 	ref, isRef := rollout.at("spec", "workloadRef").(map[string]any)
 	if !isRef {
-		p := pods{rollout}
+		p := pods{doc: rollout}
 		if len(p.list("containers")) == 0 {
 			return p, problem("content", "Rollout %s: spec.template.spec.containers: missing, expected at least one container", rollout.name())
 		}
 		return p, nil
 	}
 	for _, d := range f {
-		p := pods{d}
+		p := pods{doc: d}
 		if d.value != nil && d.text("kind") == ref["kind"] && d.name() == ref["name"] && len(p.list("containers")) > 0 {
 			return p, nil
 		}
 	}
-	return pods{}, problem("content", "Rollout %s takes its pods from %v %v (spec.workloadRef), which is not in this file",
-		rollout.name(), ref["kind"], ref["name"])
+	kind, _ := ref["kind"].(string)
+	name, _ := ref["name"].(string)
+	return pods{elsewhere: kind + "/" + name}, nil
 }
 
 // list is the containers or initContainers.

@@ -22,12 +22,16 @@ func verify(content, pinned []byte, rollout doc, p pods, r Request) error {
 		container, _ := list[index].(map[string]any)
 		container["image"] = image.Reference
 	}
-	if r.Gates != nil {
-		spec := mapping(want[rollout.index].value, "spec")
-		mapping(mapping(spec, "strategy"), "canary")["steps"] = stepValues(r.Gates)
+	if strategy := r.strategy(); strategy != nil {
+		mergeInto(mapping(mapping(want[rollout.index].value, "spec"), "strategy"), strategy)
 	}
+	return same(want, got)
+}
+
+// same compares what was to come of a change with what did.
+func same(want, got file) error {
 	if !reflect.DeepEqual(want, got) {
-		return unsafe("the manifest", "is written in a way that cannot be changed without changing more than the images and the steps "+
+		return unsafe("the manifest", "is written in a way that cannot be changed without changing more than the images and the strategy "+
 			"(anchors, aliases and merge keys do that); expected these written out where they stand")
 	}
 	return nil
