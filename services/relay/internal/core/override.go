@@ -54,17 +54,17 @@ func plainNumbers(v any) any {
 // hold reports whether a source has the overrides already. Objects are compared member by member: a source may have more
 // than was asked for. Lists are the program's as a whole, because a merge patch replaces them.
 func (o Overrides) hold(source Object) bool {
-	return contains(plainNumbers(map[string]any(source)), map[string]any(o))
+	return covers(plainNumbers(map[string]any(source)), map[string]any(o))
 }
 
-func contains(found, wanted any) bool {
+func covers(found, wanted any) bool {
 	want, isObject := wanted.(map[string]any)
 	if !isObject {
 		return reflect.DeepEqual(found, wanted)
 	}
 	have, _ := found.(map[string]any)
 	for name, v := range want {
-		if member, ok := have[name]; !ok || !contains(member, v) {
+		if member, ok := have[name]; !ok || !covers(member, v) {
 			return false
 		}
 	}
