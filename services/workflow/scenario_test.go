@@ -35,7 +35,7 @@ var update = flag.Bool("update", false, "rewrite the histories of the scenarios"
 
 // TestScenarios runs testdata/scenarios/*.txtar: a program with its inputs (main.star, inputs.json, modules), the answers
 // of Functions (answers.json: name → list, the last one repeats), and a script of what happens whenever the run is
-// parked (script.txt: "event TYPE DATA", "advance DURATION", "cancel REASON"). What is recorded must be history.txt.
+// parked (script.txt: "event TYPE DATA", "send CHANNEL ID DATA", "advance DURATION", "cancel REASON"). What is recorded must be history.txt.
 //
 // Each scenario runs again for every commit of its first run, once with a crash before that commit and once with a
 // crash after it that hides the answer. Every such run must record the same, and no effect may happen twice.
@@ -378,6 +378,19 @@ func (w *world) act(service *core.Service, step string) {
 			w.t.Fatal(err)
 		}
 		w.clock.Advance(d)
+	case "send": // N ID DATA: to the Nth channel that the run has made, counted from 0
+		nth, message, _ := strings.Cut(rest, " ")
+		id, data, _ := strings.Cut(message, " ")
+		n, err := strconv.Atoi(nth)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		m := core.Message{Organization: w.organization, Token: w.tokens(service)[n], ID: id, Data: json.RawMessage(data)}
+		for _, duplicate := range []bool{false, true} {
+			if found, err := service.SendToChannel(w.t.Context(), m); err != nil || found != duplicate {
+				w.t.Fatalf("%s: duplicate %t, error %v", step, found, err)
+			}
+		}
 	case "cancel":
 		if err := service.Cancel(w.t.Context(), w.organization, "scenario", rest); err != nil {
 			w.t.Fatal(err)
@@ -387,6 +400,21 @@ func (w *world) act(service *core.Service, step string) {
 	}
 }
 
+// tokens are those of the run's channels, in the order of the history.
+func (w *world) tokens(service *core.Service) (tokens []string) {
+	w.t.Helper()
+	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Kind == core.KindChannel {
+			tokens = append(tokens, strings.Trim(string(entry.Value), `"`))
+		}
+	}
+	return tokens
+}
+
 // recorded is the history in the order of branches, since branches race, and what left the service.
 func (w *world) recorded(service *core.Service, e core.Execution) string {
 	w.t.Helper()
@@ -394,6 +422,11 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	names := []string{e.Ref, "REF"}
+	for i, token := range w.tokens(service) {
+		names = append(names, token, fmt.Sprintf("CHANNEL-%d", i))
+	}
+	known := strings.NewReplacer(names...)
 	slices.SortStableFunc(entries, func(a, b core.Entry) int {
 		if a.Op.Branch < 0 || b.Op.Branch < 0 {
 			return b.Op.Branch - a.Op.Branch
@@ -409,7 +442,7 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 		if entry.Kind == core.KindUUID {
 			value = "(unique)"
 		}
-		fmt.Fprintf(&out, "%s %s %s %s\n", entry.Op, entry.Kind, entry.Name, strings.ReplaceAll(value, e.Ref, "REF"))
+		fmt.Fprintf(&out, "%s %s %s %s\n", entry.Op, entry.Kind, entry.Name, known.Replace(value))
 	}
 	for _, effect := range slices.Sorted(slices.Values(w.effects)) {
 		fmt.Fprintf(&out, "effect %s\n", effect)
@@ -424,7 +457,7 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 		if err := rows.Scan(&eventType, &data); err != nil {
 			w.t.Fatal(err)
 		}
-		fmt.Fprintf(&out, "sent %s %s\n", eventType, data)
+		fmt.Fprintf(&out, "sent %s %s\n", eventType, known.Replace(data))
 	}
 	return out.String()
 }

@@ -9,7 +9,7 @@ import (
 // Kind says what an entry of a history records, or what an operation is.
 type Kind string
 
-// The kinds of operations. Run, Sleep and Wait block their branch until a Completion arrives; the others are answered
+// The kinds of operations. Run, Sleep, Wait and Receive block their branch until a Completion arrives; the others are answered
 // on the spot, and only recorded. The words are stored and hashed: under another name a kind makes every history that
 // holds it a Mismatch.
 const (
@@ -19,6 +19,8 @@ const (
 	KindSleep Kind = "sleep"
 	// KindWait is the event that satisfied a wait, or null for its timeout.
 	KindWait Kind = "wait"
+	// KindReceive is the message that a channel had, or null when there was none in time.
+	KindReceive Kind = "receive"
 	// KindEmit is an event that left in the transaction that wrote the entry.
 	KindEmit Kind = "emit"
 	// KindNow is a reading of the clock.
@@ -27,6 +29,8 @@ const (
 	KindUUID Kind = "uuid"
 	// KindRandom is a number drawn by chance.
 	KindRandom Kind = "random"
+	// KindChannel is a channel's token.
+	KindChannel Kind = "channel"
 	// KindPrint is a line that the program printed.
 	KindPrint Kind = "print"
 )
@@ -56,7 +60,7 @@ type Entry struct {
 	Value json.RawMessage
 	// Error is the failure of a Function, or of a wait that passed its default deadline.
 	Error *FunctionError
-	// Event is the row of the event that a wait consumed; 0 for every other entry.
+	// Event is the row of the event or message that a wait or receive consumed; 0 for every other entry.
 	Event int64
 	// At is when it was recorded.
 	At time.Time
@@ -90,6 +94,8 @@ type Op struct {
 	// Types and Filter are what a wait matches.
 	Types  []string
 	Filter Filter
+	// Channels are the tokens that a receive listens to.
+	Channels []string
 	// Timeout bounds the operation: how long a sleep lasts, after which a wait answers None, after which a run fails
 	// with code "timeout". 0 for wait and run means the configured default.
 	Timeout time.Duration

@@ -26,6 +26,8 @@ type Environment struct {
 	Now    func() time.Time
 	UUID   func() string
 	Random func() float64
+	// Token makes the token of a channel, which nobody can guess.
+	Token func() string
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
 	Emit func(id, eventType string, data json.RawMessage) *FunctionError

@@ -135,6 +135,8 @@ func (w Waiting) Sentence() string {
 	switch w.Kind {
 	case KindSleep:
 		return "sleeps until " + until
+	case KindReceive:
+		return "waits for a message to its channel, at the longest until " + until
 	case KindWait:
 		return "waits for " + describe(w.Types, w.Filter) + ", at the longest until " + until
 	default:

@@ -26,6 +26,9 @@ type Store interface {
 	// that begin after it; Sweep repeats what a crash in between left out. The same (organization, source, id) again is
 	// a duplicate and changes nothing. matched counts the waits satisfied now.
 	Receive(ctx context.Context, e Event) (matched int, duplicate bool, err error)
+	// Send is Receive for a message to a channel. The channel of a run that has ended, or of another organization, is
+	// fault.NotFound, unless the message is a duplicate.
+	Send(ctx context.Context, m Message) (matched int, duplicate bool, err error)
 	// Answer records the answer of a Function to the call, unless the call is gone or answered: the first answer wins.
 	// A retryable error keeps the call open and puts its next attempt at retryAt.
 	Answer(ctx context.Context, a Answer, retryAt time.Time) error
@@ -46,7 +49,7 @@ type Store interface {
 	Load(ctx context.Context, execution int64) (Loaded, error)
 	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival.
 	Arrivals(ctx context.Context, execution int64) (wakes int64, arrived []Arrival, err error)
-	// Commit ends a turn. Entries, what was opened, what was closed, events in the outbox and in the table of events,
+	// Commit ends a turn. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the outbox and in the table of events,
 	// and the new state are one transaction: all or nothing. It is fenced by the turn number, the owner and the primary
 	// key of the history (ErrFenced: nothing was written). Afterwards, in transactions of their own, new waits look for
 	// earlier events and new events look for waits.

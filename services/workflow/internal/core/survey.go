@@ -99,7 +99,7 @@ func (d *driver) limit(op Op) time.Duration {
 	switch {
 	case op.Timeout > 0 || op.Kind == KindSleep:
 		return op.Timeout
-	case op.Kind == KindWait:
+	case op.Kind == KindWait || op.Kind == KindReceive:
 		return d.engine.Settings.WaitTimeout
 	default:
 		return d.engine.Settings.CallTimeout

@@ -70,6 +70,7 @@ func (d *driver) run(ctx context.Context) error {
 		Now:    e.Clock.Now,
 		UUID:   e.newRef,
 		Random: drawn,
+		Token:  newToken,
 		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
 		},
@@ -139,6 +140,9 @@ func expired(op Op, limit time.Duration) Completion {
 	case op.Kind == KindRun:
 		c.Value = nil
 		c.Error = &FunctionError{Code: CodeTimeout, Message: fmt.Sprintf("%s was not answered within %s", op.Name, limit)}
+	case op.Kind == KindReceive && op.Timeout == 0:
+		c.Value = nil
+		c.Error = &FunctionError{Code: CodeTimeout, Message: fmt.Sprintf("no message came to the channel within %s", limit)}
 	case op.Kind == KindWait && op.Timeout == 0:
 		c.Value = nil
 		c.Error = &FunctionError{Code: CodeTimeout, Message: fmt.Sprintf("%s did not come within %s", describe(op.Types, op.Filter), limit)}

@@ -3,6 +3,7 @@ package script
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -22,6 +23,8 @@ func builtins() map[string]builtin {
 		"wait_for_event": waitForEvent,
 		"spawn":          spawn,
 		"gather":         gather,
+		"channel":        makeChannel,
+		"receive":        receive,
 		"on_event":       onEvent,
 		"now":            now,
 		"uuid":           uuid,
@@ -155,6 +158,9 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	types, err := eventTypes(fn.Name(), given)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(types, core.TypeMessage) {
+		return nil, fmt.Errorf("wait_for_event: %s is only had by receive(channel)", core.TypeMessage)
 	}
 	limit, err := duration("timeout", timeout)
 	if err != nil {

@@ -112,9 +112,10 @@ func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
 		}
 	}
 	m, err := scripts.Open(core.Program{Source: []byte(source), Modules: testModules(t)}, []byte(testInputs), core.Environment{
-		Ref:  "ref",
-		Now:  func() time.Time { return time.Unix(1_800_000_000, 0) },
-		UUID: func() string { n++; return "uuid-" + strconv.Itoa(n) },
+		Ref:   "ref",
+		Now:   func() time.Time { return time.Unix(1_800_000_000, 0) },
+		UUID:  func() string { n++; return "uuid-" + strconv.Itoa(n) },
+		Token: func() string { return "ch_AAAAAAAAAAAAAAAAAAAAAAAAAA" },
 		// The second number drawn is 0, which JSON writes like an int.
 		Random: func() float64 { drawn++; return []float64{0.25, 0}[drawn%2] },
 		Emit: func(_, eventType string, _ json.RawMessage) *core.FunctionError {
@@ -164,6 +165,9 @@ func answer(op core.Op) core.Completion {
 	case op.Kind == core.KindWait && op.Timeout == 0:
 		data, _ := json.Marshal(map[string]string{"filter": op.Filter.String()})
 		c.Value = core.Event{ID: "1", Type: op.Types[0], Source: "/test", Data: data}.Value()
+	case op.Kind == core.KindReceive && op.Timeout == 0:
+		e, _ := core.Message{Token: op.Channels[0], ID: "m1", Data: []byte(`[1,2]`)}.Event()
+		c.Value = e.Value()
 	}
 	return c
 }

@@ -155,6 +155,8 @@ func (e *encoder) value(v starlark.Value, path string, depth int) error {
 		return e.float(float64(v), path)
 	case starlark.String:
 		return e.string(string(v), path)
+	case channel:
+		return e.plain(v.token) // a program sends its address to whoever is to answer
 	case starlark.IterableMapping:
 		return e.mapping(v.Items(), path, depth)
 	case *starlarkstruct.Struct:

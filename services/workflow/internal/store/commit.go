@@ -28,6 +28,9 @@ func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, erro
 		if err := appendEntries(ctx, q, c.Execution.ID, c.Entries); err != nil {
 			return err
 		}
+		if err := openChannels(ctx, q, c.Execution, c.Entries); err != nil {
+			return err
+		}
 		if c.Next.Ended() {
 			err = dropAll(ctx, q, c.Execution.ID)
 		} else {
@@ -110,6 +113,7 @@ func closeOps(ctx context.Context, q *query.Queries, execution int64, ops []core
 func dropAll(ctx context.Context, q *query.Queries, execution int64) error {
 	return pg.Classify(errors.Join(
 		q.DropTimers(ctx, execution), q.DropWaits(ctx, execution), q.DropCalls(ctx, execution), q.DropDeliveries(ctx, execution),
+		q.DropChannels(ctx, execution),
 	), "close everything of execution %d", execution)
 }
 
@@ -125,7 +129,7 @@ func open(ctx context.Context, q *query.Queries, c core.Commit) error {
 		switch o.Op.Kind {
 		case core.KindRun:
 			calls = append(calls, openCall(c, o, branch, index))
-		case core.KindWait:
+		case core.KindWait, core.KindReceive:
 			rows, err := openWait(ctx, q, c, o)
 			if err != nil {
 				return err
@@ -158,33 +162,34 @@ func openCall(c core.Commit, o core.Opening, branch, index int32) query.OpenCall
 	return p
 }
 
-// openWait makes one row for each type, under the key of the type's shape. A shape that is new is registered.
+// openWait makes one row for each kind of event that is waited for, under the key of its shape. A shape that is new is
+// registered.
 func openWait(ctx context.Context, q *query.Queries, c core.Commit, o core.Opening) ([]query.OpenWaitParams, error) {
-	filter, err := json.Marshal(o.Op.Filter)
-	if err != nil {
-		return nil, fmt.Errorf("encode filter of %s: %w", o.Op.Position, err)
-	}
-	paths := o.Op.Filter.Paths()
-	values := make([]string, len(paths))
-	for i, path := range paths {
-		values[i] = o.Op.Filter[path]
-	}
 	var rows []query.OpenWaitParams
-	seen := map[string]bool{}
-	for _, t := range o.Op.Types {
-		// A program may name a type twice; the rows would be the same.
-		if seen[t] {
+	seen := map[[16]byte]bool{}
+	for _, want := range o.Op.Wants() {
+		paths := want.Filter.Paths()
+		values := make([]string, len(paths))
+		for i, path := range paths {
+			values[i] = want.Filter[path]
+		}
+		key := core.Key(c.Execution.Organization, want.Type, paths, values)
+		// A program may name a type or a channel twice; the rows would be the same.
+		if seen[key] {
 			continue
 		}
-		seen[t] = true
-		shape, err := findShape(ctx, q, c.Execution.Organization, t, paths)
+		seen[key] = true
+		filter, err := json.Marshal(want.Filter)
+		if err != nil {
+			return nil, fmt.Errorf("encode filter of %s: %w", o.Op.Position, err)
+		}
+		shape, err := findShape(ctx, q, c.Execution.Organization, want.Type, paths)
 		if err != nil {
 			return nil, err
 		}
-		key := core.Key(c.Execution.Organization, t, paths, values)
 		rows = append(rows, query.OpenWaitParams{
 			Execution: c.Execution.ID, Branch: int32(o.Op.Ref.Branch), Op: int32(o.Op.Ref.Index),
-			Key: key[:], Shape: shape, Type: t, Filter: filter, CreatedAt: c.At,
+			Key: key[:], Shape: shape, Type: want.Type, Filter: filter, CreatedAt: c.At,
 		})
 	}
 	return rows, nil

@@ -235,7 +235,7 @@ func (s *Store) backfill(ctx context.Context, shape query.ShapeOfWaitsRow) error
 func (s *Store) afterCommit(ctx context.Context, c core.Commit, events []int64) {
 	for _, o := range c.Open {
 		// One look is for all waits of the execution, so the first that is found is enough.
-		if o.Op.Kind != core.KindWait {
+		if len(o.Op.Wants()) == 0 {
 			continue
 		}
 		if err := s.look(ctx, c.Execution.ID); err != nil {
@@ -284,7 +284,7 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 // Forget deletes old events. The statement takes a few thousand at a time, so that no lock is held for long.
 func (s *Store) Forget(ctx context.Context, before time.Time) error {
 	for {
-		n, err := s.queries.ForgetEvents(ctx, before)
+		n, err := s.queries.ForgetEvents(ctx, query.ForgetEventsParams{Before: before, Message: core.TypeMessage})
 		if err != nil || n == 0 {
 			return pg.Classify(err, "forget old events")
 		}

@@ -182,6 +182,10 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 			w.Location, w.Agent, w.Attempt = core.Location(*row.Location), *row.Agent, int(*row.Attempt)
 		case len(row.Types) > 0:
 			w.Kind, w.Types = core.KindWait, row.Types
+			if row.Types[0] == core.TypeMessage {
+				w.Kind, w.Types = core.KindReceive, nil
+				break // its filter is the token, which is not for everybody who may look at the run
+			}
 			if err := json.Unmarshal([]byte(row.Filter), &w.Filter); err != nil {
 				return nil, fmt.Errorf("filter of a wait of execution %d: %w", execution, err)
 			}

@@ -74,12 +74,19 @@ SELECT id FROM event WHERE NOT looked AND received_at < sqlc.arg(before) ORDER B
 SELECT DISTINCT execution FROM wait WHERE NOT looked AND created_at < sqlc.arg(before) LIMIT 100;
 
 -- name: ForgetEvents :execrows
--- Events that wait to be consumed stay.
+-- Events that wait to be consumed stay, and so do the messages of channels that are open.
 DELETE FROM event
 WHERE id IN (
     SELECT e.id FROM event e
     WHERE e.received_at < sqlc.arg(before) AND e.looked
       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
+      AND NOT (e.type = sqlc.arg(message) AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
     ORDER BY e.received_at
     LIMIT 5000
 );
+
+-- name: HasChannel :one
+SELECT EXISTS (SELECT 1 FROM channel WHERE token = $1 AND organization = $2);
+
+-- name: HasEvent :one
+SELECT EXISTS (SELECT 1 FROM event WHERE organization = $1 AND source = $2 AND event_id = $3);

@@ -127,3 +127,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 -- name: OpenWait :copyfrom
 INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: OpenChannel :copyfrom
+INSERT INTO channel (token, execution, organization) VALUES ($1, $2, $3);
+
+-- name: DropChannels :exec
+DELETE FROM channel WHERE execution = $1;

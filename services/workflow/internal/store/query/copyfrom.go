@@ -93,6 +93,40 @@ func (q *Queries) OpenCall(ctx context.Context, arg []OpenCallParams) (int64, er
 	return q.db.CopyFrom(ctx, []string{"call"}, []string{"id", "execution", "branch", "op", "function", "args", "location", "agent", "no_retry", "next_at", "deadline"}, &iteratorForOpenCall{rows: arg})
 }
 
+// iteratorForOpenChannel implements pgx.CopyFromSource.
+type iteratorForOpenChannel struct {
+	rows                 []OpenChannelParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForOpenChannel) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForOpenChannel) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].Token,
+		r.rows[0].Execution,
+		r.rows[0].Organization,
+	}, nil
+}
+
+func (r iteratorForOpenChannel) Err() error {
+	return nil
+}
+
+func (q *Queries) OpenChannel(ctx context.Context, arg []OpenChannelParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"channel"}, []string{"token", "execution", "organization"}, &iteratorForOpenChannel{rows: arg})
+}
+
 // iteratorForOpenTimer implements pgx.CopyFromSource.
 type iteratorForOpenTimer struct {
 	rows                 []OpenTimerParams

@@ -154,18 +154,57 @@ WHERE id IN (
     SELECT e.id FROM event e
     WHERE e.received_at < $1 AND e.looked
       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
+      AND NOT (e.type = $2 AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
     ORDER BY e.received_at
     LIMIT 5000
 )
 `
 
-// Events that wait to be consumed stay.
-func (q *Queries) ForgetEvents(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetEvents, before)
+type ForgetEventsParams struct {
+	Before  time.Time
+	Message string
+}
+
+// Events that wait to be consumed stay, and so do the messages of channels that are open.
+func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetEvents, arg.Before, arg.Message)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const hasChannel = `-- name: HasChannel :one
+SELECT EXISTS (SELECT 1 FROM channel WHERE token = $1 AND organization = $2)
+`
+
+type HasChannelParams struct {
+	Token        string
+	Organization int64
+}
+
+func (q *Queries) HasChannel(ctx context.Context, arg HasChannelParams) (bool, error) {
+	row := q.db.QueryRow(ctx, hasChannel, arg.Token, arg.Organization)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const hasEvent = `-- name: HasEvent :one
+SELECT EXISTS (SELECT 1 FROM event WHERE organization = $1 AND source = $2 AND event_id = $3)
+`
+
+type HasEventParams struct {
+	Organization int64
+	Source       string
+	EventID      string
+}
+
+func (q *Queries) HasEvent(ctx context.Context, arg HasEventParams) (bool, error) {
+	row := q.db.QueryRow(ctx, hasEvent, arg.Organization, arg.Source, arg.EventID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const satisfy = `-- name: Satisfy :many

@@ -23,6 +23,12 @@ type Call struct {
 	Deadline  time.Time
 }
 
+type Channel struct {
+	Token        string
+	Execution    int64
+	Organization int64
+}
+
 type Delivery struct {
 	Execution int64
 	Branch    int32

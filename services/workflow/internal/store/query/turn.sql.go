@@ -254,6 +254,15 @@ func (q *Queries) DropCalls(ctx context.Context, execution int64) error {
 	return err
 }
 
+const dropChannels = `-- name: DropChannels :exec
+DELETE FROM channel WHERE execution = $1
+`
+
+func (q *Queries) DropChannels(ctx context.Context, execution int64) error {
+	_, err := q.db.Exec(ctx, dropChannels, execution)
+	return err
+}
+
 const dropDeliveries = `-- name: DropDeliveries :exec
 DELETE FROM delivery WHERE execution = $1
 `
@@ -470,6 +479,12 @@ type OpenCallParams struct {
 	NoRetry   bool
 	NextAt    *time.Time
 	Deadline  time.Time
+}
+
+type OpenChannelParams struct {
+	Token        string
+	Execution    int64
+	Organization int64
 }
 
 type OpenTimerParams struct {
