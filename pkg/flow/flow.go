@@ -55,6 +55,8 @@ type Step struct {
 	Reason string `json:"reason,omitempty"`
 	// Duration is how long a pause step waits, in seconds.
 	Duration int `json:"duration,omitempty"`
+	// Rules are an approval step's.
+	Rules
 }
 
 // A Gate is a share of traffic at which every service stops.
@@ -67,10 +69,25 @@ type Gate struct {
 	Approval *Approval `json:"approval,omitempty"`
 }
 
-// An Approval asks somebody to agree.
+// An Approval asks people to agree (D24).
 type Approval struct {
 	// Reason is shown to whoever decides.
 	Reason string `json:"reason,omitempty"`
+	Rules
+}
+
+// Rules are who decides on a gate, and until when. Their zero value is one person, of any group, for ever.
+type Rules struct {
+	// Quorum is how many different people have to agree; 0 stands for 1.
+	Quorum int `json:"quorum,omitempty"`
+	// Group is the group that those who decide belong to; empty for anybody.
+	Group string `json:"group,omitempty"`
+	// RequesterMayApprove lets whoever has asked for the rollout agree, too. Nil leaves it to the tier: not in production (D28).
+	RequesterMayApprove *bool `json:"requester_may_approve,omitempty"`
+	// ExpiresAfter is how long the question stands, in seconds; 0 for ever.
+	ExpiresAfter int `json:"expires_after,omitempty"`
+	// OnExpiry is what no answer means: "reject", which "" stands for, or "approve".
+	OnExpiry string `json:"on_expiry,omitempty"`
 }
 
 // Schema is the JSON Schema (draft 2020-12) of a definition.

@@ -79,7 +79,7 @@ func Run(ctx context.Context, c Config) error {
 	// active sender, and the bus gives an event to one of them.
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
-		{Name: "rollbacks", Run: s.rollBack},
+		{Name: "policies", Run: s.attend},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},

@@ -104,7 +104,7 @@ func TestAPauseWhereItStandsIsTrueAtOnce(t *testing.T) {
 	if r.State != core.RolloutPaused || !r.AwaitingApproval {
 		t.Errorf("while people are asked: %+v", r)
 	}
-	_, err = s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "staging"})
+	_, err = s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: "staging"})
 	s.ok(err)
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
 	if r = s.reload(r); r.State != core.RolloutPaused || len(s.granted()) > 0 {

@@ -64,29 +64,54 @@ func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()
 	return nil
 }
 
-// rollBack carries out what policies want rolled back. One worker is enough: it is rare, and quick.
-func (s *service) rollBack(ctx context.Context, ready func()) error {
+// chore does one thing that is due by time: what it was, for the log; false when nothing was due.
+type chore func(ctx context.Context) (message string, attrs []slog.Attr, worked bool, err error)
+
+// chores are what policies want done by time.
+func (s *service) chores() []chore {
+	return []chore{
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			r, worked, err := s.domain.RollBackDue(ctx)
+			return "automatic rollback", []slog.Attr{
+				slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("outcome", r.Outcome), slog.Int64("made", r.MadeRolloutID),
+			}, worked, err
+		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			e, worked, err := s.domain.ExpireDue(ctx)
+			return "gate expired", []slog.Attr{
+				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),
+			}, worked, err
+		},
+	}
+}
+
+// attend does what is due by time, as long as there is something. One worker is enough: it is rare, and quick.
+func (s *service) attend(ctx context.Context, ready func()) error {
 	ready()
 	for ctx.Err() == nil {
-		r, worked, err := s.domain.RollBackDue(ctx)
-		// What fails because the process stops is no news.
-		if ctx.Err() == nil && (worked || err != nil) {
-			attrs := []slog.Attr{slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("outcome", r.Outcome), slog.Int64("made", r.MadeRolloutID)}
+		again := false
+		for _, do := range s.chores() {
+			message, attrs, worked, err := do(ctx)
+			// What fails because the process stops is no news.
+			if ctx.Err() != nil || !worked && err == nil {
+				continue
+			}
 			level := slog.LevelInfo
 			if err != nil {
 				level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
 			}
-			s.log.LogAttrs(ctx, level, "automatic rollback", attrs...)
+			s.log.LogAttrs(ctx, level, message, attrs...)
+			again = again || err == nil
 		}
-		if !worked || err != nil {
-			s.pause(ctx, rollbackPoll)
+		if !again {
+			s.pause(ctx, chorePoll)
 		}
 	}
 	return nil
 }
 
-// rollbackPoll is how soon a rollback is found that is due.
-const rollbackPoll = time.Second
+// chorePoll is how soon something is found that is due.
+const chorePoll = time.Second
 
 func (s *service) pause(ctx context.Context, d time.Duration) {
 	timer := clock.System().NewTimer(d)

@@ -249,7 +249,7 @@ func TestGates(t *testing.T) {
 		t.Errorf("approving an unknown gate: %v", err)
 	}
 	for _, gate := range []string{"staging/25", "production"} {
-		if _, err := s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
+		if _, err := s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
 			t.Errorf("approve %s: %v", gate, err)
 		}
 	}

@@ -282,7 +282,7 @@ func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
-	_, err := s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production"})
+	_, err := s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: "production"})
 	s.ok(err)
 
 	next := start(t, s.db)

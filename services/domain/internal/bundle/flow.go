@@ -34,10 +34,20 @@ func (Flows) Check(definition json.RawMessage, known core.KnownToFlow) (core.Flo
 // understand keeps what the domain has to know of a pipeline; the deploy program walks the definition itself.
 func understand(def flow.Definition) core.Flow {
 	var f core.Flow
-	for _, s := range def.Steps {
-		// Pauses, approvals and analyses between the stops pin nothing, so the domain need not know of them.
+	asking := 0 // how many approval steps come before the next environment
+	for i, s := range def.Steps {
+		if s.Type == flow.Approve {
+			f.Approvals = append(f.Approvals, core.ApprovalStep{
+				GateID: flow.StepGateID(i, s), Approval: *approval(&flow.Approval{Reason: s.Reason, Rules: s.Rules}),
+			})
+			asking++
+		}
+		// Pauses and analyses between the stops pin nothing, so the domain need not know of them.
 		if s.Type != flow.Deploy {
 			continue
+		}
+		for ; asking > 0; asking-- {
+			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
 		for _, g := range s.Gates {
@@ -52,5 +62,8 @@ func approval(a *flow.Approval) *core.Approval {
 	if a == nil {
 		return nil
 	}
-	return &core.Approval{Reason: a.Reason}
+	return &core.Approval{
+		Reason: a.Reason, Quorum: a.Quorum, Group: a.Group, RequesterMayApprove: a.RequesterMayApprove,
+		ExpiresAfter: a.ExpiresAfter, OnExpiry: a.OnExpiry,
+	}
 }

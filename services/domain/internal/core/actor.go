@@ -1,6 +1,9 @@
 package core
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // PrincipalType says what kind of actor a journal row names (R39).
 type PrincipalType string
@@ -21,6 +24,19 @@ type Actor struct {
 	Type         PrincipalType
 	// ID is the principal's number; 0 where it has none (the system).
 	ID int64
+	// Groups are those the principal belongs to, by name: a gate may be for one of them to answer (D24).
+	Groups []string
+}
+
+// principal is who the journal names.
+func (a Actor) principal() Principal { return Principal{a.Type, a.ID} }
+
+// name is the principal for people.
+func (a Actor) name() string {
+	if a.ID == 0 {
+		return string(a.Type)
+	}
+	return fmt.Sprintf("%s %d", a.Type, a.ID)
 }
 
 type actorKey struct{}

@@ -155,7 +155,9 @@ func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, _ caus
 type ApprovalRequested struct {
 	RolloutID int64
 	GateID    string
-	Reason    string
+	// EnvironmentID is what the gate guards; 0 where it guards none in particular.
+	EnvironmentID int64
+	Reason        string
 }
 
 func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
@@ -163,16 +165,18 @@ func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause,
 	if err != nil || t.rollout.State.Terminal() {
 		return err
 	}
-	gates, err := tx.OpenGates(ctx, c.Organization, []int64{m.RolloutID})
+	gates, err := t.openGates(ctx)
 	if err != nil {
 		return err
 	}
 	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would tell
-	// of a request that nobody made.
-	for _, g := range gates[m.RolloutID] {
-		if g.GateID == m.GateID {
-			return nil
-		}
+	// of a request that nobody made, and forget the approvals so far.
+	if _, open := gates[m.GateID]; open {
+		return nil
+	}
+	rule, err := t.rule(ctx, m.GateID, m.EnvironmentID)
+	if err != nil {
+		return err
 	}
 	if err := t.moveRollout(ctx, VerbStart, ""); err != nil {
 		return err
@@ -183,6 +187,11 @@ func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause,
 	}
 	if err := t.request(ctx, VerbRequestApproval, m.GateID, m.Reason); err != nil {
 		return err
+	}
+	if rule.ExpiresAfter > 0 {
+		if err := tx.ScheduleGateExpiry(ctx, GateExpiry{RolloutID: m.RolloutID, GateID: m.GateID, AskedAt: c.at}, c.at.Add(rule.ExpiresAfter)); err != nil {
+			return err
+		}
 	}
 	return t.stand(ctx, h)
 }

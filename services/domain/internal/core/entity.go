@@ -203,14 +203,6 @@ type DeploymentGate struct {
 	ReachedAt, PassedAt *time.Time
 }
 
-// Gate is a request for approval that nobody has resolved yet (D24).
-type Gate struct {
-	RolloutID   int64
-	GateID      string
-	Reason      string
-	RequestedAt time.Time
-}
-
 // Driver is a deploy driver that this installation carries, as far as anybody outside it may know it.
 type Driver struct {
 	// Ref is name@major.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -132,12 +131,14 @@ type hold struct {
 	why    string
 	// asking are the gates whose passage was asked for and not granted, in order.
 	asking []string
-	// at are the gates where it stands, or where people are asked; known those it has come to or gone past.
+	// at are the gates where it stands; known those it has come to or gone past.
 	at, known map[string]bool
+	// asked is that people are asked to approve something.
+	asked bool
 }
 
 // stands is whether nothing moves before somebody or something lets it.
-func (h hold) stands() bool { return len(h.at) > 0 || len(h.asking) > 0 }
+func (h hold) stands() bool { return h.asked || len(h.at) > 0 || len(h.asking) > 0 }
 
 // hold reads the rollout's own journal: it has few rows about gates, and what they say is needed only here.
 func (t *tree) hold(ctx context.Context) (hold, error) {
@@ -152,7 +153,10 @@ func (t *tree) hold(ctx context.Context) (hold, error) {
 	for _, r := range rows {
 		h.read(r)
 	}
-	return h, nil
+	// Whether a gate is open is its rule's to say: one approval need not be enough.
+	open, err := t.openGates(ctx)
+	h.asked = len(open) > 0
+	return h, err
 }
 
 func (h *hold) read(r Transition) {
@@ -163,17 +167,13 @@ func (h *hold) read(r Transition) {
 		h.wanted, h.why = false, ""
 	case VerbReachGate:
 		h.at[r.GateID], h.known[r.GateID] = true, true
-	case VerbRequestApproval:
-		h.at["approval of "+r.GateID] = true // a gate may be stood at and asked about
-	case VerbApprove, VerbReject:
-		delete(h.at, "approval of "+r.GateID)
 	case VerbRequestPassage:
 		h.asking = append(h.asking, r.GateID)
 	case VerbPassGate:
 		delete(h.at, r.GateID)
 		h.known[r.GateID] = true
 		h.asking = without(h.asking, r.GateID)
-	case VerbCreate, VerbStart, VerbComplete, VerbDegrade, VerbFail, VerbCancel:
+	case VerbCreate, VerbStart, VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbComplete, VerbDegrade, VerbFail, VerbCancel:
 	}
 }
 
@@ -206,5 +206,5 @@ func (t *tree) pass(ctx context.Context, gate string) error {
 // gateName is how the journal calls a gate within an environment.
 func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, error) {
 	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
-	return fmt.Sprintf("%s/%d", environments[b.EnvironmentID].Name, weight), err
+	return weightGate(environments[b.EnvironmentID].Name, weight), err
 }

@@ -14,13 +14,15 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next two methods
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next three methods
 	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
 	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
 	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
+	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
 }
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does
@@ -83,6 +85,9 @@ type EnvironmentWrites interface {
 	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e Environment) error
+	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.
+	SaveEnvironmentApproval(ctx context.Context, a EnvironmentApproval) error
+	DropEnvironmentApproval(ctx context.Context, environment int64) error
 	// KeepBundle keeps a driver's bytes under their digest; again is nothing.
 	KeepBundle(ctx context.Context, digest, ref string, content []byte) error
 	// Bundle is what was kept under a digest, whatever is installed by now (D7).
@@ -106,6 +111,10 @@ type RolloutWrites interface {
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
 	// From is not the cached state.
 	Record(ctx context.Context, t Transition) error
+	// AddGateRule pins who may answer a gate of a rollout; again is nothing.
+	AddGateRule(ctx context.Context, rollout int64, gate string, r GateRule) error
+	// GateRules are those pinned, by gate.
+	GateRules(ctx context.Context, rollout int64) (map[string]GateRule, error)
 	// AddSnapshot keeps what was deployed; again is nothing.
 	AddSnapshot(ctx context.Context, s Snapshot) error
 }
@@ -135,6 +144,11 @@ type PolicyWrites interface {
 	DueRollback(ctx context.Context, at time.Time) (AutomaticRollback, bool, error)
 	// SettleRollback writes what came of it.
 	SettleRollback(ctx context.Context, r AutomaticRollback) error
+	// ScheduleGateExpiry is nothing when there is one for the same request.
+	ScheduleGateExpiry(ctx context.Context, e GateExpiry, due time.Time) error
+	// DueGateExpiry locks the next one that is due, and skips what others have locked.
+	DueGateExpiry(ctx context.Context, at time.Time) (GateExpiry, bool, error)
+	SettleGateExpiry(ctx context.Context, id int64) error
 }
 
 // SourceOwner is an artifact source and what it belongs to.
@@ -214,6 +228,8 @@ type KnownToFlow struct {
 type Flow struct {
 	// Deploys are the deploy steps, in order.
 	Deploys []DeployStep
+	// Approvals are the steps that only ask people, in order.
+	Approvals []ApprovalStep
 }
 
 // DeployStep brings the application to one environment.
@@ -232,9 +248,24 @@ type FlowGate struct {
 	Approval     *Approval `json:"approval"`
 }
 
-// Approval asks somebody to agree. It is part of the inputs of the deploy program.
+// Approval asks people to agree. It is part of the inputs of the deploy program, which needs of it the reason and the time;
+// who may answer is the domain's.
 type Approval struct {
-	Reason string `json:"reason"`
+	Reason              string `json:"reason"`
+	Quorum              int    `json:"quorum,omitempty"`
+	Group               string `json:"group,omitempty"`
+	RequesterMayApprove *bool  `json:"requester_may_approve,omitempty"`
+	// ExpiresAfter is in seconds; 0 for never.
+	ExpiresAfter int    `json:"expires_after,omitempty"`
+	OnExpiry     string `json:"on_expiry,omitempty"`
+}
+
+// ApprovalStep is a step of a pipeline that only asks.
+type ApprovalStep struct {
+	GateID string
+	// Before is the environment of the next deploy step; empty after the last.
+	Before string
+	Approval
 }
 
 // Engine runs workflows.

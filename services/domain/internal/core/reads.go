@@ -37,6 +37,8 @@ type Reads interface {
 	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]ApplicationEnvironment, error)
 	ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]ApplicationEnvironment, error)
 
+	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
+	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]EnvironmentApproval, error)
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RollbackPolicy, error)
 	// Rollouts are newest first.

@@ -3,12 +3,14 @@ package core
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// ApproveGate resolves an open gate: the rollout goes on (R41).
+// ApproveGate agrees to an open gate; with the last of its quorum the rollout goes on (R41, D24).
 func (d *Domain) ApproveGate(ctx context.Context, a Actor, r Resolution) (Rollout, error) {
 	return d.resolve(ctx, a, r, true)
 }
@@ -23,7 +25,11 @@ func (d *Domain) resolve(ctx context.Context, a Actor, r Resolution, approved bo
 		return Rollout{}, err
 	}
 	return d.change(ctx, a, r.RolloutID, func(ctx context.Context, t *tree) error {
-		if err := t.gateIsOpen(ctx, r.GateID); err != nil {
+		gate, err := t.openGate(ctx, r.GateID)
+		if err != nil {
+			return err
+		}
+		if err := gate.MayResolve(a, approved); err != nil {
 			return err
 		}
 		verb := VerbReject
@@ -33,40 +39,50 @@ func (d *Domain) resolve(ctx context.Context, a Actor, r Resolution, approved bo
 		if err := t.request(ctx, verb, r.GateID, r.Reason); err != nil {
 			return err
 		}
-		// A rejection is announced too, although the cancellation below stops the workflow: the event is a
-		// published fact, which others may wait for (E69).
-		err := t.tx.Announce(ctx, GateResolved{Actor: a, RolloutID: r.RolloutID, GateID: r.GateID, Approved: approved, Reason: r.Reason, At: t.cause.at})
-		if err != nil || approved {
-			return err
+		if approved && len(gate.Approvals)+1 < gate.Quorum {
+			return nil // the row counts, and the gate stays open for the others
 		}
-		reason := fmt.Sprintf("gate %q was rejected", r.GateID)
-		if r.Reason != "" {
-			reason += ": " + r.Reason
-		}
-		return d.cancel(ctx, t, reason)
+		return d.answer(ctx, t, r.GateID, approved, r.Reason)
 	})
 }
 
-// gateIsOpen refuses what has no open gate of that name.
-func (t *tree) gateIsOpen(ctx context.Context, gate string) error {
-	if t.rollout.State.Terminal() {
-		return fault.New(fault.Refused, "rollout_%d is over: %s", t.rollout.ID, t.rollout.State)
-	}
-	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
-	if err != nil {
+// answer tells of a gate that is closed, and ends the rollout where the answer is no.
+func (d *Domain) answer(ctx context.Context, t *tree, gate string, approved bool, reason string) error {
+	// A rejection is announced too, although the cancellation below stops the workflow: the event is a published fact,
+	// which others may wait for (E69).
+	err := t.tx.Announce(ctx, GateResolved{Actor: t.cause.Actor, RolloutID: t.rollout.ID, GateID: gate, Approved: approved, Reason: reason, At: t.cause.at})
+	if err != nil || approved {
 		return err
 	}
-	var open []string
-	for _, g := range gates[t.rollout.ID] {
-		if g.GateID == gate {
-			return nil
-		}
-		open = append(open, g.GateID)
+	return d.cancel(ctx, t, because(fmt.Sprintf("gate %q was rejected", gate), reason))
+}
+
+// openGates are the rollout's, by id.
+func (t *tree) openGates(ctx context.Context) (map[string]Gate, error) {
+	open, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	byID := map[string]Gate{}
+	for _, g := range open[t.rollout.ID] {
+		byID[g.GateID] = g
 	}
-	if len(open) == 0 {
-		return fault.New(fault.Refused, "gate %q of rollout_%d is not open; no gate is", gate, t.rollout.ID)
+	return byID, err
+}
+
+// openGate refuses what has no open gate of that name.
+func (t *tree) openGate(ctx context.Context, id string) (Gate, error) {
+	if t.rollout.State.Terminal() {
+		return Gate{}, fault.New(fault.Refused, "rollout_%d is over: %s", t.rollout.ID, t.rollout.State)
 	}
-	return fault.New(fault.Refused, "gate %q of rollout_%d is not open; open: %s", gate, t.rollout.ID, strings.Join(open, ", "))
+	gates, err := t.openGates(ctx)
+	if err != nil {
+		return Gate{}, err
+	}
+	if gate, open := gates[id]; open {
+		return gate, nil
+	}
+	if len(gates) == 0 {
+		return Gate{}, fault.New(fault.Refused, "gate %q of rollout_%d is not open; no gate is", id, t.rollout.ID)
+	}
+	return Gate{}, fault.New(fault.Refused, "gate %q of rollout_%d is not open; open: %s", id, t.rollout.ID, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
 }
 
 // CancelRollout ends a rollout where it stands, whatever gate is open (R41).

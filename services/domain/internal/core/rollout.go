@@ -37,6 +37,8 @@ type plan struct {
 	versions   map[int64]Version
 	services   []Service
 	definition FlowDefinition
+	// approvals are the steps between the stops that ask people.
+	approvals []ApprovalStep
 	// stops are in the order of promotion; there is at least one, because a pipeline without a deploy step is refused.
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
@@ -49,6 +51,8 @@ type stop struct {
 	environment BoundEnvironment
 	application ApplicationEnvironment
 	driver      Driver
+	// approval is what the environment asks by itself; nil for nothing.
+	approval *EnvironmentApproval
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
@@ -129,6 +133,7 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 	if err != nil {
 		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
 	}
+	p.approvals = flow.Approvals
 	for _, step := range flow.Deploys {
 		e := environments[step.Environment]
 		if e.Readiness != ReadinessReady {
@@ -142,7 +147,15 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 		if err != nil {
 			return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
 		}
-		p.stops = append(p.stops, stop{step, e, ae, driver})
+		s := stop{step: step, environment: e, application: ae, driver: driver}
+		asked, err := tx.EnvironmentApprovals(ctx, organization, []int64{e.ID})
+		if err != nil {
+			return err
+		}
+		if own, ok := asked[e.ID]; ok {
+			s.approval = &own
+		}
+		p.stops = append(p.stops, s)
 	}
 	return nil
 }
@@ -183,6 +196,9 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 		}
 		in.Rollout.Environments = append(in.Rollout.Environments, e)
 	}
+	if err := p.pinGates(ctx, tx, r.ID); err != nil {
+		return r, err
+	}
 	inputs, err := json.Marshal(in)
 	if err != nil {
 		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
@@ -194,8 +210,9 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 }
 
 func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
+	asked, _ := s.entry()
 	in := rolloutEnvironmentInput{
-		environmentInput: describeEnvironment(s.environment), Position: position, Approval: s.step.Approval, Gates: s.step.Gates,
+		environmentInput: describeEnvironment(s.environment), Position: position, Approval: asked, Gates: s.step.Gates,
 		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
 	}
 	// Always a list: a program of a driver that iterates over it without asking must not end on a null.

@@ -75,7 +75,7 @@ func (s DeploymentState) Terminal() bool { return s >= DeploymentHealthy }
 // Verb is what happened, or was asked for, in a journal row (R40).
 type Verb string
 
-// The verbs. The three about approval record requests and leave the state as it is (D17, R41).
+// The verbs. Those about approval record requests and leave the state as it is (D17, R41).
 const (
 	VerbCreate          Verb = "create"
 	VerbStart           Verb = "start"
@@ -84,10 +84,12 @@ const (
 	VerbRequestApproval Verb = "request_approval"
 	VerbApprove         Verb = "approve"
 	VerbReject          Verb = "reject"
-	VerbComplete        Verb = "complete"
-	VerbDegrade         Verb = "degrade"
-	VerbFail            Verb = "fail"
-	VerbCancel          Verb = "cancel"
+	// VerbExpire closes a gate that was not answered in time; what that means is its rule's (D24).
+	VerbExpire   Verb = "expire"
+	VerbComplete Verb = "complete"
+	VerbDegrade  Verb = "degrade"
+	VerbFail     Verb = "fail"
+	VerbCancel   Verb = "cancel"
 	// VerbReachGate and VerbPassGate tell of a gate, and leave the state as it is too: a deployment's own, and those of
 	// the rollout, which stands there when all deployments do.
 	VerbReachGate Verb = "reach_gate"

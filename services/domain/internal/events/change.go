@@ -69,7 +69,7 @@ func readers() map[string]reader {
 			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters}
 		}),
 		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) core.Change {
-			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, Reason: d.Reason}
+			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, EnvironmentID: d.EnvironmentID, Reason: d.Reason}
 		}),
 		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) core.Change {
 			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}

@@ -125,9 +125,19 @@ func (r reader) ActiveRollouts(ctx context.Context, organization int64, applicat
 
 // OpenGates implements core.Reads.
 func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error) {
-	return under(ctx, r, organization, rollouts, "open gates", (*sqlc.Queries).OpenGates, func(g sqlc.OpenGatesRow) (int64, core.Gate) {
-		return g.RolloutID, core.Gate{RolloutID: g.RolloutID, GateID: orZero(g.GateID), Reason: orZero(g.Reason), RequestedAt: g.CreatedAt}
-	})
+	rows, err := fetch(ctx, r, organization, rollouts, "open gates", (*sqlc.Queries).OpenGates)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int64][]core.Gate{}
+	for _, row := range rows {
+		g, err := gate(row)
+		if err != nil {
+			return nil, err
+		}
+		found[row.RolloutID] = append(found[row.RolloutID], g)
+	}
+	return found, nil
 }
 
 // RolloutEnvironmentsByID implements core.Reads.

@@ -39,6 +39,7 @@ type Domain interface {
 	ApproveGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
 	SetRollbackPolicy(ctx context.Context, a core.Actor, p core.RollbackPolicy) (core.Application, error)
 	PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)

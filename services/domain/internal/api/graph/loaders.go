@@ -27,6 +27,7 @@ type loaders struct {
 	environments            *loader[int64, core.Environment]
 	bindings                *loader[int64, core.DriverBinding]
 	bindingsOf              *loader[int64, []core.DriverBinding]
+	approvalOf              *loader[int64, core.EnvironmentApproval]
 	flows                   *loader[int64, core.FlowDefinition]
 	latestFlowOf            *loader[int64, core.FlowDefinition]
 	applicationEnvironments *loader[int64, core.ApplicationEnvironment]
@@ -69,6 +70,7 @@ func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Durat
 		environments:            plain(b, r.EnvironmentsByID),
 		bindings:                plain(b, r.DriverBindingsByID),
 		bindingsOf:              plain(b, r.DriverBindingsByEnvironment),
+		approvalOf:              plain(b, r.EnvironmentApprovals),
 		flows:                   plain(b, r.FlowDefinitionsByID),
 		latestFlowOf:            plain(b, r.LatestFlowDefinitions),
 		applicationEnvironments: plain(b, r.ApplicationEnvironmentsByID),

@@ -116,6 +116,11 @@ func (environment) DriverBindings(ctx context.Context, e *model.Environment) ([]
 	return list(ctx, loadersOf(ctx).bindingsOf, e.ID, model.WrapDriverBinding)
 }
 
+// Approval is what it asks of rollouts by itself; null for nothing.
+func (environment) Approval(ctx context.Context, e *model.Environment) (*model.EnvironmentApproval, error) {
+	return optional(ctx, loadersOf(ctx).approvalOf, e.ID, model.WrapEnvironmentApproval)
+}
+
 // applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}
 

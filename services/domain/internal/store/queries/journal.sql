@@ -10,19 +10,6 @@ VALUES (@organization_id, @rollout_environment_id, @from_state, @to_state, @even
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
 VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
--- name: OpenGates :many
--- The latest word on each gate of a rollout that is not over is the request (R38).
-SELECT g.rollout_id, g.gate_id, g.reason, g.created_at
-FROM (
-    SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.event, t.reason, t.created_at
-    FROM cd_rollout_transitions t
-    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.event IN ('request_approval', 'approve', 'reject')
-    ORDER BY t.rollout_id, t.gate_id, t.id DESC
-) g
-JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = g.rollout_id
-WHERE g.event = 'request_approval' AND r.state IN (0, 1, 2)
-ORDER BY g.rollout_id, g.id;
-
 -- name: GateWords :many
 -- What a rollout's own journal says of gates and holds.
 SELECT id, from_state, to_state, event, gate_id, reason, created_at FROM cd_rollout_transitions

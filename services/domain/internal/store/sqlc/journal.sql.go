@@ -289,52 +289,6 @@ func (q *Queries) JournalsByRollout(ctx context.Context, arg JournalsByRolloutPa
 	return items, nil
 }
 
-const openGates = `-- name: OpenGates :many
-SELECT g.rollout_id, g.gate_id, g.reason, g.created_at
-FROM (
-    SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.event, t.reason, t.created_at
-    FROM cd_rollout_transitions t
-    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.event IN ('request_approval', 'approve', 'reject')
-    ORDER BY t.rollout_id, t.gate_id, t.id DESC
-) g
-JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = g.rollout_id
-WHERE g.event = 'request_approval' AND r.state IN (0, 1, 2)
-ORDER BY g.rollout_id, g.id
-`
-
-type OpenGatesRow struct {
-	RolloutID int64
-	GateID    *string
-	Reason    *string
-	CreatedAt time.Time
-}
-
-// The latest word on each gate of a rollout that is not over is the request (R38).
-func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
-	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OpenGatesRow
-	for rows.Next() {
-		var i OpenGatesRow
-		if err := rows.Scan(
-			&i.RolloutID,
-			&i.GateID,
-			&i.Reason,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pausesRequested = `-- name: PausesRequested :many
 SELECT g.rollout_id
 FROM (

@@ -147,6 +147,21 @@ type Environment struct {
 	UpdatedAt   time.Time
 }
 
+// No row: the environment asks nobody by itself. A rollout pins what there is when it is made.
+type EnvironmentApproval struct {
+	ID                  int64
+	OrganizationID      int64
+	EnvironmentID       int64
+	Reason              string
+	Quorum              int32
+	ApproverGroup       string
+	RequesterMayApprove bool
+	ExpiresAfterSeconds int32
+	OnExpiry            string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+}
+
 type FlowDefinition struct {
 	ID             int64
 	OrganizationID int64
@@ -156,6 +171,19 @@ type FlowDefinition struct {
 	Definition string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+type GateExpiry struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	GateID         string
+	// Which request: a gate that was answered and asked about again has another time.
+	AskedAt   time.Time
+	DueAt     time.Time
+	Settled   bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Handoff struct {
@@ -236,6 +264,22 @@ type RolloutEnvironmentTransition struct {
 	TriggeredBy          *string
 	CreatedAt            time.Time
 	UpdatedAt            time.Time
+}
+
+type RolloutGate struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	GateID         string
+	Quorum         int32
+	// Those who decide belong to it; empty for anybody.
+	ApproverGroup       string
+	RequesterMayApprove bool
+	// 0: the question stands until the rollout ends.
+	ExpiresAfterSeconds int32
+	OnExpiry            string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
 }
 
 type RolloutTransition struct {

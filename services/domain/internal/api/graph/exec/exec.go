@@ -149,6 +149,7 @@ type ComplexityRoot struct {
 	}
 
 	Environment struct {
+		Approval        func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
 		DriverBindings  func(childComplexity int) int
@@ -157,6 +158,15 @@ type ComplexityRoot struct {
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
 		Tier            func(childComplexity int) int
+	}
+
+	EnvironmentApproval struct {
+		ExpiresAfterSeconds func(childComplexity int) int
+		Group               func(childComplexity int) int
+		OnExpiry            func(childComplexity int) int
+		Quorum              func(childComplexity int) int
+		Reason              func(childComplexity int) int
+		RequesterMayApprove func(childComplexity int) int
 	}
 
 	EnvironmentConnection struct {
@@ -172,9 +182,22 @@ type ComplexityRoot struct {
 	}
 
 	Gate struct {
-		GateID      func(childComplexity int) int
-		Reason      func(childComplexity int) int
-		RequestedAt func(childComplexity int) int
+		Approvals           func(childComplexity int) int
+		ExpiresAt           func(childComplexity int) int
+		GateID              func(childComplexity int) int
+		Group               func(childComplexity int) int
+		OnExpiry            func(childComplexity int) int
+		Quorum              func(childComplexity int) int
+		Reason              func(childComplexity int) int
+		RequestedAt         func(childComplexity int) int
+		RequesterMayApprove func(childComplexity int) int
+	}
+
+	GateApproval struct {
+		ApprovedAt    func(childComplexity int) int
+		PrincipalID   func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+		Reason        func(childComplexity int) int
 	}
 
 	JournalConnection struct {
@@ -195,6 +218,7 @@ type ComplexityRoot struct {
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
+		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 	}
 
@@ -299,6 +323,11 @@ type ComplexityRoot struct {
 		Name            func(childComplexity int) int
 	}
 
+	SetEnvironmentApprovalPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
 	SetRollbackPolicyPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
@@ -389,6 +418,7 @@ type DeploymentResolver interface {
 }
 type EnvironmentResolver interface {
 	DriverBindings(ctx context.Context, obj *model.Environment) ([]model.DriverBinding, error)
+	Approval(ctx context.Context, obj *model.Environment) (*model.EnvironmentApproval, error)
 }
 type MutationResolver interface {
 	CreateApplication(ctx context.Context, input model.CreateApplicationInput) (model.CreateApplicationPayload, error)
@@ -400,6 +430,7 @@ type MutationResolver interface {
 	ApproveGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
+	SetEnvironmentApproval(ctx context.Context, input model.SetEnvironmentApprovalInput) (model.SetEnvironmentApprovalPayload, error)
 	SetRollbackPolicy(ctx context.Context, input model.SetRollbackPolicyInput) (model.SetRollbackPolicyPayload, error)
 	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
 	ResumeRollout(ctx context.Context, input model.ResumeRolloutInput) (model.ResumeRolloutPayload, error)
@@ -836,6 +867,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DriverBinding.Version(childComplexity), true
 
+	case "Environment.approval":
+		if e.ComplexityRoot.Environment.Approval == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Approval(childComplexity), true
 	case "Environment.createdAt":
 		if e.ComplexityRoot.Environment.CreatedAt == nil {
 			break
@@ -885,6 +922,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Environment.Tier(childComplexity), true
 
+	case "EnvironmentApproval.expiresAfterSeconds":
+		if e.ComplexityRoot.EnvironmentApproval.ExpiresAfterSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.ExpiresAfterSeconds(childComplexity), true
+	case "EnvironmentApproval.group":
+		if e.ComplexityRoot.EnvironmentApproval.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.Group(childComplexity), true
+	case "EnvironmentApproval.onExpiry":
+		if e.ComplexityRoot.EnvironmentApproval.OnExpiry == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.OnExpiry(childComplexity), true
+	case "EnvironmentApproval.quorum":
+		if e.ComplexityRoot.EnvironmentApproval.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.Quorum(childComplexity), true
+	case "EnvironmentApproval.reason":
+		if e.ComplexityRoot.EnvironmentApproval.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.Reason(childComplexity), true
+	case "EnvironmentApproval.requesterMayApprove":
+		if e.ComplexityRoot.EnvironmentApproval.RequesterMayApprove == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentApproval.RequesterMayApprove(childComplexity), true
+
 	case "EnvironmentConnection.nodes":
 		if e.ComplexityRoot.EnvironmentConnection.Nodes == nil {
 			break
@@ -923,12 +997,42 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
 
+	case "Gate.approvals":
+		if e.ComplexityRoot.Gate.Approvals == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.Approvals(childComplexity), true
+	case "Gate.expiresAt":
+		if e.ComplexityRoot.Gate.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.ExpiresAt(childComplexity), true
 	case "Gate.gateId":
 		if e.ComplexityRoot.Gate.GateID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Gate.GateID(childComplexity), true
+	case "Gate.group":
+		if e.ComplexityRoot.Gate.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.Group(childComplexity), true
+	case "Gate.onExpiry":
+		if e.ComplexityRoot.Gate.OnExpiry == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.OnExpiry(childComplexity), true
+	case "Gate.quorum":
+		if e.ComplexityRoot.Gate.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.Quorum(childComplexity), true
 	case "Gate.reason":
 		if e.ComplexityRoot.Gate.Reason == nil {
 			break
@@ -941,6 +1045,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Gate.RequestedAt(childComplexity), true
+	case "Gate.requesterMayApprove":
+		if e.ComplexityRoot.Gate.RequesterMayApprove == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.RequesterMayApprove(childComplexity), true
+
+	case "GateApproval.approvedAt":
+		if e.ComplexityRoot.GateApproval.ApprovedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateApproval.ApprovedAt(childComplexity), true
+	case "GateApproval.principalId":
+		if e.ComplexityRoot.GateApproval.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateApproval.PrincipalID(childComplexity), true
+	case "GateApproval.principalType":
+		if e.ComplexityRoot.GateApproval.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateApproval.PrincipalType(childComplexity), true
+	case "GateApproval.reason":
+		if e.ComplexityRoot.GateApproval.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateApproval.Reason(childComplexity), true
 
 	case "JournalConnection.nodes":
 		if e.ComplexityRoot.JournalConnection.Nodes == nil {
@@ -1087,6 +1222,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RollbackRollout(childComplexity, args["input"].(model.RollbackRolloutInput)), true
+	case "Mutation.setEnvironmentApproval":
+		if e.ComplexityRoot.Mutation.SetEnvironmentApproval == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setEnvironmentApproval_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetEnvironmentApproval(childComplexity, args["input"].(model.SetEnvironmentApprovalInput)), true
 	case "Mutation.setRollbackPolicy":
 		if e.ComplexityRoot.Mutation.SetRollbackPolicy == nil {
 			break
@@ -1508,6 +1654,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
 
+	case "SetEnvironmentApprovalPayload.environment":
+		if e.ComplexityRoot.SetEnvironmentApprovalPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetEnvironmentApprovalPayload.Environment(childComplexity), true
+	case "SetEnvironmentApprovalPayload.errors":
+		if e.ComplexityRoot.SetEnvironmentApprovalPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetEnvironmentApprovalPayload.Errors(childComplexity), true
+
 	case "SetRollbackPolicyPayload.application":
 		if e.ComplexityRoot.SetRollbackPolicyPayload.Application == nil {
 			break
@@ -1736,12 +1895,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
+		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputResolveGateInput,
 		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRollbackRolloutInput,
+		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 	)
 	first := true
@@ -1862,6 +2023,8 @@ type Mutation {
   rejectGate(input: ResolveGateInput!): ResolveGatePayload!
   "Ends a rollout where it stands. What is deployed stays as it is."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
+  "What an environment asks of the rollouts that are made from now on, in addition to what their pipelines ask."
+  setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
   "What an application does by itself about a rollout that fails from now on (E74)."
   setRollbackPolicy(input: SetRollbackPolicyInput!): SetRollbackPolicyPayload!
   "Holds a rollout at the gate where it stands, or, while it is on its way, at the next one."
@@ -2003,6 +2166,8 @@ type Environment implements Node {
   createdAt: Time!
   "Newest first."
   driverBindings: [DriverBinding!]!
+  "What it asks of every rollout that is to enter it; null for nothing beside what pipelines ask."
+  approval: EnvironmentApproval
 }
 
 enum Tier {
@@ -2080,11 +2245,48 @@ type RolloutConnection {
   pageInfo: PageInfo!
 }
 
-"A request for approval that nobody has resolved yet."
+"A question that is not answered yet: nobody has rejected it, its time is not over, and fewer people than its quorum have approved it (D24)."
 type Gate {
   gateId: String!
   reason: String!
   requestedAt: Time!
+  "How many different people have to approve it."
+  quorum: Int!
+  "The group that those who decide belong to; null for anybody."
+  group: String
+  "Whether whoever has asked for the rollout may approve it (D28)."
+  requesterMayApprove: Boolean!
+  "When it is closed without an answer; null for never."
+  expiresAt: Time
+  "What no answer in time means."
+  onExpiry: GateOutcome!
+  "Those who have approved it so far, oldest first."
+  approvals: [GateApproval!]!
+}
+
+enum GateOutcome {
+  "The rollout is cancelled."
+  REJECT
+  "The rollout goes on."
+  APPROVE
+}
+
+type GateApproval {
+  principalType: String!
+  principalId: Int
+  reason: String
+  approvedAt: Time!
+}
+
+"What an environment asks of every rollout that is to enter it, whatever its pipeline says."
+type EnvironmentApproval {
+  reason: String!
+  quorum: Int!
+  group: String
+  requesterMayApprove: Boolean!
+  "0 for never."
+  expiresAfterSeconds: Int!
+  onExpiry: GateOutcome!
 }
 
 type RolloutEnvironment implements Node {
@@ -2294,6 +2496,30 @@ input RollbackRolloutInput {
 type RollbackRolloutPayload {
   "The new rollout."
   rollout: Rollout
+  errors: [UserError!]!
+}
+
+input SetEnvironmentApprovalInput {
+  environmentId: ID!
+  "Null asks nothing any more."
+  approval: EnvironmentApprovalInput
+}
+
+input EnvironmentApprovalInput {
+  reason: String = ""
+  "How many different people have to approve, 1 to 20."
+  quorum: Int = 1
+  "The group that they belong to; without it anybody."
+  group: String = ""
+  "Whether whoever has asked for the rollout may be one of them."
+  requesterMayApprove: Boolean = false
+  "At most 30 days; 0 for never."
+  expiresAfterSeconds: Int = 0
+  onExpiry: GateOutcome = REJECT
+}
+
+type SetEnvironmentApprovalPayload {
+  environment: Environment
   errors: [UserError!]!
 }
 
@@ -2534,8 +2760,28 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_createdAt(ctx, field)
 	case "driverBindings":
 		return ec.fieldContext_Environment_driverBindings(ctx, field)
+	case "approval":
+		return ec.fieldContext_Environment_approval(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Environment", field.Name)
+}
+
+func (ec *executionContext) childFields_EnvironmentApproval(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "reason":
+		return ec.fieldContext_EnvironmentApproval_reason(ctx, field)
+	case "quorum":
+		return ec.fieldContext_EnvironmentApproval_quorum(ctx, field)
+	case "group":
+		return ec.fieldContext_EnvironmentApproval_group(ctx, field)
+	case "requesterMayApprove":
+		return ec.fieldContext_EnvironmentApproval_requesterMayApprove(ctx, field)
+	case "expiresAfterSeconds":
+		return ec.fieldContext_EnvironmentApproval_expiresAfterSeconds(ctx, field)
+	case "onExpiry":
+		return ec.fieldContext_EnvironmentApproval_onExpiry(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnvironmentApproval", field.Name)
 }
 
 func (ec *executionContext) childFields_EnvironmentConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2570,8 +2816,34 @@ func (ec *executionContext) childFields_Gate(ctx context.Context, field graphql.
 		return ec.fieldContext_Gate_reason(ctx, field)
 	case "requestedAt":
 		return ec.fieldContext_Gate_requestedAt(ctx, field)
+	case "quorum":
+		return ec.fieldContext_Gate_quorum(ctx, field)
+	case "group":
+		return ec.fieldContext_Gate_group(ctx, field)
+	case "requesterMayApprove":
+		return ec.fieldContext_Gate_requesterMayApprove(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Gate_expiresAt(ctx, field)
+	case "onExpiry":
+		return ec.fieldContext_Gate_onExpiry(ctx, field)
+	case "approvals":
+		return ec.fieldContext_Gate_approvals(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Gate", field.Name)
+}
+
+func (ec *executionContext) childFields_GateApproval(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "principalType":
+		return ec.fieldContext_GateApproval_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_GateApproval_principalId(ctx, field)
+	case "reason":
+		return ec.fieldContext_GateApproval_reason(ctx, field)
+	case "approvedAt":
+		return ec.fieldContext_GateApproval_approvedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GateApproval", field.Name)
 }
 
 func (ec *executionContext) childFields_JournalConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2760,6 +3032,16 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_artifactSources(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Service", field.Name)
+}
+
+func (ec *executionContext) childFields_SetEnvironmentApprovalPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_SetEnvironmentApprovalPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetEnvironmentApprovalPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetEnvironmentApprovalPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetRollbackPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3226,6 +3508,20 @@ func (ec *executionContext) field_Mutation_rollbackRollout_args(ctx context.Cont
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.RollbackRolloutInput, error) {
 			return ec.unmarshalNRollbackRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollbackRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setEnvironmentApproval_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetEnvironmentApprovalInput, error) {
+			return ec.unmarshalNSetEnvironmentApprovalInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetEnvironmentApprovalInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5247,6 +5543,176 @@ func (ec *executionContext) fieldContext_Environment_driverBindings(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Environment_approval(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_approval(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().Approval(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.EnvironmentApproval) graphql.Marshaler {
+			return ec.marshalOEnvironmentApproval2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentApproval(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_approval(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EnvironmentApproval(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EnvironmentApproval_reason(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentApproval_quorum(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_quorum(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Quorum, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_quorum(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentApproval_group(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_group(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Group(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_group(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentApproval_requesterMayApprove(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_requesterMayApprove(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RequesterMayApprove, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_requesterMayApprove(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentApproval_expiresAfterSeconds(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_expiresAfterSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAfterSeconds(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_expiresAfterSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentApproval_onExpiry(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentApproval_onExpiry(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnExpiry, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.GateOutcome) graphql.Marshaler {
+			return ec.marshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentApproval_onExpiry(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentApproval", field, false, false, errors.New("field of type GateOutcome does not have child fields"))
+}
+
 func (ec *executionContext) _EnvironmentConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5470,6 +5936,245 @@ func (ec *executionContext) _Gate_requestedAt(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Gate_requestedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Gate", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_quorum(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_quorum(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Quorum, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_quorum(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Gate", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_group(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_group(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Group(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_group(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Gate", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_requesterMayApprove(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_requesterMayApprove(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RequesterMayApprove, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_requesterMayApprove(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Gate", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_expiresAt(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Gate", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_onExpiry(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_onExpiry(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnExpiry, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.GateOutcome) graphql.Marshaler {
+			return ec.marshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_onExpiry(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Gate", field, false, false, errors.New("field of type GateOutcome does not have child fields"))
+}
+
+func (ec *executionContext) _Gate_approvals(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_approvals(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Approvals(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.GateApproval) graphql.Marshaler {
+			return ec.marshalNGateApproval2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateApprovalᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_approvals(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Gate",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GateApproval(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _GateApproval_principalType(ctx context.Context, field graphql.CollectedField, obj *model.GateApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateApproval_principalType(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalType(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateApproval_principalType(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _GateApproval_principalId(ctx context.Context, field graphql.CollectedField, obj *model.GateApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateApproval_principalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GateApproval_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _GateApproval_reason(ctx context.Context, field graphql.CollectedField, obj *model.GateApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateApproval_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GateApproval_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _GateApproval_approvedAt(ctx context.Context, field graphql.CollectedField, obj *model.GateApproval) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateApproval_approvedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ApprovedAt(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateApproval_approvedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _JournalConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.JournalConnection) (ret graphql.Marshaler) {
@@ -5926,6 +6631,50 @@ func (ec *executionContext) fieldContext_Mutation_cancelRollout(ctx context.Cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_cancelRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setEnvironmentApproval(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setEnvironmentApproval(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetEnvironmentApproval(ctx, fc.Args["input"].(model.SetEnvironmentApprovalInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.SetEnvironmentApprovalPayload) graphql.Marshaler {
+			return ec.marshalNSetEnvironmentApprovalPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetEnvironmentApprovalPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setEnvironmentApproval(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetEnvironmentApprovalPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setEnvironmentApproval_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7938,6 +8687,70 @@ func (ec *executionContext) fieldContext_Service_artifactSources(_ context.Conte
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetEnvironmentApprovalPayload_environment(ctx context.Context, field graphql.CollectedField, obj *model.SetEnvironmentApprovalPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetEnvironmentApprovalPayload_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetEnvironmentApprovalPayload_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetEnvironmentApprovalPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetEnvironmentApprovalPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SetEnvironmentApprovalPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetEnvironmentApprovalPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetEnvironmentApprovalPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetEnvironmentApprovalPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
 		},
 	}
 	return fc, nil
@@ -10197,6 +11010,90 @@ func (ec *executionContext) unmarshalInputCreateServiceInput(ctx context.Context
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputEnvironmentApprovalInput(ctx context.Context, obj any) (model.EnvironmentApprovalInput, error) {
+	var it model.EnvironmentApprovalInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+	if _, present := asMap["quorum"]; !present {
+		asMap["quorum"] = 1
+	}
+	if _, present := asMap["group"]; !present {
+		asMap["group"] = ""
+	}
+	if _, present := asMap["requesterMayApprove"]; !present {
+		asMap["requesterMayApprove"] = false
+	}
+	if _, present := asMap["expiresAfterSeconds"]; !present {
+		asMap["expiresAfterSeconds"] = 0
+	}
+	if _, present := asMap["onExpiry"]; !present {
+		asMap["onExpiry"] = "REJECT"
+	}
+
+	fieldsInOrder := [...]string{"reason", "quorum", "group", "requesterMayApprove", "expiresAfterSeconds", "onExpiry"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		case "quorum":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quorum"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Quorum = data
+		case "group":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("group"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Group = data
+		case "requesterMayApprove":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("requesterMayApprove"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RequesterMayApprove = data
+		case "expiresAfterSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresAfterSeconds"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpiresAfterSeconds = data
+		case "onExpiry":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onExpiry"))
+			data, err := ec.unmarshalOGateOutcome2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnExpiry = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputPauseRolloutInput(ctx context.Context, obj any) (model.PauseRolloutInput, error) {
 	var it model.PauseRolloutInput
 	if obj == nil {
@@ -10430,6 +11327,43 @@ func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Conte
 				return it, err
 			}
 			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputSetEnvironmentApprovalInput(ctx context.Context, obj any) (model.SetEnvironmentApprovalInput, error) {
+	var it model.SetEnvironmentApprovalInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"environmentId", "approval"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "environmentId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environmentId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EnvironmentID = data
+		case "approval":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("approval"))
+			data, err := ec.unmarshalOEnvironmentApprovalInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentApprovalInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Approval = data
 		}
 	}
 	return it, nil
@@ -11863,6 +12797,107 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "approval":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_approval(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var environmentApprovalImplementors = []string{"EnvironmentApproval"}
+
+func (ec *executionContext) _EnvironmentApproval(ctx context.Context, sel ast.SelectionSet, obj *model.EnvironmentApproval) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, environmentApprovalImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EnvironmentApproval")
+		case "reason":
+			out.Values[i] = ec._EnvironmentApproval_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "quorum":
+			out.Values[i] = ec._EnvironmentApproval_quorum(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "group":
+			out.Values[i] = ec._EnvironmentApproval_group(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "requesterMayApprove":
+			out.Values[i] = ec._EnvironmentApproval_requesterMayApprove(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expiresAfterSeconds":
+			out.Values[i] = ec._EnvironmentApproval_expiresAfterSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "onExpiry":
+			out.Values[i] = ec._EnvironmentApproval_onExpiry(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -12004,6 +13039,89 @@ func (ec *executionContext) _Gate(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "requestedAt":
 			out.Values[i] = ec._Gate_requestedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "quorum":
+			out.Values[i] = ec._Gate_quorum(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "group":
+			out.Values[i] = ec._Gate_group(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "requesterMayApprove":
+			out.Values[i] = ec._Gate_requesterMayApprove(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expiresAt":
+			out.Values[i] = ec._Gate_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "onExpiry":
+			out.Values[i] = ec._Gate_onExpiry(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "approvals":
+			out.Values[i] = ec._Gate_approvals(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var gateApprovalImplementors = []string{"GateApproval"}
+
+func (ec *executionContext) _GateApproval(ctx context.Context, sel ast.SelectionSet, obj *model.GateApproval) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, gateApprovalImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GateApproval")
+		case "principalType":
+			out.Values[i] = ec._GateApproval_principalType(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "principalId":
+			out.Values[i] = ec._GateApproval_principalId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._GateApproval_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "approvedAt":
+			out.Values[i] = ec._GateApproval_approvedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -12150,6 +13268,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "cancelRollout":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cancelRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setEnvironmentApproval":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setEnvironmentApproval(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -13498,6 +14623,49 @@ func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, 
 	return out
 }
 
+var setEnvironmentApprovalPayloadImplementors = []string{"SetEnvironmentApprovalPayload"}
+
+func (ec *executionContext) _SetEnvironmentApprovalPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetEnvironmentApprovalPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setEnvironmentApprovalPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetEnvironmentApprovalPayload")
+		case "environment":
+			out.Values[i] = ec._SetEnvironmentApprovalPayload_environment(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._SetEnvironmentApprovalPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var setRollbackPolicyPayloadImplementors = []string{"SetRollbackPolicyPayload"}
 
 func (ec *executionContext) _SetRollbackPolicyPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetRollbackPolicyPayload) graphql.Marshaler {
@@ -14796,6 +15964,42 @@ func (ec *executionContext) marshalNGate2ᚕgithubᚗcomᚋlockstepᚑcdᚋlocks
 	return ret
 }
 
+func (ec *executionContext) marshalNGateApproval2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateApproval(ctx context.Context, sel ast.SelectionSet, v model.GateApproval) graphql.Marshaler {
+	return ec._GateApproval(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNGateApproval2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateApprovalᚄ(ctx context.Context, sel ast.SelectionSet, v []model.GateApproval) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNGateApproval2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateApproval(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, v any) (core.GateOutcome, error) {
+	res, err := model.UnmarshalGateOutcome(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, sel ast.SelectionSet, v core.GateOutcome) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalGateOutcome(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -15014,6 +16218,15 @@ func (ec *executionContext) marshalNService2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNSetEnvironmentApprovalInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetEnvironmentApprovalInput(ctx context.Context, v any) (model.SetEnvironmentApprovalInput, error) {
+	res, err := ec.unmarshalInputSetEnvironmentApprovalInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetEnvironmentApprovalPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetEnvironmentApprovalPayload(ctx context.Context, sel ast.SelectionSet, v model.SetEnvironmentApprovalPayload) graphql.Marshaler {
+	return ec._SetEnvironmentApprovalPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNSetRollbackPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyInput(ctx context.Context, v any) (model.SetRollbackPolicyInput, error) {
@@ -15412,11 +16625,44 @@ func (ec *executionContext) marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcd�
 	return ec._Environment(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOEnvironmentApproval2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentApproval(ctx context.Context, sel ast.SelectionSet, v *model.EnvironmentApproval) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EnvironmentApproval(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOEnvironmentApprovalInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentApprovalInput(ctx context.Context, v any) (*model.EnvironmentApprovalInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEnvironmentApprovalInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOFlowDefinition2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v *model.FlowDefinition) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._FlowDefinition(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOGateOutcome2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, v any) (*core.GateOutcome, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalGateOutcome(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOGateOutcome2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, sel ast.SelectionSet, v *core.GateOutcome) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalGateOutcome(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {

@@ -82,6 +82,19 @@ type CreateServiceInput struct {
 	ArtifactSources []CreateArtifactSourceInput `json:"artifactSources"`
 }
 
+type EnvironmentApprovalInput struct {
+	Reason *string `json:"reason,omitempty"`
+	// How many different people have to approve, 1 to 20.
+	Quorum *int `json:"quorum,omitempty"`
+	// The group that they belong to; without it anybody.
+	Group *string `json:"group,omitempty"`
+	// Whether whoever has asked for the rollout may be one of them.
+	RequesterMayApprove *bool `json:"requesterMayApprove,omitempty"`
+	// At most 30 days; 0 for never.
+	ExpiresAfterSeconds *int              `json:"expiresAfterSeconds,omitempty"`
+	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
+}
+
 type EnvironmentConnection struct {
 	Nodes    []Environment `json:"nodes"`
 	PageInfo PageInfo      `json:"pageInfo"`
@@ -163,6 +176,17 @@ type RollbackRolloutPayload struct {
 type RolloutConnection struct {
 	Nodes    []Rollout `json:"nodes"`
 	PageInfo PageInfo  `json:"pageInfo"`
+}
+
+type SetEnvironmentApprovalInput struct {
+	EnvironmentID string `json:"environmentId"`
+	// Null asks nothing any more.
+	Approval *EnvironmentApprovalInput `json:"approval,omitempty"`
+}
+
+type SetEnvironmentApprovalPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
 }
 
 type SetRollbackPolicyInput struct {

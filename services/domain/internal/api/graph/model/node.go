@@ -100,6 +100,47 @@ func (g DeploymentGate) Weight() int {
 // Gate wraps the domain's.
 type Gate struct{ core.Gate }
 
+// Group is null for anybody.
+func (g Gate) Group() *string { return orNull(g.GateRule.Group) }
+
+// Approvals are those so far.
+func (g Gate) Approvals() []GateApproval {
+	all := make([]GateApproval, len(g.Gate.Approvals))
+	for i, a := range g.Gate.Approvals {
+		all[i] = GateApproval{a}
+	}
+	return all
+}
+
+// GateApproval wraps the domain's.
+type GateApproval struct{ core.GateApproval }
+
+// PrincipalType is user, agent, policy, schedule or system.
+func (a GateApproval) PrincipalType() string { return string(a.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (a GateApproval) PrincipalID() *int64 {
+	if a.ID == 0 {
+		return nil
+	}
+	return &a.ID
+}
+
+// Reason is null where none was given.
+func (a GateApproval) Reason() *string { return orNull(a.GateApproval.Reason) }
+
+// ApprovedAt is when.
+func (a GateApproval) ApprovedAt() time.Time { return a.At }
+
+// EnvironmentApproval wraps the domain's.
+type EnvironmentApproval struct{ core.EnvironmentApproval }
+
+// Group is null for anybody.
+func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
+
+// ExpiresAfterSeconds is 0 for never.
+func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
+
 // Transition wraps the domain's.
 type Transition struct{ core.Transition }
 

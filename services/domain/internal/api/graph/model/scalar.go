@@ -72,6 +72,14 @@ func UnmarshalDeploymentState(v any) (core.DeploymentState, error) {
 		core.DeploymentDegraded, core.DeploymentFailed, core.DeploymentCancelled)
 }
 
+// MarshalGateOutcome writes an outcome.
+func MarshalGateOutcome(o core.GateOutcome) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalGateOutcome reads an outcome.
+func UnmarshalGateOutcome(v any) (core.GateOutcome, error) {
+	return enum(v, core.ExpiryRejects, core.ExpiryApproves)
+}
+
 func word(s string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Quote(strings.ToUpper(s))) })
 }

@@ -59,6 +59,11 @@ func WrapDeploymentGate(g core.DeploymentGate) DeploymentGate { return Deploymen
 // WrapGate wraps the domain's.
 func WrapGate(g core.Gate) Gate { return Gate{g} }
 
+// WrapEnvironmentApproval wraps the domain's.
+func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
+	return EnvironmentApproval{a}
+}
+
 // WrapTransition wraps the domain's.
 func WrapTransition(t core.Transition) Transition { return Transition{t} }
 

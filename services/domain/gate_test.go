@@ -1,0 +1,233 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// person is a user of an organization, who belongs to groups.
+func person(id int64, groups ...string) core.Actor {
+	return core.Actor{Organization: org, Type: core.PrincipalUser, ID: id, Groups: groups}
+}
+
+// asking replaces the shop's pipeline: staging, then an approval step, then production with an approval before it and at 50%.
+func (s *shop) asking(step, entry, half string) {
+	s.t.Helper()
+	definition := fmt.Sprintf(`{"steps":[
+		{"type":"deploy","environment":"staging","config":%s},
+		{"type":"approval","name":"release"%s},
+		{"type":"deploy","environment":"production","approval":{%s},"gates":[{"weight":50,"approval":{%s}}],"config":%s}]}`,
+		appEnvConfig("staging"), step, entry, half, appEnvConfig("production"))
+	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(definition)})
+	s.ok(err)
+	s.makeReady()
+}
+
+func (s *shop) approve(a core.Actor, r core.Rollout, gate string) error {
+	_, err := s.domain.ApproveGate(s.t.Context(), a, core.Resolution{RolloutID: r.ID, GateID: gate})
+	return err
+}
+
+// gates are those that are open.
+func (s *shop) gates(r core.Rollout) map[string]core.Gate {
+	s.t.Helper()
+	open, err := s.domain.OpenGates(s.t.Context(), org, []int64{r.ID})
+	s.ok(err)
+	found := map[string]core.Gate{}
+	for _, g := range open[r.ID] {
+		found[g.GateID] = g
+	}
+	return found
+}
+
+// resolved are the answers that workflows wait for, in order.
+func (s *shop) resolved() []string {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data'->>'gate_id', event->'data'->>'resolution', event->'data'->>'principal_type'
+		FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeApprovalResolved)
+	s.ok(err)
+	defer rows.Close()
+	all := []string{}
+	for rows.Next() {
+		var gate, resolution, by string
+		s.ok(rows.Scan(&gate, &resolution, &by))
+		all = append(all, gate+" "+resolution+" by "+by)
+	}
+	s.ok(rows.Err())
+	return all
+}
+
+func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", `"quorum":2,"group":"release-managers","reason":"half of the traffic"`)
+	r := s.rollout(s.set)
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID, Weight: 50})
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
+
+	ann, bob := person(7, "release-managers"), person(8, "qa", "release-managers")
+	s.refused(s.approve(person(9), r, "production/50"), `is for the group "release-managers" to answer; user 9 is not in it`)
+	s.ok(s.approve(ann, r, "production/50"))
+	s.refused(s.approve(ann, r, "production/50"), "has approved gate \"production/50\" of rollout_1 already; 1 of 2 have")
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID}) // asked again: nothing is forgotten
+	gate := s.gates(r)["production/50"]
+	if len(gate.Approvals) != 1 || gate.Approvals[0].ID != 7 || gate.Quorum != 2 {
+		t.Errorf("after one of two: %+v", gate)
+	}
+	s.want(s.resolved(), []string{})
+	if got := s.reload(r); !got.AwaitingApproval {
+		t.Errorf("two gates are open: %+v", got)
+	}
+	s.ok(s.approve(bob, r, "production/50"))
+	s.want(s.resolved(), []string{"production/50 approved by user"})
+	s.refused(s.approve(bob, r, "production/50"), `is not open; open: release`)
+	s.ok(s.approve(person(9), r, "release"))
+	if got := s.gates(r); len(got) > 0 {
+		t.Errorf("all are answered: %+v", got)
+	}
+	s.verifyJournal(r)
+}
+
+func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { // D28
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", `"requester_may_approve":true`)
+	r := s.rollout(s.set) // by user 1
+	for _, gate := range []event.ApprovalRequested{
+		{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID},
+		{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID},
+		{RolloutID: r.ID, GateID: "release"},
+		{RolloutID: r.ID, GateID: "the program's own"},
+		{RolloutID: r.ID, GateID: "the program's own in staging", EnvironmentID: s.staging.ID},
+	} {
+		s.say(gate)
+	}
+	for _, gate := range []string{"production", "release", "the program's own"} {
+		s.refused(s.approve(user(), r, gate), "user 1 has asked for rollout_1 and may not approve")
+		s.ok(s.approve(person(2), r, gate))
+	}
+	s.ok(s.approve(user(), r, "production/50"))
+	s.ok(s.approve(user(), r, "the program's own in staging"))
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/75", EnvironmentID: s.production.ID})
+	_, err := s.domain.RejectGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production/75"})
+	s.ok(err) // to take one's own back is everybody's right
+}
+
+func TestAnUnansweredGateExpires(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking(`,"expires_after":60,"on_expiry":"approve"`, `"expires_after":120`, "")
+	r := s.rollout(s.set)
+	for _, gate := range []string{"release", "production", "production/50"} {
+		s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
+	}
+	s.nothingExpires()
+	if at := s.gates(r)["release"].ExpiresAt(); at == nil || s.gates(r)["production/50"].ExpiresAt() != nil {
+		t.Errorf("expires: %v", at)
+	}
+	s.elapse()
+	done := s.expire()
+	s.want(done.GateID+" "+done.Outcome, "release approve")
+	done = s.expire()
+	s.want(done.GateID+" "+done.Outcome, "production reject")
+	s.nothingExpires()
+	s.want(s.resolved(), []string{"release approved by schedule", "production rejected by schedule"})
+	if got := s.reload(r); got.State != core.RolloutCancelled {
+		t.Errorf("after the rejection: %+v", got)
+	}
+	s.want(s.ownStory(r)[2:], []string{
+		"rollout request_approval in_progress→in_progress", "rollout request_approval in_progress→in_progress", "rollout request_approval in_progress→in_progress",
+		"rollout expire in_progress→in_progress", "rollout expire in_progress→in_progress", "rollout cancel in_progress→cancelled",
+	})
+	s.verifyJournal(r)
+}
+
+func TestAnAnsweredGateDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking(`,"expires_after":60`, "", "")
+	r := s.rollout(s.set)
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
+	s.ok(s.approve(person(2), r, "release"))
+	s.elapse()
+	s.want(s.expire().Outcome, "answered")
+	s.nothingExpires()
+	if got := s.reload(r); got.State != core.RolloutInProgress {
+		t.Errorf("after a late expiry: %+v", got)
+	}
+}
+
+// elapse brings every gate's end forward.
+func (s *shop) elapse() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_gate_expiries SET due_at = now() - interval '1 second'`)
+	s.ok(err)
+}
+
+func (s *shop) expire() core.GateExpiry {
+	s.t.Helper()
+	done, worked, err := s.domain.ExpireDue(s.t.Context())
+	s.ok(err)
+	if !worked {
+		s.t.Error("nothing was due")
+	}
+	return done
+}
+
+func (s *shop) nothingExpires() {
+	s.t.Helper()
+	if done, worked, err := s.domain.ExpireDue(s.t.Context()); worked || err != nil {
+		s.t.Errorf("expired: %+v, %v", done, err)
+	}
+}
+
+func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asked := core.EnvironmentApproval{Reason: "the platform team's", GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects}}
+	for _, e := range []core.Environment{s.staging, s.production} {
+		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
+		s.ok(err)
+	}
+	_, err := s.domain.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}, s.staging.ID, nil)
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("another organization's environment: %v", err)
+	}
+	_, err = s.domain.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, &core.EnvironmentApproval{})
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("a quorum of nobody: %v", err)
+	}
+	s.asking("", `"reason":"ours","quorum":3,"expires_after":60,"requester_may_approve":true`, "")
+	r := s.rollout(s.set)
+	s.handOver()
+	var in struct {
+		Rollout struct {
+			Environments []struct {
+				Approval *core.Approval `json:"approval"`
+			} `json:"environments"`
+		} `json:"rollout"`
+	}
+	s.ok(json.Unmarshal(s.engine.started[len(s.engine.started)-1].Inputs, &in))
+	s.want(in.Rollout.Environments[0].Approval, &core.Approval{Reason: "the platform team's", ExpiresAfter: 3600})
+	s.want(in.Rollout.Environments[1].Approval.ExpiresAfter, 60)
+
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+	s.want(s.gates(r)["staging"].GateRule, asked.GateRule)
+	s.want(s.gates(r)["production"].GateRule, core.GateRule{Quorum: 3, Group: "platform", ExpiresAfter: time.Minute, OnExpiry: core.ExpiryRejects})
+
+	_, err = s.domain.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
+	s.ok(err)
+	s.want(s.gates(r)["staging"].Quorum, 2) // what a rollout has pinned stays
+	_, err = s.domain.CancelRollout(t.Context(), user(), r.ID, "nobody has to agree to that") // R41
+	s.ok(err)
+	r = s.rollout(s.set)
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	s.want(s.gates(r)["staging"].GateRule, core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects})
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// gate is an open gate with the approvals so far, which the query hands over as one JSON list.
+func gate(row sqlc.OpenGatesRow) (core.Gate, error) {
+	var approvals []struct {
+		Type   string    `json:"type"`
+		ID     *int64    `json:"id"`
+		Reason *string   `json:"reason"`
+		At     time.Time `json:"at"`
+	}
+	if err := json.Unmarshal(row.Approvals, &approvals); err != nil {
+		return core.Gate{}, fmt.Errorf("read approvals of gate %s of rollout %d: %w", orZero(row.GateID), row.RolloutID, err)
+	}
+	g := core.Gate{
+		RolloutID: row.RolloutID, GateID: orZero(row.GateID), Reason: orZero(row.Reason), RequestedAt: row.CreatedAt,
+		GateRule:  gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
+		Requester: core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
+	}
+	for _, a := range approvals {
+		g.Approvals = append(g.Approvals, core.GateApproval{
+			Principal: core.Principal{Type: core.PrincipalType(a.Type), ID: orZero(a.ID)}, Reason: orZero(a.Reason), At: a.At,
+		})
+	}
+	return g, nil
+}
+
+func gateRule(quorum int32, group string, requester bool, expiresAfter int32, onExpiry string) core.GateRule {
+	return core.GateRule{
+		Quorum: int(quorum), Group: group, RequesterMayApprove: requester,
+		ExpiresAfter: time.Duration(expiresAfter) * time.Second, OnExpiry: core.GateOutcome(onExpiry),
+	}
+}
+
+// AddGateRule implements core.Tx.
+func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error {
+	err := t.q.InsertRolloutGate(ctx, sqlc.InsertRolloutGateParams{
+		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
+		RequesterMayApprove: r.RequesterMayApprove, ExpiresAfterSeconds: int32(r.ExpiresAfter / time.Second), OnExpiry: string(r.OnExpiry),
+	})
+	return pg.Classify(err, "pin gate %s of rollout %d", gate, rollout)
+}
+
+// GateRules implements core.Tx.
+func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.GateRule, error) {
+	rows, err := t.q.RolloutGates(ctx, t.organization, rollout)
+	rules := make(map[string]core.GateRule, len(rows))
+	for _, r := range rows {
+		rules[r.GateID] = gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry)
+	}
+	return rules, pg.Classify(err, "read gates of rollout %d", rollout)
+}
+
+// ScheduleGateExpiry implements core.Tx.
+func (t *tx) ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time.Time) error {
+	err := t.q.InsertGateExpiry(ctx, sqlc.InsertGateExpiryParams{
+		OrganizationID: t.organization, RolloutID: e.RolloutID, GateID: e.GateID, AskedAt: e.AskedAt, DueAt: due,
+	})
+	return pg.Classify(err, "schedule expiry of gate %s of rollout %d", e.GateID, e.RolloutID)
+}
+
+// DueGateExpiry implements core.Tx.
+func (t *tx) DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, bool, error) {
+	row, err := t.q.DueGateExpiry(ctx, t.organization, at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.GateExpiry{}, false, nil
+	}
+	return core.GateExpiry{ID: row.ID, RolloutID: row.RolloutID, GateID: row.GateID, AskedAt: row.AskedAt}, err == nil, pg.Classify(err, "find due gate")
+}
+
+// SettleGateExpiry implements core.Tx.
+func (t *tx) SettleGateExpiry(ctx context.Context, id int64) error {
+	return pg.Classify(t.q.SettleGateExpiry(ctx, t.organization, id), "settle gate expiry %d", id)
+}
+
+// OrganizationsWithDueGateExpiries implements core.Store.
+func (s *Store) OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueGateExpiries(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due gates")
+}
+
+// EnvironmentApprovals implements core.Reads.
+func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error) {
+	return byKey(ctx, r, organization, environments, "approvals of environments", (*sqlc.Queries).EnvironmentApprovals,
+		func(row sqlc.EnvironmentApproval) (int64, core.EnvironmentApproval) {
+			return row.EnvironmentID, core.EnvironmentApproval{
+				EnvironmentID: row.EnvironmentID, Reason: row.Reason,
+				GateRule: gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
+			}
+		})
+}
+
+// SaveEnvironmentApproval implements core.Tx.
+func (t *tx) SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error {
+	err := t.q.SaveEnvironmentApproval(ctx, sqlc.SaveEnvironmentApprovalParams{
+		OrganizationID: t.organization, EnvironmentID: a.EnvironmentID, Reason: a.Reason, Quorum: int32(a.Quorum), ApproverGroup: a.Group,
+		RequesterMayApprove: a.RequesterMayApprove, ExpiresAfterSeconds: int32(a.ExpiresAfter / time.Second), OnExpiry: string(a.OnExpiry),
+	})
+	return pg.Classify(err, "save approval of environment %d", a.EnvironmentID)
+}
+
+// DropEnvironmentApproval implements core.Tx.
+func (t *tx) DropEnvironmentApproval(ctx context.Context, environment int64) error {
+	return pg.Classify(t.q.DropEnvironmentApproval(ctx, t.organization, environment), "drop approval of environment %d", environment)
+}

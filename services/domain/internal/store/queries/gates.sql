@@ -1,0 +1,66 @@
+-- name: InsertRolloutGate :exec
+-- Again is nothing: what was pinned first counts.
+INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
+VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry)
+ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
+
+-- name: RolloutGates :many
+SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND rollout_id = @rollout_id ORDER BY id;
+
+-- name: OpenGates :many
+-- A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
+-- enough different people have approved it (R38, D24). What was asked before there were rules has those of one person.
+SELECT q.rollout_id, q.gate_id, q.reason, q.created_at,
+       COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
+       COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
+       COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
+       c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals
+FROM (
+    SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.event = 'request_approval'
+    ORDER BY t.rollout_id, t.gate_id, t.id DESC
+) q
+JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = q.rollout_id
+JOIN cd_rollout_transitions c ON c.organization_id = @organization_id AND c.rollout_id = q.rollout_id AND c.event = 'create'
+LEFT JOIN cd_rollout_gates g ON g.organization_id = @organization_id AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
+           count(*) FILTER (WHERE a.event IN ('reject', 'expire')) AS ended,
+           COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
+               FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
+    FROM cd_rollout_transitions a
+    WHERE a.organization_id = @organization_id AND a.rollout_id = q.rollout_id AND a.gate_id = q.gate_id AND a.id > q.id
+) answers
+WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
+ORDER BY q.rollout_id, q.id;
+
+-- name: InsertGateExpiry :exec
+INSERT INTO cd_gate_expiries (organization_id, rollout_id, gate_id, asked_at, due_at)
+VALUES (@organization_id, @rollout_id, @gate_id, @asked_at, @due_at)
+ON CONFLICT (organization_id, rollout_id, gate_id, asked_at) DO NOTHING;
+
+-- name: DueGateExpiry :one
+SELECT id, rollout_id, gate_id, asked_at FROM cd_gate_expiries
+WHERE organization_id = @organization_id AND NOT settled AND due_at <= @at
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: SettleGateExpiry :exec
+UPDATE cd_gate_expiries SET settled = true WHERE organization_id = @organization_id AND id = @id;
+
+-- name: OrganizationsWithDueGateExpiries :many
+-- Across organizations, on purpose: there is one worker for all.
+SELECT organization_id FROM cd_gate_expiries WHERE NOT settled AND due_at <= @at GROUP BY organization_id ORDER BY min(due_at);
+
+-- name: EnvironmentApprovals :many
+SELECT * FROM cd_environment_approvals WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]);
+
+-- name: SaveEnvironmentApproval :exec
+INSERT INTO cd_environment_approvals (organization_id, environment_id, reason, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
+VALUES (@organization_id, @environment_id, @reason, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry)
+ON CONFLICT (organization_id, environment_id) DO UPDATE
+SET reason = excluded.reason, quorum = excluded.quorum, approver_group = excluded.approver_group,
+    requester_may_approve = excluded.requester_may_approve, expires_after_seconds = excluded.expires_after_seconds, on_expiry = excluded.on_expiry;
+
+-- name: DropEnvironmentApproval :exec
+DELETE FROM cd_environment_approvals WHERE organization_id = @organization_id AND environment_id = @environment_id;
