@@ -161,7 +161,7 @@ func (c *command) environment() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return noun("environment", "env", "Environments: places to deploy to", list, get)
+	return noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentApproval(), c.environmentRetry())
 }
 
 func environmentTable(w io.Writer, all []client.Environment) {

@@ -162,7 +162,7 @@ func rolloutTable(w io.Writer, all []client.Rollout) {
 	for _, r := range all {
 		waits := make([]string, len(r.OpenGates))
 		for i, g := range r.OpenGates {
-			waits[i] = "approval of " + g.GateID
+			waits[i] = approvalOf(g)
 		}
 		if r.State == "PAUSED" {
 			waits = append(waits, "somebody to resume it")

@@ -118,6 +118,25 @@ func (c *Client) RollbackRollout(ctx context.Context, rollout, versionSet, reaso
 	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", rolloutFields, input)
 }
 
+// SetEnvironmentApproval says what an environment asks of every rollout that is made from now on; nil for nothing.
+func (c *Client) SetEnvironmentApproval(ctx context.Context, environment string, a *EnvironmentApproval) (Environment, error) {
+	return change[Environment](ctx, c, "setEnvironmentApproval", "SetEnvironmentApprovalInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "approval": a})
+}
+
+// RetryOnboarding onboards an environment again.
+func (c *Client) RetryOnboarding(ctx context.Context, environment string) (Environment, error) {
+	return change[Environment](ctx, c, "retryEnvironmentOnboarding", "RetryEnvironmentOnboardingInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment})
+}
+
+// RetrySetup sets an application environment up again.
+func (c *Client) RetrySetup(ctx context.Context, applicationEnvironment string) (ApplicationEnvironment, error) {
+	return change[ApplicationEnvironment](ctx, c, "retryApplicationEnvironmentSetup", "RetryApplicationEnvironmentSetupInput",
+		"applicationEnvironment", "id environment { id name } readiness readinessReason",
+		map[string]any{"applicationEnvironmentId": applicationEnvironment})
+}
+
 // SetRollbackPolicy says what an application, given by name or identifier, does by itself about a rollout that fails.
 func (c *Client) SetRollbackPolicy(ctx context.Context, application string, p RollbackPolicy) (Application, error) {
 	return change[Application](ctx, c, "setRollbackPolicy", "SetRollbackPolicyInput", "application", applicationFields, map[string]any{

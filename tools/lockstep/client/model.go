@@ -85,6 +85,8 @@ type Environment struct {
 	ReadinessReason string          `json:"readinessReason,omitempty"`
 	CreatedAt       time.Time       `json:"createdAt,omitzero"`
 	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
+	// Approval is what it asks by itself; nil for nothing.
+	Approval *EnvironmentApproval `json:"approval,omitempty"`
 }
 
 // DriverBinding is the driver of an environment and its configuration.
@@ -118,11 +120,38 @@ func (r Rollout) Over() bool {
 	return r.State == "COMPLETED" || r.State == "FAILED" || r.State == "CANCELLED"
 }
 
-// Gate is a request for approval that nobody has resolved yet.
+// Gate is a request for approval that is not answered yet.
 type Gate struct {
 	GateID      string    `json:"gateId"`
 	Reason      string    `json:"reason"`
 	RequestedAt time.Time `json:"requestedAt"`
+	// Quorum is how many different people have to approve it.
+	Quorum int `json:"quorum,omitempty"`
+	// Group is the group they belong to; empty for anybody.
+	Group     string     `json:"group,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// OnExpiry is APPROVE or REJECT.
+	OnExpiry  string         `json:"onExpiry,omitempty"`
+	Approvals []GateApproval `json:"approvals,omitempty"`
+}
+
+// GateApproval is one person's agreement to an open gate.
+type GateApproval struct {
+	PrincipalType string    `json:"principalType"`
+	PrincipalID   int64     `json:"principalId,omitempty"`
+	Reason        string    `json:"reason,omitempty"`
+	ApprovedAt    time.Time `json:"approvedAt"`
+}
+
+// EnvironmentApproval is what an environment asks of every rollout, whatever its pipeline says.
+type EnvironmentApproval struct {
+	Reason              string `json:"reason"`
+	Quorum              int    `json:"quorum"`
+	Group               string `json:"group,omitempty"`
+	RequesterMayApprove bool   `json:"requesterMayApprove"`
+	ExpiresAfterSeconds int    `json:"expiresAfterSeconds"`
+	// OnExpiry is APPROVE or REJECT.
+	OnExpiry string `json:"onExpiry"`
 }
 
 // RolloutEnvironment is a rollout in one environment.

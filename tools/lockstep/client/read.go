@@ -48,10 +48,11 @@ const (
 	applicationFields = `id name description createdAt services { id name artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds }`
-	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig }`
-	versionSetFields  = `id name createdAt entries { service { id name } version { id name digest reference } }`
-	rolloutFields     = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
-		`openGates { gateId reason requestedAt } createdAt startedAt finishedAt ` +
+	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
+		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry }`
+	versionSetFields = `id name createdAt entries { service { id name } version { id name digest reference } }`
+	rolloutFields    = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
+		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
 		`environments { id environment { id name } position state driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } ` +

@@ -83,6 +83,10 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second version set of a name", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd3', 1)`, "cd_version_sets_name_is_unique"},
 		{"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`, "cd_environments_name_is_unique"},
 		{"an application without a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, '')`, "cd_applications_name_is_given"},
+		// D24: gates
+		{"a quorum of nobody", `INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (1, 1, 'g', 0, false)`, "cd_rollout_gates_quorum_counts"},
+		{"a gate of another organization's rollout", `INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (2, 1, 'g', 1, false)`, "cd_rollout_gates_rollout"},
+		{"an expiry with another outcome", `INSERT INTO cd_environment_approvals (organization_id, environment_id, quorum, requester_may_approve, on_expiry) VALUES (1, 1, 1, false, 'wait')`, "cd_environment_approvals_outcome_is_known"},
 		// R5: organizations
 		{"an application of nobody", `INSERT INTO cd_applications (organization_id, name) VALUES (9, 'x')`, "cd_applications_organization"},
 		{"a service of another organization's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'web')`, "cd_services_application"},

@@ -50,17 +50,17 @@ UPDATE cd_gate_expiries SET settled = true WHERE organization_id = @organization
 
 -- name: OrganizationsWithDueGateExpiries :many
 -- Across organizations, on purpose: there is one worker for all.
-SELECT organization_id FROM cd_gate_expiries WHERE NOT settled AND due_at <= @at GROUP BY organization_id ORDER BY min(due_at);
+SELECT organization_id::bigint FROM cd_organizations_with_due_gates(@at) AS organization_id;
 
 -- name: EnvironmentApprovals :many
-SELECT * FROM cd_environment_approvals WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]);
+SELECT * FROM cd_environment_approvals WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) AND asks;
 
 -- name: SaveEnvironmentApproval :exec
 INSERT INTO cd_environment_approvals (organization_id, environment_id, reason, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
 VALUES (@organization_id, @environment_id, @reason, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry)
 ON CONFLICT (organization_id, environment_id) DO UPDATE
-SET reason = excluded.reason, quorum = excluded.quorum, approver_group = excluded.approver_group,
+SET asks = true, reason = excluded.reason, quorum = excluded.quorum, approver_group = excluded.approver_group,
     requester_may_approve = excluded.requester_may_approve, expires_after_seconds = excluded.expires_after_seconds, on_expiry = excluded.on_expiry;
 
 -- name: DropEnvironmentApproval :exec
-DELETE FROM cd_environment_approvals WHERE organization_id = @organization_id AND environment_id = @environment_id;
+UPDATE cd_environment_approvals SET asks = false WHERE organization_id = @organization_id AND environment_id = @environment_id;

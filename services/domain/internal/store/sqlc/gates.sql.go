@@ -12,7 +12,7 @@ import (
 )
 
 const dropEnvironmentApproval = `-- name: DropEnvironmentApproval :exec
-DELETE FROM cd_environment_approvals WHERE organization_id = $1 AND environment_id = $2
+UPDATE cd_environment_approvals SET asks = false WHERE organization_id = $1 AND environment_id = $2
 `
 
 func (q *Queries) DropEnvironmentApproval(ctx context.Context, organizationID int64, environmentID int64) error {
@@ -46,7 +46,7 @@ func (q *Queries) DueGateExpiry(ctx context.Context, organizationID int64, at ti
 }
 
 const environmentApprovals = `-- name: EnvironmentApprovals :many
-SELECT id, organization_id, environment_id, reason, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at FROM cd_environment_approvals WHERE organization_id = $1 AND environment_id = ANY($2::bigint[])
+SELECT id, organization_id, environment_id, asks, reason, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at FROM cd_environment_approvals WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) AND asks
 `
 
 func (q *Queries) EnvironmentApprovals(ctx context.Context, organizationID int64, ids []int64) ([]EnvironmentApproval, error) {
@@ -62,6 +62,7 @@ func (q *Queries) EnvironmentApprovals(ctx context.Context, organizationID int64
 			&i.ID,
 			&i.OrganizationID,
 			&i.EnvironmentID,
+			&i.Asks,
 			&i.Reason,
 			&i.Quorum,
 			&i.ApproverGroup,
@@ -216,7 +217,7 @@ func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int
 }
 
 const organizationsWithDueGateExpiries = `-- name: OrganizationsWithDueGateExpiries :many
-SELECT organization_id FROM cd_gate_expiries WHERE NOT settled AND due_at <= $1 GROUP BY organization_id ORDER BY min(due_at)
+SELECT organization_id::bigint FROM cd_organizations_with_due_gates($1) AS organization_id
 `
 
 // Across organizations, on purpose: there is one worker for all.
@@ -280,7 +281,7 @@ const saveEnvironmentApproval = `-- name: SaveEnvironmentApproval :exec
 INSERT INTO cd_environment_approvals (organization_id, environment_id, reason, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (organization_id, environment_id) DO UPDATE
-SET reason = excluded.reason, quorum = excluded.quorum, approver_group = excluded.approver_group,
+SET asks = true, reason = excluded.reason, quorum = excluded.quorum, approver_group = excluded.approver_group,
     requester_may_approve = excluded.requester_may_approve, expires_after_seconds = excluded.expires_after_seconds, on_expiry = excluded.on_expiry
 `
 

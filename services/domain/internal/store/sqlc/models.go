@@ -147,11 +147,12 @@ type Environment struct {
 	UpdatedAt   time.Time
 }
 
-// No row: the environment asks nobody by itself. A rollout pins what there is when it is made.
+// No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.
 type EnvironmentApproval struct {
 	ID                  int64
 	OrganizationID      int64
 	EnvironmentID       int64
+	Asks                bool
 	Reason              string
 	Quorum              int32
 	ApproverGroup       string

@@ -26,6 +26,7 @@ CREATE TABLE cd_environment_approvals (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     organization_id       bigint NOT NULL CONSTRAINT cd_environment_approvals_organization REFERENCES cd_organizations (id),
     environment_id        bigint NOT NULL,
+    asks                  boolean NOT NULL DEFAULT true,
     reason                text NOT NULL DEFAULT '',
     quorum                integer NOT NULL CONSTRAINT cd_environment_approvals_quorum_counts CHECK (quorum BETWEEN 1 AND 20),
     approver_group        text NOT NULL DEFAULT '',
@@ -37,7 +38,7 @@ CREATE TABLE cd_environment_approvals (
     CONSTRAINT cd_environment_approvals_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments (organization_id, id),
     CONSTRAINT cd_environment_approvals_one_per_environment UNIQUE (organization_id, environment_id)
 );
-COMMENT ON TABLE cd_environment_approvals IS 'No row: the environment asks nobody by itself. A rollout pins what there is when it is made.';
+COMMENT ON TABLE cd_environment_approvals IS 'No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.';
 CREATE TRIGGER cd_environment_approvals_touch BEFORE UPDATE ON cd_environment_approvals FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
 CREATE TABLE cd_gate_expiries (
@@ -69,7 +70,16 @@ ALTER TABLE cd_rollout_transitions
         ELSE from_state IS NULL OR from_state <> to_state
     END);
 
+-- +goose StatementBegin
+CREATE FUNCTION cd_organizations_with_due_gates(at timestamptz) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
+SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+    SELECT organization_id FROM cd_gate_expiries WHERE NOT settled AND due_at <= at GROUP BY organization_id ORDER BY min(due_at)
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION cd_organizations_with_due_gates(timestamptz) IS 'There is one worker for all organizations.';
+
 -- +goose Down
+DROP FUNCTION cd_organizations_with_due_gates(timestamptz);
 ALTER TABLE cd_rollout_transitions
     DROP CONSTRAINT cd_rollout_transitions_request_changes_nothing,
     ADD CONSTRAINT cd_rollout_transitions_request_changes_nothing CHECK (CASE
