@@ -92,7 +92,7 @@ func TestArtifactsReachEveryOwnerOfTheImage(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	mine := f.application("shop", "api")
-	other := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 7}
+	other := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 7, Permissions: core.RoleOwner.Permissions()}
 	theirs, err := f.domain.CreateApplication(t.Context(), other, core.NewApplication{Name: "shop", Services: []core.NewService{{
 		Name: "proxy", ArtifactSources: []core.NewArtifactSource{ociSource("REGISTRY.test/shop/api:latest")},
 	}}})

@@ -33,7 +33,9 @@ const (
 	role = "lockstep_domain"
 )
 
-func user() core.Actor { return core.Actor{Organization: org, Type: core.PrincipalUser, ID: 1} }
+func user() core.Actor {
+	return core.Actor{Organization: org, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
+}
 
 // fixture is the service over a real database, with an engine that only takes notes.
 type fixture struct {

@@ -13,7 +13,7 @@ import (
 
 // person is a user of an organization, who belongs to groups.
 func person(id int64, groups ...string) core.Actor {
-	return core.Actor{Organization: org, Type: core.PrincipalUser, ID: id, Groups: groups}
+	return core.Actor{Organization: org, Type: core.PrincipalUser, ID: id, Permissions: core.RoleOwner.Permissions(), Groups: groups}
 }
 
 // asking replaces the shop's pipeline: staging, then an approval step, then production with an approval before it and at 50%.
@@ -195,7 +195,7 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
 		s.ok(err)
 	}
-	_, err := s.domain.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}, s.staging.ID, nil)
+	_, err := s.domain.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, s.staging.ID, nil)
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's environment: %v", err)
 	}

@@ -189,7 +189,7 @@ func TestRollingBack(t *testing.T) {
 	if _, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a set that is none: %v", err)
 	}
-	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}
+	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
 	if _, err = s.domain.RollbackRollout(t.Context(), stranger, core.Rollback{RolloutID: r.ID}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization: %v", err)
 	}

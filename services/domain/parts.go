@@ -35,8 +35,10 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	return api.NewHandler(api.Deps{
 		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log}),
 		Console: pages,
-		Tokens:  api.Tokens{c.BootstrapToken: {Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner}},
-		Clock:   clock.System(),
+		Tokens: api.Tokens{c.BootstrapToken: {
+			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Permissions: core.RoleOwner.Permissions(),
+		}},
+		Clock: clock.System(),
 	}), nil
 }
 

@@ -108,7 +108,7 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a wait below nothing: %v", err)
 	}
-	_, err = s.domain.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}, core.RollbackPolicy{ApplicationID: s.application.ID})
+	_, err = s.domain.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, core.RollbackPolicy{ApplicationID: s.application.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's application: %v", err)
 	}

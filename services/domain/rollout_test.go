@@ -181,7 +181,7 @@ func TestRolloutsAreRefusedBeforeEverythingIsReady(t *testing.T) {
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("unknown set: %v, want NotFound", err)
 	}
-	_, err = s.domain.CreateRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 9}, core.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.domain.CreateRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 9, Permissions: core.RoleOwner.Permissions()}, core.NewRollout{VersionSetID: s.set.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's set: %v, want NotFound", err)
 	}

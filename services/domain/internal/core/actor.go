@@ -22,8 +22,11 @@ const (
 type Actor struct {
 	Organization int64
 	Type         PrincipalType
-	// ID is the principal's number; 0 where it has none (the system).
+	// ID is the principal's number, a member's for people and agents; 0 where it has none (the system).
 	ID int64
+	// Permissions is what it may do: its role's, as far as the token that it showed has them too. The zero value may
+	// nothing (D28).
+	Permissions Permissions
 	// Groups are those the principal belongs to, by name: a gate may be for one of them to answer (D24).
 	Groups []string
 }

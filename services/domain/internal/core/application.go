@@ -35,7 +35,7 @@ func (d *Domain) CreateApplication(ctx context.Context, a Actor, n NewApplicatio
 		return Application{}, err
 	}
 	var made Application
-	err = d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err = d.by(ctx, a, ActionCreateApplication, func(ctx context.Context, tx Tx) error {
 		var err error
 		made, err = tx.AddApplication(ctx, Application{Name: n.Name, Description: n.Description})
 		if fault.Is(err, fault.Conflict) {

@@ -19,7 +19,7 @@ func (d *Domain) CreateEnvironment(ctx context.Context, a Actor, n NewEnvironmen
 		return Environment{}, err
 	}
 	var made Environment
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionCreateEnvironment, func(ctx context.Context, tx Tx) error {
 		e, err := tx.AddEnvironment(ctx, Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
 		if fault.Is(err, fault.Conflict) {
 			return fault.Because(err, fault.Conflict, "an environment named %q exists already", n.Name)
@@ -79,7 +79,7 @@ func within(at string, err error) ([]fault.Field, error) {
 // one may still say counts for nothing.
 func (d *Domain) RetryOnboarding(ctx context.Context, a Actor, environment int64) (Environment, error) {
 	var made Environment
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionRetryOnboarding, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 // environments that are not ready wait until they are.
 func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDefinition) (FlowDefinition, error) {
 	var made FlowDefinition
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
 		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
 		// pipeline and the setups that it wants.
 		app, err := tx.LockApplication(ctx, n.ApplicationID)
@@ -112,7 +112,7 @@ func waitsFor(e Environment) string {
 // RetrySetup submits the setup of an application environment again (E29), whatever became of the attempt before.
 func (d *Domain) RetrySetup(ctx context.Context, a Actor, applicationEnvironment int64) (ApplicationEnvironment, error) {
 	var made ApplicationEnvironment
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionRetrySetup, func(ctx context.Context, tx Tx) error {
 		found, err := tx.ApplicationEnvironmentsByID(ctx, a.Organization, []int64{applicationEnvironment})
 		if err != nil {
 			return err

@@ -221,7 +221,7 @@ func (d *Domain) SetEnvironmentApproval(ctx context.Context, a Actor, environmen
 		}
 	}
 	var changed Environment
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionSetEnvironmentApproval, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err

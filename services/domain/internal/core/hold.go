@@ -2,8 +2,7 @@ package core
 
 import (
 	"context"
-
-	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"time"
 )
 
 // Passing a gate. A workflow asks before it enters an environment or leaves a gate, and the answer is the domain's: so an
@@ -16,21 +15,11 @@ func (d *Domain) PauseRollout(ctx context.Context, a Actor, rollout int64, reaso
 	if err := checkReason(reason); err != nil {
 		return Rollout{}, err
 	}
-	return d.change(ctx, a, rollout, func(ctx context.Context, t *tree) error {
-		h, err := t.hold(ctx)
-		if err != nil {
-			return err
-		}
-		switch {
-		case t.rollout.State == RolloutPaused:
-			return fault.New(fault.Refused, "rollout_%d is paused already", rollout)
-		case h.wanted:
-			return fault.New(fault.Refused, "rollout_%d will pause at its next gate already", rollout)
-		case h.stands():
+	return d.change(ctx, a, ActionPauseRollout, rollout, func(ctx context.Context, t *tree, s Standing) error {
+		if s.hold.stands() {
 			return t.moveRollout(ctx, VerbPause, reason)
-		default:
-			return t.request(ctx, VerbPause, "", reason)
 		}
+		return t.request(ctx, VerbPause, "", reason)
 	})
 }
 
@@ -39,14 +28,7 @@ func (d *Domain) ResumeRollout(ctx context.Context, a Actor, rollout int64, reas
 	if err := checkReason(reason); err != nil {
 		return Rollout{}, err
 	}
-	return d.change(ctx, a, rollout, func(ctx context.Context, t *tree) error {
-		h, err := t.hold(ctx)
-		if err != nil {
-			return err
-		}
-		if !h.wanted {
-			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", rollout, t.rollout.State)
-		}
+	return d.change(ctx, a, ActionResumeRollout, rollout, func(ctx context.Context, t *tree, s Standing) error {
 		// The hold had not become true yet: there is no state to leave, and nobody waits, so there is nothing to grant (D17).
 		if t.rollout.State != RolloutPaused {
 			return t.request(ctx, VerbResume, "", reason)
@@ -54,7 +36,7 @@ func (d *Domain) ResumeRollout(ctx context.Context, a Actor, rollout int64, reas
 		if err := t.moveRollout(ctx, VerbResume, reason); err != nil {
 			return err
 		}
-		for _, gate := range h.asking {
+		for _, gate := range s.hold.asking {
 			if err := t.pass(ctx, gate); err != nil {
 				return err
 			}
@@ -129,12 +111,16 @@ type hold struct {
 	// wanted is that somebody has asked for a pause, and nobody has resumed since; why is the reason given.
 	wanted bool
 	why    string
+	// word is the row that asked for it.
+	word Transition
 	// asking are the gates whose passage was asked for and not granted, in order.
 	asking []string
 	// at are the gates where it stands; known those it has come to or gone past.
 	at, known map[string]bool
 	// asked is that people are asked to approve something.
 	asked bool
+	// since is when it came to a gate, or asked to go past it, by the gate's name.
+	since map[string]time.Time
 }
 
 // stands is whether nothing moves before somebody or something lets it.
@@ -142,33 +128,35 @@ func (h hold) stands() bool { return h.asked || len(h.at) > 0 || len(h.asking) >
 
 // hold reads the rollout's own journal: it has few rows about gates, and what they say is needed only here.
 func (t *tree) hold(ctx context.Context) (hold, error) {
-	h := hold{at: map[string]bool{}, known: map[string]bool{}}
-	if t.rollout.State.Terminal() {
-		return h, fault.New(fault.Refused, "rollout_%d is over: %s", t.rollout.ID, t.rollout.State)
-	}
-	rows, err := t.tx.GateWords(ctx, t.rollout.ID)
+	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil {
-		return h, err
+		return hold{}, err
 	}
+	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	return holdOf(rows[t.rollout.ID], gates[t.rollout.ID]), err
+}
+
+// holdOf reads rows about gates and holds, oldest first. Whether people are asked is the open gates' to say: one approval
+// need not be enough.
+func holdOf(rows []Transition, open []Gate) hold {
+	h := hold{asked: len(open) > 0, at: map[string]bool{}, known: map[string]bool{}, since: map[string]time.Time{}}
 	for _, r := range rows {
 		h.read(r)
 	}
-	// Whether a gate is open is its rule's to say: one approval need not be enough.
-	open, err := t.openGates(ctx)
-	h.asked = len(open) > 0
-	return h, err
+	return h
 }
 
 func (h *hold) read(r Transition) {
 	switch r.Verb {
 	case VerbPause:
-		h.wanted, h.why = true, r.Reason
+		h.wanted, h.why, h.word = true, r.Reason, r
 	case VerbResume:
 		h.wanted, h.why = false, ""
 	case VerbReachGate:
-		h.at[r.GateID], h.known[r.GateID] = true, true
+		h.at[r.GateID], h.known[r.GateID], h.since[r.GateID] = true, true, r.CreatedAt
 	case VerbRequestPassage:
 		h.asking = append(h.asking, r.GateID)
+		h.since[r.GateID] = r.CreatedAt
 	case VerbPassGate:
 		delete(h.at, r.GateID)
 		h.known[r.GateID] = true

@@ -51,7 +51,7 @@ func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolic
 		})
 	}
 	var application Application
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionSetRollbackPolicy, func(ctx context.Context, tx Tx) error {
 		var err error
 		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
 			return err

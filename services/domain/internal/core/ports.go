@@ -106,8 +106,6 @@ type RolloutWrites interface {
 	LockRollout(ctx context.Context, id int64) (Rollout, error)
 	// RolloutOfDeployment finds the rollout to lock.
 	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
-	// GateWords are the rows of a rollout's own journal about gates, pauses and resumptions, oldest first.
-	GateWords(ctx context.Context, rollout int64) ([]Transition, error)
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
 	// From is not the cached state.
 	Record(ctx context.Context, t Transition) error

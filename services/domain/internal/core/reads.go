@@ -49,6 +49,8 @@ type Reads interface {
 	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]Rollout, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Gate, error)
+	// GateWordsByRollout are the rows of rollouts' own journals about gates, pauses and resumptions, oldest first.
+	GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Transition, error)
 	RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]RolloutEnvironment, error)
 	// RolloutEnvironmentsByRollout is in promotion order.
 	RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]RolloutEnvironment, error)

@@ -3,9 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -24,17 +21,14 @@ func (d *Domain) resolve(ctx context.Context, a Actor, r Resolution, approved bo
 	if err := checkReason(r.Reason); err != nil {
 		return Rollout{}, err
 	}
-	return d.change(ctx, a, r.RolloutID, func(ctx context.Context, t *tree) error {
-		gate, err := t.openGate(ctx, r.GateID)
+	action, verb := ActionRejectGate, VerbReject
+	if approved {
+		action, verb = ActionApproveGate, VerbApprove
+	}
+	return d.change(ctx, a, action, r.RolloutID, func(ctx context.Context, t *tree, s Standing) error {
+		gate, err := s.mayResolve(a, r.GateID, approved)
 		if err != nil {
 			return err
-		}
-		if err := gate.MayResolve(a, approved); err != nil {
-			return err
-		}
-		verb := VerbReject
-		if approved {
-			verb = VerbApprove
 		}
 		if err := t.request(ctx, verb, r.GateID, r.Reason); err != nil {
 			return err
@@ -67,46 +61,32 @@ func (t *tree) openGates(ctx context.Context) (map[string]Gate, error) {
 	return byID, err
 }
 
-// openGate refuses what has no open gate of that name.
-func (t *tree) openGate(ctx context.Context, id string) (Gate, error) {
-	if t.rollout.State.Terminal() {
-		return Gate{}, fault.New(fault.Refused, "rollout_%d is over: %s", t.rollout.ID, t.rollout.State)
-	}
-	gates, err := t.openGates(ctx)
-	if err != nil {
-		return Gate{}, err
-	}
-	if gate, open := gates[id]; open {
-		return gate, nil
-	}
-	if len(gates) == 0 {
-		return Gate{}, fault.New(fault.Refused, "gate %q of rollout_%d is not open; no gate is", id, t.rollout.ID)
-	}
-	return Gate{}, fault.New(fault.Refused, "gate %q of rollout_%d is not open; open: %s", id, t.rollout.ID, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
-}
-
 // CancelRollout ends a rollout where it stands, whatever gate is open (R41).
 func (d *Domain) CancelRollout(ctx context.Context, a Actor, rollout int64, reason string) (Rollout, error) {
 	if err := checkReason(reason); err != nil {
 		return Rollout{}, err
 	}
-	return d.change(ctx, a, rollout, func(ctx context.Context, t *tree) error {
-		if t.rollout.State.Terminal() {
-			return fault.New(fault.Refused, "rollout_%d is over already: %s", rollout, t.rollout.State)
-		}
+	return d.change(ctx, a, ActionCancelRollout, rollout, func(ctx context.Context, t *tree, _ Standing) error {
 		return d.cancel(ctx, t, reason)
 	})
 }
 
-// change runs fn over a locked rollout and answers it as it is afterwards.
-func (d *Domain) change(ctx context.Context, a Actor, rollout int64, fn func(context.Context, *tree) error) (Rollout, error) {
+// change runs fn over a locked rollout, unless its standing refuses the action, and answers it as it is afterwards.
+func (d *Domain) change(ctx context.Context, a Actor, action Action, rollout int64, fn func(context.Context, *tree, Standing) error) (Rollout, error) {
 	var changed Rollout
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, action, func(ctx context.Context, tx Tx) error {
 		t, err := lockTree(ctx, tx, cause{Actor: a, at: d.clock.Now()}, rollout)
 		if err != nil {
 			return err
 		}
-		if err := fn(ctx, t); err != nil {
+		s, err := t.standing(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.refuses(action); err != nil {
+			return err
+		}
+		if err := fn(ctx, t, s); err != nil {
 			return err
 		}
 		// Read again, in the same transaction: the tree does not have what is derived.

@@ -21,7 +21,7 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 		return Rollout{}, err
 	}
 	var made Rollout
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
 		c := cause{Actor: a, at: d.clock.Now()}
 		t, err := lockTree(ctx, tx, c, n.RolloutID)
 		if err != nil {
@@ -54,11 +54,15 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 // first ones may be what failed later on.
 func (t *tree) earlier(ctx context.Context, wanted int64) (VersionSet, error) {
 	target := wanted
-	for i := len(t.environments) - 1; i >= 0 && target == 0; i-- {
-		target = t.environments[i].PreviousVersionSetID
-	}
 	if target == 0 {
-		return VersionSet{}, fault.New(fault.Refused, "nothing was live before %s; name the version set to go back to", t.name())
+		environments := make([]RolloutEnvironment, len(t.environments))
+		for i, b := range t.environments {
+			environments[i] = b.RolloutEnvironment
+		}
+		var err error
+		if target, err = liveBefore(t.rollout, environments); err != nil {
+			return VersionSet{}, err
+		}
 	}
 	sets, err := t.tx.VersionSetsByID(ctx, t.cause.Organization, []int64{target, t.rollout.VersionSetID})
 	if err != nil {

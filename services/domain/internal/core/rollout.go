@@ -15,7 +15,7 @@ func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Roll
 		return Rollout{}, err
 	}
 	var made Rollout
-	err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := d.by(ctx, a, ActionCreateRollout, func(ctx context.Context, tx Tx) error {
 		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID)
 		if err != nil {
 			return err
@@ -76,14 +76,14 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 		return p, err
 	}
 	if r, busy := active[p.application.ID]; busy {
-		return p, fault.New(fault.Refused, "application %q has an active rollout already: rollout_%d is %s; one at a time", p.application.Name, r.ID, r.State)
+		return p, refuseBusy(p.application, r)
 	}
 	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{p.application.ID})
 	if err != nil {
 		return p, err
 	}
 	if p.definition, ok = latest[p.application.ID]; !ok {
-		return p, fault.New(fault.Refused, "application %q has no pipeline yet", p.application.Name)
+		return p, refuseNoPipeline(p.application)
 	}
 	if err := p.readVersions(ctx, tx, organization); err != nil {
 		return p, err
@@ -136,12 +136,9 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 	p.approvals = flow.Approvals
 	for _, step := range flow.Deploys {
 		e := environments[step.Environment]
-		if e.Readiness != ReadinessReady {
-			return fault.New(fault.Refused, "environment %q is not ready: %s", e.Name, notReady(e.Readiness, e.ReadinessReason))
-		}
-		ae, ok := byEnvironment[e.ID]
-		if !ok || ae.Readiness != ReadinessReady {
-			return fault.New(fault.Refused, "application %q is not ready in environment %q: %s", p.application.Name, e.Name, notReady(ae.Readiness, ae.ReadinessReason))
+		ae := byEnvironment[e.ID]
+		if err := refuseUnready(p.application, e.Environment, ae); err != nil {
+			return err
 		}
 		driver, err := d.drivers.Lookup(e.Binding.DriverRef)
 		if err != nil {

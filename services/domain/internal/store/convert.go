@@ -95,7 +95,10 @@ func transition(r sqlc.JournalsByRolloutRow) core.Transition {
 }
 
 func gateWord(r sqlc.GateWordsRow) core.Transition {
-	return core.Transition{ID: r.ID, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event), GateID: orZero(r.GateID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt}
+	return core.Transition{
+		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
+		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
+	}
 }
 
 // deploymentGates makes one gate of the rows about it; the first of each kind counts.

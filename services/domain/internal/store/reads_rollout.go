@@ -140,6 +140,12 @@ func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []in
 	return found, nil
 }
 
+// GateWordsByRollout implements core.Reads.
+func (r reader) GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error) {
+	return under(ctx, r, organization, rollouts, "gates of rollouts", (*sqlc.Queries).GateWords,
+		keyed(gateWord, func(t core.Transition) int64 { return t.Subject.ID }))
+}
+
 // RolloutEnvironmentsByID implements core.Reads.
 func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.RolloutEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByID,

@@ -60,12 +60,6 @@ func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, 
 	return id, missing(err, "deployment", deployment)
 }
 
-// GateWords implements core.Tx.
-func (t *tx) GateWords(ctx context.Context, rollout int64) ([]core.Transition, error) {
-	rows, err := t.q.GateWords(ctx, t.organization, rollout)
-	return convertAll(rows, gateWord), pg.Classify(err, "read gates of rollout %d", rollout)
-}
-
 // AddSnapshot implements core.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, sqlc.InsertSnapshotParams{

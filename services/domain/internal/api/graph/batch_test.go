@@ -10,10 +10,10 @@ import (
 // lists are all fields that show a list, each with everything that can hang below its items.
 const (
 	rolloutFields = `id application { name } versionSet { name entries { service { name } artifactSource { id } version { name } } } flowDefinition { version }
-		openGates { gateId } journal(first: 3) { nodes { event } pageInfo { hasNextPage } } environments { environment { name } driverBinding { version } previousVersionSet { name }
+		openGates { gateId viewerCan { allowed } } waitingOn { kind environment { name } service { name } } viewerCan { allowed } journal(first: 3) { nodes { event } pageInfo { hasNextPage } } environments { environment { name } driverBinding { version } previousVersionSet { name }
 			deployments { service { name } versions { name } snapshot { commitSha } } }`
 	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name } } } } versionSets(first: 2) { nodes { name } }
-		flowDefinition { version } environments { environment { name driverBindings { version } } } activeRollout { id } rollouts(first: 2) { nodes { id } }`
+		flowDefinition { version } environments { environment { name driverBindings { version } } } activeRollout { id } rollouts(first: 2) { nodes { id } } viewerCan { allowed }`
 )
 
 // TestAListCostsAsManyQueriesAsItHasLevels compares what a short list costs with what a long one does.

@@ -44,6 +44,8 @@ type fixture struct {
 	log     *bytes.Buffer
 	queries *counter
 	events  int
+	// as is what whoever asks may do.
+	as core.Permissions
 }
 
 // counter counts the statements of our own; what a transaction adds is the same for each.
@@ -61,7 +63,7 @@ func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	_, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
-	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}}
+	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}, as: core.RoleOwner.Permissions()}
 	plain := pgtest.As(t, db, "lockstep_domain")
 	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
 		t.Fatal(err)
@@ -141,7 +143,9 @@ func (f *fixture) ask(organization int64, query string, variables map[string]any
 func (f *fixture) serve(organization int64, r *http.Request) (*http.Response, []byte) {
 	f.t.Helper()
 	if organization != 0 {
-		r = r.WithContext(core.WithActor(r.Context(), actor(organization)))
+		a := actor(organization)
+		a.Permissions = f.as
+		r = r.WithContext(core.WithActor(r.Context(), a))
 	}
 	w := httptest.NewRecorder()
 	f.handler.ServeHTTP(w, r)
@@ -155,7 +159,7 @@ func (f *fixture) serve(organization int64, r *http.Request) (*http.Response, []
 }
 
 func actor(organization int64) core.Actor {
-	return core.Actor{Organization: organization, Type: core.PrincipalUser, ID: 7}
+	return core.Actor{Organization: organization, Type: core.PrincipalUser, ID: 7, Permissions: core.RoleOwner.Permissions()}
 }
 
 // must fails the test on an error.

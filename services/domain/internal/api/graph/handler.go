@@ -30,6 +30,9 @@ import (
 type Domain interface {
 	core.Reads
 	Drivers() []core.Driver
+	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
+	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
+	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Wait, error)
 	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
 	CreateEnvironment(ctx context.Context, a core.Actor, n core.NewEnvironment) (core.Environment, error)
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)

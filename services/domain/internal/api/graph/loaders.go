@@ -44,6 +44,9 @@ type loaders struct {
 	snapshotOf              *loader[int64, core.Snapshot]
 	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
 	journalOf               *loader[paged, core.Slice[core.Transition]]
+	standings               *loader[int64, core.Standing]
+	applicationStandings    *loader[int64, core.ApplicationStanding]
+	waitsOf                 *loader[int64, []core.Wait]
 }
 
 // paged is one page of what belongs to an object.
@@ -52,7 +55,7 @@ type paged struct {
 	page  core.Page
 }
 
-func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Duration) *loaders {
+func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration) *loaders {
 	b := batching{organization: actor.Organization, clock: c, window: window}
 	return &loaders{
 		actor:                   actor,
@@ -87,6 +90,9 @@ func newLoaders(r core.Reads, actor core.Actor, c clock.Clock, window time.Durat
 		snapshotOf:              plain(b, r.SnapshotsByDeployment),
 		deploymentGatesOf:       plain(b, r.GatesByDeployment),
 		journalOf:               pages(b, r.JournalsByRollout),
+		standings:               plain(b, r.Standings),
+		applicationStandings:    plain(b, r.ApplicationStandings),
+		waitsOf:                 plain(b, r.Waits),
 	}
 }
 
@@ -153,8 +159,11 @@ func required[V, M any](ctx context.Context, l *loader[int64, V], kind string, n
 	return wrap(value), nil
 }
 
-// optional loads what may not be there, and wraps it; nil without it.
+// optional loads what may not be there, and wraps it; nil without it, and for the number 0, which nothing has.
 func optional[V, M any](ctx context.Context, l *loader[int64, V], number int64, wrap func(V) M) (*M, error) {
+	if number == 0 {
+		return nil, nil
+	}
 	value, found, err := l.load(ctx, number)
 	if err != nil || !found {
 		return nil, err

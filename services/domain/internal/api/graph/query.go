@@ -22,6 +22,7 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	}
 	return model.Viewer{
 		Organization: model.Organization{Organization: o}, PrincipalType: string(actor.Type), PrincipalID: int(actor.ID),
+		Permissions: actor.Permissions.List(),
 	}, nil
 }
 

@@ -7,6 +7,15 @@ type resolvers struct{ domain Domain }
 
 var _ exec.ResolverRoot = resolvers{}
 
+// Viewer resolves its fields.
+func (resolvers) Viewer() exec.ViewerResolver { return viewer{} }
+
+// Gate resolves its fields.
+func (resolvers) Gate() exec.GateResolver { return gate{} }
+
+// Wait resolves its fields.
+func (resolvers) Wait() exec.WaitResolver { return wait{} }
+
 // Query begins every query.
 func (r resolvers) Query() exec.QueryResolver { return query(r) }
 

@@ -59,9 +59,6 @@ func (rolloutEnvironment) DriverBinding(ctx context.Context, e *model.RolloutEnv
 
 // PreviousVersionSet is what was live before; null where nothing was (R15).
 func (rolloutEnvironment) PreviousVersionSet(ctx context.Context, e *model.RolloutEnvironment) (*model.VersionSet, error) {
-	if e.PreviousVersionSetID == 0 {
-		return nil, nil
-	}
 	return optional(ctx, loadersOf(ctx).versionSets, e.PreviousVersionSetID, model.WrapVersionSet)
 }
 

@@ -11,10 +11,10 @@ INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_stat
 VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
 -- name: GateWords :many
--- What a rollout's own journal says of gates and holds.
-SELECT id, from_state, to_state, event, gate_id, reason, created_at FROM cd_rollout_transitions
-WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
-ORDER BY id;
+-- What the rollouts' own journals say of gates and holds.
+SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
+ORDER BY rollout_id, id;
 
 -- name: PausesRequested :many
 -- Those whose latest word about a hold is a pause that has not become true yet (D17).

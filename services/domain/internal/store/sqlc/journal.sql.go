@@ -11,24 +11,27 @@ import (
 )
 
 const gateWords = `-- name: GateWords :many
-SELECT id, from_state, to_state, event, gate_id, reason, created_at FROM cd_rollout_transitions
-WHERE organization_id = $1 AND rollout_id = $2 AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
-ORDER BY id
+SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
+ORDER BY rollout_id, id
 `
 
 type GateWordsRow struct {
-	ID        int64
-	FromState *int16
-	ToState   int16
-	Event     string
-	GateID    *string
-	Reason    *string
-	CreatedAt time.Time
+	ID            int64
+	RolloutID     int64
+	FromState     *int16
+	ToState       int16
+	Event         string
+	GateID        *string
+	PrincipalType string
+	PrincipalID   *int64
+	Reason        *string
+	CreatedAt     time.Time
 }
 
-// What a rollout's own journal says of gates and holds.
-func (q *Queries) GateWords(ctx context.Context, organizationID int64, rolloutID int64) ([]GateWordsRow, error) {
-	rows, err := q.db.Query(ctx, gateWords, organizationID, rolloutID)
+// What the rollouts' own journals say of gates and holds.
+func (q *Queries) GateWords(ctx context.Context, organizationID int64, ids []int64) ([]GateWordsRow, error) {
+	rows, err := q.db.Query(ctx, gateWords, organizationID, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +41,13 @@ func (q *Queries) GateWords(ctx context.Context, organizationID int64, rolloutID
 		var i GateWordsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.RolloutID,
 			&i.FromState,
 			&i.ToState,
 			&i.Event,
 			&i.GateID,
+			&i.PrincipalType,
+			&i.PrincipalID,
 			&i.Reason,
 			&i.CreatedAt,
 		); err != nil {

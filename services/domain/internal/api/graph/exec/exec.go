@@ -36,6 +36,7 @@ type ResolverRoot interface {
 	ArtifactSource() ArtifactSourceResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
+	Gate() GateResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
 	Rollout() RolloutResolver
@@ -43,12 +44,20 @@ type ResolverRoot interface {
 	Service() ServiceResolver
 	VersionSet() VersionSetResolver
 	VersionSetEntry() VersionSetEntryResolver
+	Viewer() ViewerResolver
+	Wait() WaitResolver
 }
 
 type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	Ability struct {
+		Action  func(childComplexity int) int
+		Allowed func(childComplexity int) int
+		Reason  func(childComplexity int) int
+	}
+
 	Application struct {
 		ActiveRollout  func(childComplexity int) int
 		CreatedAt      func(childComplexity int) int
@@ -61,6 +70,7 @@ type ComplexityRoot struct {
 		Rollouts       func(childComplexity int, first *int, after *string) int
 		Services       func(childComplexity int) int
 		VersionSets    func(childComplexity int, first *int, after *string) int
+		ViewerCan      func(childComplexity int) int
 	}
 
 	ApplicationConnection struct {
@@ -74,6 +84,7 @@ type ComplexityRoot struct {
 		GlobalID        func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
+		ViewerCan       func(childComplexity int) int
 	}
 
 	ArtifactSource struct {
@@ -158,6 +169,7 @@ type ComplexityRoot struct {
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
 		Tier            func(childComplexity int) int
+		ViewerCan       func(childComplexity int) int
 	}
 
 	EnvironmentApproval struct {
@@ -191,6 +203,7 @@ type ComplexityRoot struct {
 		Reason              func(childComplexity int) int
 		RequestedAt         func(childComplexity int) int
 		RequesterMayApprove func(childComplexity int) int
+		ViewerCan           func(childComplexity int) int
 	}
 
 	GateApproval struct {
@@ -295,6 +308,8 @@ type ComplexityRoot struct {
 		StartedAt        func(childComplexity int) int
 		State            func(childComplexity int) int
 		VersionSet       func(childComplexity int) int
+		ViewerCan        func(childComplexity int) int
+		WaitingOn        func(childComplexity int) int
 		WorkflowRef      func(childComplexity int) int
 	}
 
@@ -385,8 +400,22 @@ type ComplexityRoot struct {
 
 	Viewer struct {
 		Organization  func(childComplexity int) int
+		Permissions   func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
+		ViewerCan     func(childComplexity int) int
+	}
+
+	Wait struct {
+		Detail           func(childComplexity int) int
+		Environment      func(childComplexity int) int
+		GateID           func(childComplexity int) int
+		Kind             func(childComplexity int) int
+		NeededPermission func(childComplexity int) int
+		Resolver         func(childComplexity int) int
+		Service          func(childComplexity int) int
+		Since            func(childComplexity int) int
+		Until            func(childComplexity int) int
 	}
 }
 
@@ -402,9 +431,12 @@ type ApplicationResolver interface {
 	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string) (model.RolloutConnection, error)
 	ActiveRollout(ctx context.Context, obj *model.Application) (*model.Rollout, error)
 	RollbackPolicy(ctx context.Context, obj *model.Application) (model.RollbackPolicy, error)
+	ViewerCan(ctx context.Context, obj *model.Application) ([]model.Ability, error)
 }
 type ApplicationEnvironmentResolver interface {
 	Environment(ctx context.Context, obj *model.ApplicationEnvironment) (model.Environment, error)
+
+	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
 type ArtifactSourceResolver interface {
 	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error)
@@ -419,6 +451,10 @@ type DeploymentResolver interface {
 type EnvironmentResolver interface {
 	DriverBindings(ctx context.Context, obj *model.Environment) ([]model.DriverBinding, error)
 	Approval(ctx context.Context, obj *model.Environment) (*model.EnvironmentApproval, error)
+	ViewerCan(ctx context.Context, obj *model.Environment) ([]model.Ability, error)
+}
+type GateResolver interface {
+	ViewerCan(ctx context.Context, obj *model.Gate) ([]model.Ability, error)
 }
 type MutationResolver interface {
 	CreateApplication(ctx context.Context, input model.CreateApplicationInput) (model.CreateApplicationPayload, error)
@@ -453,6 +489,8 @@ type RolloutResolver interface {
 	FlowDefinition(ctx context.Context, obj *model.Rollout) (model.FlowDefinition, error)
 
 	OpenGates(ctx context.Context, obj *model.Rollout) ([]model.Gate, error)
+	WaitingOn(ctx context.Context, obj *model.Rollout) ([]model.Wait, error)
+	ViewerCan(ctx context.Context, obj *model.Rollout) ([]model.Ability, error)
 
 	Environments(ctx context.Context, obj *model.Rollout) ([]model.RolloutEnvironment, error)
 	Journal(ctx context.Context, obj *model.Rollout, first *int, after *string) (model.JournalConnection, error)
@@ -477,6 +515,13 @@ type VersionSetEntryResolver interface {
 	ArtifactSource(ctx context.Context, obj *model.VersionSetEntry) (model.ArtifactSource, error)
 	Version(ctx context.Context, obj *model.VersionSetEntry) (model.Version, error)
 }
+type ViewerResolver interface {
+	ViewerCan(ctx context.Context, obj *model.Viewer) ([]model.Ability, error)
+}
+type WaitResolver interface {
+	Environment(ctx context.Context, obj *model.Wait) (*model.Environment, error)
+	Service(ctx context.Context, obj *model.Wait) (*model.Service, error)
+}
 
 // endregion ************************** generated!.gotpl **************************
 
@@ -495,6 +540,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	ec := newExecutionContext(nil, e, nil)
 	_ = ec
 	switch typeName + "." + field {
+
+	case "Ability.action":
+		if e.ComplexityRoot.Ability.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ability.Action(childComplexity), true
+	case "Ability.allowed":
+		if e.ComplexityRoot.Ability.Allowed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ability.Allowed(childComplexity), true
+	case "Ability.reason":
+		if e.ComplexityRoot.Ability.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ability.Reason(childComplexity), true
 
 	case "Application.activeRollout":
 		if e.ComplexityRoot.Application.ActiveRollout == nil {
@@ -572,6 +636,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.VersionSets(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Application.viewerCan":
+		if e.ComplexityRoot.Application.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.ViewerCan(childComplexity), true
 
 	case "ApplicationConnection.nodes":
 		if e.ComplexityRoot.ApplicationConnection.Nodes == nil {
@@ -616,6 +686,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.ReadinessReason(childComplexity), true
+	case "ApplicationEnvironment.viewerCan":
+		if e.ComplexityRoot.ApplicationEnvironment.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.ViewerCan(childComplexity), true
 
 	case "ArtifactSource.sourceConfig":
 		if e.ComplexityRoot.ArtifactSource.Config == nil {
@@ -921,6 +997,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Tier(childComplexity), true
+	case "Environment.viewerCan":
+		if e.ComplexityRoot.Environment.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.ViewerCan(childComplexity), true
 
 	case "EnvironmentApproval.expiresAfterSeconds":
 		if e.ComplexityRoot.EnvironmentApproval.ExpiresAfterSeconds == nil {
@@ -1051,6 +1133,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Gate.RequesterMayApprove(childComplexity), true
+	case "Gate.viewerCan":
+		if e.ComplexityRoot.Gate.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.ViewerCan(childComplexity), true
 
 	case "GateApproval.approvedAt":
 		if e.ComplexityRoot.GateApproval.ApprovedAt == nil {
@@ -1548,6 +1636,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.VersionSet(childComplexity), true
+	case "Rollout.viewerCan":
+		if e.ComplexityRoot.Rollout.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.ViewerCan(childComplexity), true
+	case "Rollout.waitingOn":
+		if e.ComplexityRoot.Rollout.WaitingOn == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.WaitingOn(childComplexity), true
 	case "Rollout.workflowRef":
 		if e.ComplexityRoot.Rollout.WorkflowRef == nil {
 			break
@@ -1867,6 +1967,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Organization(childComplexity), true
+	case "Viewer.permissions":
+		if e.ComplexityRoot.Viewer.Permissions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.Permissions(childComplexity), true
 	case "Viewer.principalId":
 		if e.ComplexityRoot.Viewer.PrincipalID == nil {
 			break
@@ -1879,6 +1985,67 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.PrincipalType(childComplexity), true
+	case "Viewer.viewerCan":
+		if e.ComplexityRoot.Viewer.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.ViewerCan(childComplexity), true
+
+	case "Wait.detail":
+		if e.ComplexityRoot.Wait.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Detail(childComplexity), true
+	case "Wait.environment":
+		if e.ComplexityRoot.Wait.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Environment(childComplexity), true
+	case "Wait.gateId":
+		if e.ComplexityRoot.Wait.GateID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.GateID(childComplexity), true
+	case "Wait.kind":
+		if e.ComplexityRoot.Wait.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Kind(childComplexity), true
+	case "Wait.neededPermission":
+		if e.ComplexityRoot.Wait.NeededPermission == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.NeededPermission(childComplexity), true
+	case "Wait.resolver":
+		if e.ComplexityRoot.Wait.Resolver == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Resolver(childComplexity), true
+	case "Wait.service":
+		if e.ComplexityRoot.Wait.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Service(childComplexity), true
+	case "Wait.since":
+		if e.ComplexityRoot.Wait.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Since(childComplexity), true
+	case "Wait.until":
+		if e.ComplexityRoot.Wait.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Until(childComplexity), true
 
 	}
 	return 0, false
@@ -2054,6 +2221,33 @@ type Viewer {
   organization: Organization!
   principalType: String!
   principalId: Int!
+  "What the viewer's role and token allow together."
+  permissions: [Permission!]!
+  "What may be done in the organization as a whole."
+  viewerCan: [Ability!]!
+}
+
+"What a role allows, and what a token is good for."
+enum Permission {
+  "To look at everything of the organization."
+  READ
+  "To begin rollouts, and to act on those under way."
+  DEPLOY
+  "To answer gates."
+  APPROVE
+  "To make and change applications, environments, pipelines and policies."
+  CONFIGURE
+  "To say who may do what."
+  ADMINISTER
+}
+
+"Whether the viewer may do something now. The mutation refuses by the same rule, with the same words."
+type Ability {
+  "The name of the mutation."
+  action: String!
+  allowed: Boolean!
+  "Why not; null when it is allowed."
+  reason: String
 }
 
 type Organization implements Node {
@@ -2078,6 +2272,8 @@ type Application implements Node {
   "The rollout that is not over yet; at most one (R14)."
   activeRollout: Rollout
   rollbackPolicy: RollbackPolicy!
+  "What may be done with it as it stands."
+  viewerCan: [Ability!]!
 }
 
 "What an application does by itself about a rollout that failed: at most once, and never about a rollback."
@@ -2168,6 +2364,8 @@ type Environment implements Node {
   driverBindings: [DriverBinding!]!
   "What it asks of every rollout that is to enter it; null for nothing beside what pipelines ask."
   approval: EnvironmentApproval
+  "What may be done with it."
+  viewerCan: [Ability!]!
 }
 
 enum Tier {
@@ -2197,6 +2395,8 @@ type ApplicationEnvironment implements Node {
   readinessReason: String!
   "What the driver found; opaque."
   discovered: JSON
+  "What may be done with it."
+  viewerCan: [Ability!]!
 }
 
 enum RolloutState {
@@ -2232,6 +2432,10 @@ type Rollout implements Node {
   "Derived: somebody has paused it, and it has not come to a gate yet (D17)."
   pauseRequested: Boolean!
   openGates: [Gate!]!
+  "Every condition that it needs and does not have, in the order of promotion; none for one that is over."
+  waitingOn: [Wait!]!
+  "What may be done with it as it stands."
+  viewerCan: [Ability!]!
   createdAt: Time!
   startedAt: Time
   finishedAt: Time
@@ -2262,6 +2466,8 @@ type Gate {
   onExpiry: GateOutcome!
   "Those who have approved it so far, oldest first."
   approvals: [GateApproval!]!
+  "Whether the viewer may answer it."
+  viewerCan: [Ability!]!
 }
 
 enum GateOutcome {
@@ -2287,6 +2493,40 @@ type EnvironmentApproval {
   "0 for never."
   expiresAfterSeconds: Int!
   onExpiry: GateOutcome!
+}
+
+"A condition that a rollout needs and does not have."
+type Wait {
+  kind: WaitKind!
+  "What is missing, for people."
+  detail: String!
+  "Who or what can end it."
+  resolver: String!
+  "The permission that ends it; null where no person does."
+  neededPermission: Permission
+  "Null where it is not known."
+  since: Time
+  "When it ends by itself; null where it does not."
+  until: Time
+  gateId: String
+  "Null when it is about the whole rollout."
+  environment: Environment
+  service: Service
+}
+
+enum WaitKind {
+  "The workflow engine has not begun the rollout yet."
+  HAND_OVER
+  "A gate is open."
+  APPROVAL
+  "Somebody holds the rollout."
+  PAUSE
+  "A gate asks for time once every service has come to it."
+  SOAK
+  "A deployment is on its way to the next gate, or to its end."
+  HEALTH
+  "An environment ahead is not ready."
+  ENVIRONMENT
 }
 
 type RolloutEnvironment implements Node {
@@ -2544,6 +2784,18 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
 
+func (ec *executionContext) childFields_Ability(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "action":
+		return ec.fieldContext_Ability_action(ctx, field)
+	case "allowed":
+		return ec.fieldContext_Ability_allowed(ctx, field)
+	case "reason":
+		return ec.fieldContext_Ability_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Ability", field.Name)
+}
+
 func (ec *executionContext) childFields_Application(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -2568,6 +2820,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_activeRollout(ctx, field)
 	case "rollbackPolicy":
 		return ec.fieldContext_Application_rollbackPolicy(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_Application_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Application", field.Name)
 }
@@ -2594,6 +2848,8 @@ func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Conte
 		return ec.fieldContext_ApplicationEnvironment_readinessReason(ctx, field)
 	case "discovered":
 		return ec.fieldContext_ApplicationEnvironment_discovered(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_ApplicationEnvironment_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ApplicationEnvironment", field.Name)
 }
@@ -2762,6 +3018,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_driverBindings(ctx, field)
 	case "approval":
 		return ec.fieldContext_Environment_approval(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_Environment_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Environment", field.Name)
 }
@@ -2828,6 +3086,8 @@ func (ec *executionContext) childFields_Gate(ctx context.Context, field graphql.
 		return ec.fieldContext_Gate_onExpiry(ctx, field)
 	case "approvals":
 		return ec.fieldContext_Gate_approvals(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_Gate_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Gate", field.Name)
 }
@@ -2970,6 +3230,10 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_pauseRequested(ctx, field)
 	case "openGates":
 		return ec.fieldContext_Rollout_openGates(ctx, field)
+	case "waitingOn":
+		return ec.fieldContext_Rollout_waitingOn(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_Rollout_viewerCan(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Rollout_createdAt(ctx, field)
 	case "startedAt":
@@ -3162,8 +3426,36 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_principalType(ctx, field)
 	case "principalId":
 		return ec.fieldContext_Viewer_principalId(ctx, field)
+	case "permissions":
+		return ec.fieldContext_Viewer_permissions(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_Viewer_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_Wait(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_Wait_kind(ctx, field)
+	case "detail":
+		return ec.fieldContext_Wait_detail(ctx, field)
+	case "resolver":
+		return ec.fieldContext_Wait_resolver(ctx, field)
+	case "neededPermission":
+		return ec.fieldContext_Wait_neededPermission(ctx, field)
+	case "since":
+		return ec.fieldContext_Wait_since(ctx, field)
+	case "until":
+		return ec.fieldContext_Wait_until(ctx, field)
+	case "gateId":
+		return ec.fieldContext_Wait_gateId(ctx, field)
+	case "environment":
+		return ec.fieldContext_Wait_environment(ctx, field)
+	case "service":
+		return ec.fieldContext_Wait_service(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Wait", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3778,6 +4070,75 @@ func (ec *executionContext) field___Type_fields_args(ctx context.Context, rawArg
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _Ability_action(ctx context.Context, field graphql.CollectedField, obj *model.Ability) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ability_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ability_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ability", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Ability_allowed(ctx context.Context, field graphql.CollectedField, obj *model.Ability) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ability_allowed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Allowed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ability_allowed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ability", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Ability_reason(ctx context.Context, field graphql.CollectedField, obj *model.Ability) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ability_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ability_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ability", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Application_id(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4118,6 +4479,38 @@ func (ec *executionContext) fieldContext_Application_rollbackPolicy(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Application_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Application_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ApplicationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4304,6 +4697,38 @@ func (ec *executionContext) _ApplicationEnvironment_discovered(ctx context.Conte
 }
 func (ec *executionContext) fieldContext_ApplicationEnvironment_discovered(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEnvironment_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _ArtifactSource_id(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
@@ -5575,6 +6000,38 @@ func (ec *executionContext) fieldContext_Environment_approval(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _Environment_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _EnvironmentApproval_reason(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentApproval) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6080,6 +6537,38 @@ func (ec *executionContext) fieldContext_Gate_approvals(_ context.Context, field
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_GateApproval(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Gate_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Gate().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Gate",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
 		},
 	}
 	return fc, nil
@@ -8116,6 +8605,70 @@ func (ec *executionContext) fieldContext_Rollout_openGates(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _Rollout_waitingOn(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_waitingOn(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().WaitingOn(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Wait) graphql.Marshaler {
+			return ec.marshalNWait2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWaitᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_waitingOn(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Wait(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Rollout_createdAt(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9635,6 +10188,286 @@ func (ec *executionContext) _Viewer_principalId(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_Viewer_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Viewer", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Viewer_permissions(ctx context.Context, field graphql.CollectedField, obj *model.Viewer) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Viewer_permissions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Permissions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.Permission) graphql.Marshaler {
+			return ec.marshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermissionᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Viewer_permissions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Viewer", field, false, false, errors.New("field of type Permission does not have child fields"))
+}
+
+func (ec *executionContext) _Viewer_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.Viewer) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Viewer_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Viewer().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Viewer_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Viewer",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Wait_kind(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.WaitKind) graphql.Marshaler {
+			return ec.marshalNWaitKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWaitKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, false, false, errors.New("field of type WaitKind does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_detail(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_detail(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Detail, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_detail(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_resolver(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_resolver(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Resolver, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_resolver(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_neededPermission(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_neededPermission(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NeededPermission(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *core.Permission) graphql.Marshaler {
+			return ec.marshalOPermission2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_neededPermission(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, true, false, errors.New("field of type Permission does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_since(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_until(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_gateId(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_gateId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GateID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_gateId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Wait", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Wait_environment(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Wait().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Wait",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Wait_service(ctx context.Context, field graphql.CollectedField, obj *model.Wait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Wait_service(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Wait().Service(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Service) graphql.Marshaler {
+			return ec.marshalOService2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Wait_service(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Wait",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Service(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) ___Directive_name(ctx context.Context, field graphql.CollectedField, obj *introspection.Directive) (ret graphql.Marshaler) {
@@ -11536,6 +12369,54 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 
 // region    **************************** object.gotpl ****************************
 
+var abilityImplementors = []string{"Ability"}
+
+func (ec *executionContext) _Ability(ctx context.Context, sel ast.SelectionSet, obj *model.Ability) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, abilityImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Ability")
+		case "action":
+			out.Values[i] = ec._Ability_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "allowed":
+			out.Values[i] = ec._Ability_allowed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._Ability_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var applicationImplementors = []string{"Application", "Node"}
 
 func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionSet, obj *model.Application) graphql.Marshaler {
@@ -11834,6 +12715,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -11968,6 +12887,44 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -12835,6 +13792,44 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -13030,48 +14025,86 @@ func (ec *executionContext) _Gate(ctx context.Context, sel ast.SelectionSet, obj
 		case "gateId":
 			out.Values[i] = ec._Gate_gateId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "reason":
 			out.Values[i] = ec._Gate_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "requestedAt":
 			out.Values[i] = ec._Gate_requestedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "quorum":
 			out.Values[i] = ec._Gate_quorum(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "group":
 			out.Values[i] = ec._Gate_group(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "requesterMayApprove":
 			out.Values[i] = ec._Gate_requesterMayApprove(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "expiresAt":
 			out.Values[i] = ec._Gate_expiresAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "onExpiry":
 			out.Values[i] = ec._Gate_onExpiry(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "approvals":
 			out.Values[i] = ec._Gate_approvals(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Gate_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -14167,6 +15200,82 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "waitingOn":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_waitingOn(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._Rollout_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -15232,18 +16341,205 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 		case "organization":
 			out.Values[i] = ec._Viewer_organization(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "principalType":
 			out.Values[i] = ec._Viewer_principalType(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "principalId":
 			out.Values[i] = ec._Viewer_principalId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "permissions":
+			out.Values[i] = ec._Viewer_permissions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Viewer_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var waitImplementors = []string{"Wait"}
+
+func (ec *executionContext) _Wait(ctx context.Context, sel ast.SelectionSet, obj *model.Wait) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, waitImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Wait")
+		case "kind":
+			out.Values[i] = ec._Wait_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "detail":
+			out.Values[i] = ec._Wait_detail(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "resolver":
+			out.Values[i] = ec._Wait_resolver(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "neededPermission":
+			out.Values[i] = ec._Wait_neededPermission(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "since":
+			out.Values[i] = ec._Wait_since(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "until":
+			out.Values[i] = ec._Wait_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gateId":
+			out.Values[i] = ec._Wait_gateId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Wait_environment(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "service":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Wait_service(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -15656,6 +16952,26 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNAbility2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbility(ctx context.Context, sel ast.SelectionSet, v model.Ability) graphql.Marshaler {
+	return ec._Ability(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAbility2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbility(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
 
 func (ec *executionContext) marshalNApplication2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx context.Context, sel ast.SelectionSet, v model.Application) graphql.Marshaler {
 	return ec._Application(ctx, sel, &v)
@@ -16075,6 +17391,52 @@ func (ec *executionContext) marshalNPauseRolloutPayload2githubᚗcomᚋlockstep�
 	return ec._PauseRolloutPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNPermission2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx context.Context, v any) (core.Permission, error) {
+	res, err := model.UnmarshalPermission(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPermission2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx context.Context, sel ast.SelectionSet, v core.Permission) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalPermission(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermissionᚄ(ctx context.Context, v any) ([]core.Permission, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]core.Permission, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNPermission2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermissionᚄ(ctx context.Context, sel ast.SelectionSet, v []core.Permission) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPermission2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNReadiness2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadiness(ctx context.Context, v any) (core.Readiness, error) {
 	res, err := model.UnmarshalReadiness(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -16427,6 +17789,42 @@ func (ec *executionContext) marshalNViewer2githubᚗcomᚋlockstepᚑcdᚋlockst
 	return ec._Viewer(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNWait2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWait(ctx context.Context, sel ast.SelectionSet, v model.Wait) graphql.Marshaler {
+	return ec._Wait(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWait2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWaitᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Wait) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWait2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWait(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNWaitKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWaitKind(ctx context.Context, v any) (core.WaitKind, error) {
+	res, err := model.UnmarshalWaitKind(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNWaitKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWaitKind(ctx context.Context, sel ast.SelectionSet, v core.WaitKind) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalWaitKind(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalN__Directive2githubᚗcomᚋ99designsᚋgqlgenᚋgraphqlᚋintrospectionᚐDirective(ctx context.Context, sel ast.SelectionSet, v introspection.Directive) graphql.Marshaler {
 	return ec.___Directive(ctx, sel, &v)
 }
@@ -16744,6 +18142,24 @@ func (ec *executionContext) marshalONode2githubᚗcomᚋlockstepᚑcdᚋlockstep
 	return ec._Node(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOPermission2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx context.Context, v any) (*core.Permission, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalPermission(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOPermission2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx context.Context, sel ast.SelectionSet, v *core.Permission) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalPermission(*v)
+	return res
+}
+
 func (ec *executionContext) marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx context.Context, sel ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -16785,6 +18201,13 @@ func (ec *executionContext) marshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcd
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOService2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx context.Context, sel ast.SelectionSet, v *model.Service) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Service(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOString2ᚖstring(ctx context.Context, v any) (*string, error) {

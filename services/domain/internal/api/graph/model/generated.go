@@ -8,6 +8,15 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
+// Whether the viewer may do something now. The mutation refuses by the same rule, with the same words.
+type Ability struct {
+	// The name of the mutation.
+	Action  string `json:"action"`
+	Allowed bool   `json:"allowed"`
+	// Why not; null when it is allowed.
+	Reason *string `json:"reason,omitempty"`
+}
+
 type ApplicationConnection struct {
 	Nodes    []Application `json:"nodes"`
 	PageInfo PageInfo      `json:"pageInfo"`
@@ -227,4 +236,8 @@ type Viewer struct {
 	Organization  Organization `json:"organization"`
 	PrincipalType string       `json:"principalType"`
 	PrincipalID   int          `json:"principalId"`
+	// What the viewer's role and token allow together.
+	Permissions []core.Permission `json:"permissions"`
+	// What may be done in the organization as a whole.
+	ViewerCan []Ability `json:"viewerCan"`
 }

@@ -141,6 +141,20 @@ func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
 // ExpiresAfterSeconds is 0 for never.
 func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
 
+// Wait wraps the domain's.
+type Wait struct{ core.Wait }
+
+// GateID is null where it is at no gate.
+func (w Wait) GateID() *string { return orNull(w.Wait.GateID) }
+
+// NeededPermission is null where no person ends it.
+func (w Wait) NeededPermission() *core.Permission {
+	if w.Needs == 0 {
+		return nil
+	}
+	return &w.Needs
+}
+
 // Transition wraps the domain's.
 type Transition struct{ core.Transition }
 

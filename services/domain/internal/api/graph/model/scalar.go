@@ -79,6 +79,17 @@ func MarshalGateOutcome(o core.GateOutcome) graphql.Marshaler { return word(stri
 func UnmarshalGateOutcome(v any) (core.GateOutcome, error) {
 	return enum(v, core.ExpiryRejects, core.ExpiryApproves)
 }
+// MarshalPermission writes a permission.
+func MarshalPermission(p core.Permission) graphql.Marshaler { return word(p.String()) }
+
+// UnmarshalPermission reads a permission.
+func UnmarshalPermission(v any) (core.Permission, error) { return enum(v, core.AllPermissions()...) }
+
+// MarshalWaitKind writes a kind of wait.
+func MarshalWaitKind(k core.WaitKind) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalWaitKind reads a kind of wait.
+func UnmarshalWaitKind(v any) (core.WaitKind, error) { return enum(v, core.AllWaitKinds()...) }
 
 func word(s string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Quote(strings.ToUpper(s))) })

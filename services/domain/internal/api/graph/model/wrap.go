@@ -63,6 +63,8 @@ func WrapGate(g core.Gate) Gate { return Gate{g} }
 func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
 	return EnvironmentApproval{a}
 }
+// WrapWait wraps the domain's.
+func WrapWait(w core.Wait) Wait { return Wait{w} }
 
 // WrapTransition wraps the domain's.
 func WrapTransition(t core.Transition) Transition { return Transition{t} }

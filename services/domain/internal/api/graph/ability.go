@@ -1,0 +1,102 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// viewerCan: what the viewer may do now. The rules are the core's, and those that its use cases refuse by; here is only
+// which actions each kind of object has.
+
+// abilities asks about each action. Only what is said on purpose becomes a reason; anything else is the request's error.
+func abilities(may func(core.Action) error, actions ...core.Action) ([]model.Ability, error) {
+	all := make([]model.Ability, len(actions))
+	for i, action := range actions {
+		all[i] = model.Ability{Action: string(action), Allowed: true}
+		err := may(action)
+		switch fault.ClassOf(err) {
+		case fault.Denied, fault.Refused, fault.Invalid:
+			reason := fault.Public(err)
+			all[i].Allowed, all[i].Reason = false, &reason
+		default:
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// viewer resolves the fields of Viewer that are decided.
+type viewer struct{}
+
+// ViewerCan is about the organization as a whole.
+func (viewer) ViewerCan(ctx context.Context, _ *model.Viewer) ([]model.Ability, error) {
+	return abilities(loadersOf(ctx).actor.May, core.ActionCreateApplication, core.ActionCreateEnvironment)
+}
+
+// ViewerCan is about an application.
+func (application) ViewerCan(ctx context.Context, a *model.Application) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	s, _, err := l.applicationStandings.load(ctx, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
+		core.ActionCreateRollout, core.ActionCreateFlowDefinition, core.ActionSetRollbackPolicy)
+}
+
+// ViewerCan is about an environment.
+func (environment) ViewerCan(ctx context.Context, _ *model.Environment) ([]model.Ability, error) {
+	return abilities(loadersOf(ctx).actor.May, core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval)
+}
+
+// ViewerCan is about an application in an environment.
+func (applicationEnvironment) ViewerCan(ctx context.Context, _ *model.ApplicationEnvironment) ([]model.Ability, error) {
+	return abilities(loadersOf(ctx).actor.May, core.ActionRetrySetup)
+}
+
+// ViewerCan is about a rollout.
+func (rollout) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	s, _, err := l.standings.load(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
+		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionCancelRollout, core.ActionRollbackRollout, core.ActionApproveGate, core.ActionRejectGate)
+}
+
+// WaitingOn is every condition that it needs and does not have.
+func (rollout) WaitingOn(ctx context.Context, r *model.Rollout) ([]model.Wait, error) {
+	return list(ctx, loadersOf(ctx).waitsOf, r.ID, model.WrapWait)
+}
+
+// gate resolves the fields of Gate that are loaded.
+type gate struct{}
+
+// ViewerCan is about a gate.
+func (gate) ViewerCan(ctx context.Context, g *model.Gate) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	s, _, err := l.standings.load(ctx, g.RolloutID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(action core.Action) error { return s.MayResolve(l.actor, action, g.Gate.GateID) }, core.ActionApproveGate, core.ActionRejectGate)
+}
+
+// wait resolves those of Wait.
+type wait struct{}
+
+// Environment is which of them it is in; null for the whole rollout.
+func (wait) Environment(ctx context.Context, w *model.Wait) (*model.Environment, error) {
+	return optional(ctx, loadersOf(ctx).environments, w.EnvironmentID, model.WrapEnvironment)
+}
+
+// Service is which of them it is about; null for the whole rollout.
+func (wait) Service(ctx context.Context, w *model.Wait) (*model.Service, error) {
+	return optional(ctx, loadersOf(ctx).services, w.ServiceID, model.WrapService)
+}

@@ -1,0 +1,131 @@
+package graph_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+func contract(t *testing.T) *ast.Schema {
+	t.Helper()
+	text, err := os.ReadFile("schema.graphqls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: string(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// TestEveryMutationIsSomebodysToDo goes through the schema, so that no mutation is added without saying who may (D28).
+func TestEveryMutationIsSomebodysToDo(t *testing.T) {
+	t.Parallel()
+	everybody := core.Actor{Organization: ours, Permissions: core.PermissionsOf(core.AllPermissions()...)}
+	for _, m := range contract(t).Mutation.Fields {
+		action := core.Action(m.Name)
+		if err := everybody.May(action); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		if err := (core.Actor{Organization: ours}).May(action); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: whoever has no permission gets %v; want it denied", m.Name, err)
+		}
+	}
+	if err := everybody.May("burnItDown"); !fault.Is(err, fault.Denied) {
+		t.Errorf("what nobody has thought of: found %v; want it denied", err)
+	}
+}
+
+// TestRoles is who may do what.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	may := map[core.Role]string{
+		core.RoleViewer:     "read",
+		core.RoleApprover:   "read approve",
+		core.RoleDeployer:   "read deploy",
+		core.RoleMaintainer: "read deploy approve configure",
+		core.RoleOwner:      "read deploy approve configure administer",
+		"stranger":          "",
+	}
+	for role, want := range may {
+		var got []string
+		for _, p := range role.Permissions().List() {
+			got = append(got, p.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s may %s, want %s", role, got, want)
+		}
+	}
+}
+
+// ability is what viewerCan says of one action.
+type ability struct {
+	Action  string
+	Allowed bool
+	Reason  *string
+}
+
+// TestViewerCanSaysWhatTheMutationsSay tries every action on rollouts in different states as every role, and compares what
+// was announced with what came of it: one source for both.
+func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story() // rollout_1 has failed, rollout_2 waits at the gate "production"
+	paused := f.application(ours, "paused", "api")
+	f.pipeline(ours, paused, f.environment(ours, "qa", core.TierQA))
+	third := f.rollout(ours, paused)
+	f.apply(ours, core.ApprovalRequested{RolloutID: third.ID, GateID: "qa"})
+	must(f.domain.PauseRollout(t.Context(), actor(ours), third.ID, "hold"))(t)
+
+	input := func(action, rollout string) map[string]any {
+		in := map[string]any{"rolloutId": rollout, "reason": ""}
+		if strings.HasSuffix(action, "Gate") {
+			in["gateId"] = map[string]string{"rollout_2": "production", "rollout_3": "qa"}[rollout]
+		}
+		return in
+	}
+	allowed, refused := 0, 0
+	for _, role := range []core.Role{core.RoleViewer, core.RoleApprover, core.RoleDeployer, core.RoleOwner} {
+		f.as = role.Permissions()
+		for _, rollout := range []string{"rollout_1", "rollout_2", "rollout_3"} {
+			var data struct{ Rollout struct{ ViewerCan []ability } }
+			f.ask(ours, fmt.Sprintf(`{ rollout(id: %q) { viewerCan { action allowed reason } } }`, rollout), nil).into(t, &data)
+			if len(data.Rollout.ViewerCan) < 6 {
+				t.Fatalf("%s: viewerCan has %d actions", rollout, len(data.Rollout.ViewerCan))
+			}
+			for _, can := range data.Rollout.ViewerCan {
+				if can.Allowed {
+					allowed++
+					continue // done below, once: it changes the state
+				}
+				refused++
+				p := f.change(ours, can.Action, "rollout", "id", input(can.Action, rollout))
+				if len(p.Errors) != 1 || !slices.Contains([]string{"DENIED", "REFUSED"}, p.Errors[0].Code) || p.Errors[0].Message != *can.Reason {
+					t.Errorf("%s as %s on %s: announced as %q, answered %+v", can.Action, role, rollout, *can.Reason, p.Errors)
+				}
+			}
+		}
+	}
+	if allowed < 8 || refused < 20 {
+		t.Errorf("%d allowed and %d refused: the test shows little", allowed, refused)
+	}
+	// And what is announced as allowed is done: as the owner, in an order in which one does not end the next.
+	for _, action := range []string{"resumeRollout", "pauseRollout", "approveGate", "cancelRollout"} {
+		var data struct{ Rollout struct{ ViewerCan []ability } }
+		f.ask(ours, `{ rollout(id: "rollout_3") { viewerCan { action allowed reason } } }`, nil).into(t, &data)
+		i := slices.IndexFunc(data.Rollout.ViewerCan, func(a ability) bool { return a.Action == action })
+		p := f.change(ours, action, "rollout", "id", input(action, "rollout_3"))
+		if !data.Rollout.ViewerCan[i].Allowed || len(p.Errors) != 0 {
+			t.Errorf("%s: announced %+v, answered %+v", action, data.Rollout.ViewerCan[i], p.Errors)
+		}
+	}
+}

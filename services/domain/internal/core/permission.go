@@ -1,0 +1,168 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Permission is one thing that a role may do, or that a token is good for.
+type Permission uint8
+
+// The permissions. Each role has the ones of its row in rolePermissions, and nothing else (D28).
+const (
+	// MayRead is to look at everything of the organization.
+	MayRead Permission = 1 << iota
+	// MayDeploy is to begin rollouts and to act on those under way.
+	MayDeploy
+	// MayApprove is to answer gates.
+	MayApprove
+	// MayConfigure is to make and change applications, environments, pipelines and policies.
+	MayConfigure
+	// MayAdminister is to say who may do what.
+	MayAdminister
+)
+
+// Permissions is a set of them.
+type Permissions uint8
+
+// AllPermissions is every permission, in the order in which they are shown.
+func AllPermissions() []Permission {
+	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister}
+}
+
+// String is the permission as tokens and the API spell it.
+func (p Permission) String() string {
+	switch p {
+	case MayRead:
+		return "read"
+	case MayDeploy:
+		return "deploy"
+	case MayApprove:
+		return "approve"
+	case MayConfigure:
+		return "configure"
+	case MayAdminister:
+		return "administer"
+	default:
+		return "unknown"
+	}
+}
+
+// PermissionsOf is the set of these.
+func PermissionsOf(all ...Permission) Permissions {
+	var s Permissions
+	for _, p := range all {
+		s |= Permissions(p)
+	}
+	return s
+}
+
+// Has is whether the set has a permission.
+func (s Permissions) Has(p Permission) bool { return s&Permissions(p) != 0 }
+
+// List is the set, in order.
+func (s Permissions) List() []Permission {
+	return slices.DeleteFunc(AllPermissions(), func(p Permission) bool { return !s.Has(p) })
+}
+
+// Role is what a member is in its organization.
+type Role string
+
+// The roles. Who approves need not be able to deploy, nor the other way round: two pairs of eyes are two roles.
+const (
+	RoleViewer     Role = "viewer"
+	RoleApprover   Role = "approver"
+	RoleDeployer   Role = "deployer"
+	RoleMaintainer Role = "maintainer"
+	RoleOwner      Role = "owner"
+)
+
+// AllRoles is every role, the least first.
+func AllRoles() []Role {
+	return []Role{RoleViewer, RoleApprover, RoleDeployer, RoleMaintainer, RoleOwner}
+}
+
+// Permissions is what the role may do; nothing for what is no role.
+func (r Role) Permissions() Permissions {
+	switch r {
+	case RoleViewer:
+		return PermissionsOf(MayRead)
+	case RoleApprover:
+		return PermissionsOf(MayRead, MayApprove)
+	case RoleDeployer:
+		return PermissionsOf(MayRead, MayDeploy)
+	case RoleMaintainer:
+		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure)
+	case RoleOwner:
+		return PermissionsOf(AllPermissions()...)
+	default:
+		return 0
+	}
+}
+
+// Action is something that somebody may want to do. It is called like the mutation of the API that does it.
+type Action string
+
+// The actions.
+const (
+	ActionCreateApplication      Action = "createApplication"
+	ActionCreateEnvironment      Action = "createEnvironment"
+	ActionCreateFlowDefinition   Action = "createFlowDefinition"
+	ActionRetryOnboarding        Action = "retryEnvironmentOnboarding"
+	ActionSetEnvironmentApproval Action = "setEnvironmentApproval"
+	ActionRetrySetup             Action = "retryApplicationEnvironmentSetup"
+	ActionSetRollbackPolicy      Action = "setRollbackPolicy"
+	ActionCreateRollout          Action = "createRollout"
+	ActionPauseRollout           Action = "pauseRollout"
+	ActionResumeRollout          Action = "resumeRollout"
+	ActionCancelRollout          Action = "cancelRollout"
+	ActionRollbackRollout        Action = "rollbackRollout"
+	ActionApproveGate            Action = "approveGate"
+	ActionRejectGate             Action = "rejectGate"
+	ActionCreateMember           Action = "createMember"
+	ActionSetMemberRole          Action = "setMemberRole"
+	ActionRemoveMember           Action = "removeMember"
+	ActionCreateGroup            Action = "createGroup"
+	ActionSetGroupMembers        Action = "setGroupMembers"
+	ActionCreateToken            Action = "createToken"
+	ActionRevokeToken            Action = "revokeToken"
+)
+
+// permissionFor is what an action needs; false for one that is not known, which nobody may do.
+func permissionFor(action Action) (Permission, bool) {
+	switch action {
+	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout:
+		return MayDeploy, true
+	case ActionApproveGate, ActionRejectGate:
+		return MayApprove, true
+	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetEnvironmentApproval:
+		return MayConfigure, true
+	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers:
+		return MayAdminister, true
+	case ActionCreateToken, ActionRevokeToken:
+		return MayRead, true // one's own; those of others are for whoever administers
+	default:
+		return 0, false
+	}
+}
+
+// May is nil when the actor's permissions allow an action, whatever state its object is in, and Denied with the reason
+// otherwise. Mutations and viewerCan both ask here.
+func (a Actor) May(action Action) error {
+	needed, known := permissionFor(action)
+	if !known {
+		return fault.New(fault.Denied, "nobody may %s", action)
+	}
+	if a.Permissions.Has(needed) {
+		return nil
+	}
+	var roles []string
+	for _, r := range AllRoles() {
+		if r.Permissions().Has(needed) {
+			roles = append(roles, string(r))
+		}
+	}
+	return fault.New(fault.Denied, "%s needs the permission %q, which you do not have here; %s of the organization have it, if their token is good for it", action, needed, strings.Join(roles, ", "))
+}

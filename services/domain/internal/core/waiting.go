@@ -1,0 +1,241 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// WaitKind says what kind of thing a rollout waits for.
+type WaitKind string
+
+// The kinds.
+const (
+	// WaitHandOver is that the workflow engine has not taken the rollout yet.
+	WaitHandOver WaitKind = "hand_over"
+	// WaitApproval is an open gate.
+	WaitApproval WaitKind = "approval"
+	// WaitPause is that somebody holds it.
+	WaitPause WaitKind = "pause"
+	// WaitSoak is the time that a gate asks for once every service has come to it.
+	WaitSoak WaitKind = "soak"
+	// WaitHealth is a deployment on its way to the next gate, or to its end.
+	WaitHealth WaitKind = "health"
+	// WaitEnvironment is an environment ahead that is not ready.
+	WaitEnvironment WaitKind = "environment"
+)
+
+// AllWaitKinds is every kind.
+func AllWaitKinds() []WaitKind {
+	return []WaitKind{WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment}
+}
+
+// Wait is one condition that a rollout needs and does not have.
+type Wait struct {
+	Kind WaitKind
+	// Detail says it for people.
+	Detail string
+	// Resolver is who or what can end it.
+	Resolver string
+	// Needs is the permission that ends it; 0 where no person does.
+	Needs Permission
+	// Since is when it began; nil where that is not known.
+	Since *time.Time
+	// Until is when it ends by itself; nil where it does not.
+	Until *time.Time
+	// GateID is the gate that it is at; empty for none.
+	GateID string
+	// EnvironmentID and ServiceID are what it is about; 0 for the whole rollout.
+	EnvironmentID, ServiceID int64
+}
+
+// waitView is all that the waits of some rollouts are derived from.
+type waitView struct {
+	now          time.Time
+	standings    map[int64]Standing
+	flows        map[int64]Flow
+	environments map[int64]Environment
+	deployments  map[int64][]Deployment
+	gates        map[int64][]DeploymentGate
+	services     map[int64]Service
+}
+
+// Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
+func (d *Domain) Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Wait, error) {
+	v, err := d.readWaits(ctx, organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int64][]Wait{}
+	for id, s := range v.standings {
+		if !s.Rollout.State.Terminal() {
+			all[id] = v.waits(s)
+		}
+	}
+	return all, nil
+}
+
+// readWaits reads for all rollouts at once: as many queries as there are kinds of things.
+func (d *Domain) readWaits(ctx context.Context, organization int64, rollouts []int64) (waitView, error) {
+	v := waitView{now: d.clock.Now(), flows: map[int64]Flow{}}
+	var err error
+	if v.standings, err = d.Standings(ctx, organization, rollouts); err != nil {
+		return v, err
+	}
+	var definitions, places, stops []int64
+	for _, s := range v.standings {
+		if s.Rollout.State.Terminal() {
+			continue
+		}
+		definitions = append(definitions, s.Rollout.FlowDefinitionID)
+		for _, e := range s.Environments {
+			places, stops = append(places, e.EnvironmentID), append(stops, e.ID)
+		}
+	}
+	known, err := d.FlowDefinitionsByID(ctx, organization, definitions)
+	if err != nil {
+		return v, err
+	}
+	for id, f := range known {
+		if v.flows[id], err = d.flows.Read(f.Definition); err != nil {
+			return v, err
+		}
+	}
+	if v.environments, err = d.EnvironmentsByID(ctx, organization, places); err != nil {
+		return v, err
+	}
+	if v.deployments, err = d.DeploymentsByRolloutEnvironment(ctx, organization, stops); err != nil {
+		return v, err
+	}
+	var deployments, services []int64
+	for _, of := range v.deployments {
+		for _, dep := range of {
+			deployments, services = append(deployments, dep.ID), append(services, dep.ServiceID)
+		}
+	}
+	if v.gates, err = d.GatesByDeployment(ctx, organization, deployments); err != nil {
+		return v, err
+	}
+	v.services, err = d.ServicesByID(ctx, organization, services)
+	return v, err
+}
+
+// waits are those of one rollout.
+func (v waitView) waits(s Standing) []Wait {
+	var all []Wait
+	if s.Rollout.State == RolloutPending {
+		all = append(all, Wait{
+			Kind: WaitHandOver, Detail: "the workflow engine has not begun it yet", Resolver: "the workflow engine", Since: &s.Rollout.CreatedAt,
+		})
+	}
+	if s.Rollout.State == RolloutPaused {
+		word := s.hold.word
+		all = append(all, Wait{
+			Kind: WaitPause, Detail: because(fmt.Sprintf("held by %s %d", word.PrincipalType, word.PrincipalID), word.Reason),
+			Resolver: holders(MayDeploy), Needs: MayDeploy, Since: &word.CreatedAt,
+		})
+	}
+	for _, g := range s.Gates {
+		resolver := holders(MayApprove)
+		if g.Group != "" {
+			resolver += fmt.Sprintf(" in the group %q", g.Group)
+		}
+		if !g.RequesterMayApprove {
+			resolver += ", but not who has asked for the rollout"
+		}
+		all = append(all, Wait{
+			Kind: WaitApproval, Detail: because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason),
+			Resolver: resolver, Needs: MayApprove, Since: &g.RequestedAt, Until: g.ExpiresAt(), GateID: g.GateID, EnvironmentID: v.environmentOf(s, g.GateID),
+		})
+	}
+	for _, e := range s.Environments {
+		all = append(all, v.waitsIn(s, e)...)
+	}
+	return all
+}
+
+// waitsIn are those that lie in one environment.
+func (v waitView) waitsIn(s Standing, e RolloutEnvironment) []Wait {
+	environment := v.environments[e.EnvironmentID]
+	if e.State.Terminal() {
+		return nil
+	}
+	var all []Wait
+	if environment.Readiness != ReadinessReady {
+		all = append(all, Wait{
+			Kind: WaitEnvironment, Detail: fmt.Sprintf("environment %q is not ready: %s", environment.Name, notReady(environment.Readiness, environment.ReadinessReason)),
+			Resolver: "the environment's onboarding; " + holders(MayConfigure) + " may begin it again", Needs: MayConfigure, EnvironmentID: e.EnvironmentID,
+		})
+	}
+	for gate := range s.hold.at {
+		since, reached := s.hold.since[gate]
+		weight, ok := strings.CutPrefix(gate, environment.Name+"/")
+		if !ok || !reached {
+			continue
+		}
+		if until := since.Add(v.soak(s, environment.Name, weight)); v.now.Before(until) {
+			all = append(all, Wait{
+				Kind: WaitSoak, Detail: fmt.Sprintf("soaks at %s %% in %q", weight, environment.Name), Resolver: "time",
+				Since: &since, Until: &until, GateID: gate, EnvironmentID: e.EnvironmentID,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b Wait) int { return strings.Compare(a.GateID, b.GateID) })
+	for _, dep := range v.deployments[e.ID] {
+		if w, ok := v.moving(dep, environment); ok {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// moving is the wait for a deployment that stands at no gate.
+func (v waitView) moving(dep Deployment, e Environment) (Wait, bool) {
+	if dep.State != DeploymentDeploying {
+		return Wait{}, false
+	}
+	since := dep.StartedAt
+	for _, g := range v.gates[dep.ID] {
+		if g.PassedAt == nil {
+			return Wait{}, false // it stands there, and waits with the others
+		}
+		since = g.PassedAt
+	}
+	return Wait{
+		Kind: WaitHealth, Detail: fmt.Sprintf("%s is being deployed to %q", v.services[dep.ServiceID].Name, e.Name), Resolver: "the cluster",
+		Since: since, EnvironmentID: e.ID, ServiceID: dep.ServiceID,
+	}, true
+}
+
+// soak is how long the pipeline wants a gate of an environment to last.
+func (v waitView) soak(s Standing, environment, weight string) time.Duration {
+	for _, step := range v.flows[s.Rollout.FlowDefinitionID].Deploys {
+		if step.Environment != environment {
+			continue
+		}
+		for _, g := range step.Gates {
+			if strconv.Itoa(g.Weight) == weight {
+				return time.Duration(g.SoakDuration) * time.Second
+			}
+		}
+	}
+	return 0
+}
+
+// environmentOf is whose gate it is; 0 for one that is not an environment's. Gates are named for their environments:
+// <environment>, or <environment>/<weight>.
+func (v waitView) environmentOf(s Standing, gate string) int64 {
+	name, _, _ := strings.Cut(gate, "/")
+	for _, e := range s.Environments {
+		if v.environments[e.EnvironmentID].Name == name {
+			return e.EnvironmentID
+		}
+	}
+	return 0
+}
+
+// holders says for people who has a permission.
+func holders(p Permission) string { return "members with the permission " + p.String() }
