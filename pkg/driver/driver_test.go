@@ -259,6 +259,10 @@ func TestTheArgoDriverSupportsWhatAPipelineMayHave(t *testing.T) {
 func TestTheArgoDriversSchemas(t *testing.T) {
 	t.Parallel()
 	valid := `"namespace":"argocd","application":"shop","rollout_strategy":"canary","repository_url":"http://git/shop.git","path":"staging","destination_namespace":"shop","services":[{"service":"api","file":"staging/api.yaml","container":"api"}]`
+	// entry is the configuration with more about the only container.
+	entry := func(more string) string {
+		return `{` + strings.Replace(valid, `"container":"api"`, `"container":"api",`+more, 1) + `,"use_load_balancing":false}`
+	}
 	tests := []struct{ name, config, want string }{
 		{"plain", `{` + valid + `,"use_load_balancing":false}`, ``},
 		{"with load balancer", `{` + valid + `,"use_load_balancing":true,"load_balancer_type":"istio"}`, ``},
@@ -274,6 +278,13 @@ func TestTheArgoDriversSchemas(t *testing.T) {
 		{"a branch", `{` + valid + `,"use_load_balancing":false,"branch":"release/1.2-x"}`, ``},
 		{"an option for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"--upload-pack=x"}`, `/branch: found "--upload-pack=x"; expected text that matches`},
 		{"a range for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"a..b"}`, `/branch: found "a..b"; expected text that matches`},
+		{"kustomize", entry(`"format":"kustomize","image_name":"shop/api","rollout_file":"base/api.yaml"`), ``},
+		{"kustomize without its image", entry(`"format":"kustomize","rollout_file":"base/api.yaml"`), `/services/0/image_name: found nothing; expected a value`},
+		{"helm", entry(`"format":"helm","image_path":"api.image","steps_path":"api.steps","rollout_name":"api"`), ``},
+		{"helm without the Rollout's name", entry(`"format":"helm","image_path":"api.image"`), `/services/0/rollout_name: found nothing; expected a value`},
+		{"a value's path in a manifest", entry(`"image_path":"api.image"`), `/services/0/image_path: found "api.image"; expected nothing: not allowed here`},
+		{"traffic", entry(`"traffic":{"stable_service":"api","canary_service":"api-canary","ingress":"shop","service_port":80}`), ``},
+		{"a port that is none", entry(`"traffic":{"service_port":0}`), `/services/0/traffic/service_port: `},
 		{"an unknown field", `{` + valid + `,"use_load_balancing":false,"helm":{}}`, `/helm: found a field that does not exist`},
 	}
 	for _, tt := range tests {

@@ -42,7 +42,7 @@ func TestWhatCannotBeApplied(t *testing.T) {
 		{"no file", func(w *world, _ object) { delete(w.files, "staging/worker.yaml") }, `read staging/worker.yaml: no file "staging/worker.yaml"`},
 		{"service not configured", func(_ *world, c object) { c["services"] = c["services"].([]any)[:1] }, "service worker has no file in the configuration"},
 		{"version of another image", func(_ *world, c object) { c["services"].([]any)[1].(object)["image"] = "registry/other" }, "container worker of service worker: expected one version of registry/other in the version set, found registry/shop/worker"},
-		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "rollout_strategy blue_green: this driver walks canaries only"},
+		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "staging/api.yaml: content: spec.strategy has canary, expected blueGreen"},
 		{"forbidden", func(w *world, _ object) {
 			w.fail = func(name string, _ object) *core.FunctionError {
 				if name == "argo.sync" {
@@ -69,5 +69,38 @@ func TestWhatCannotBeApplied(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheApplicationChoosesWhatHappensToTheOthers(t *testing.T) {
+	t.Parallel()
+	const reason = "staging: worker is degraded at gate 50: ProgressDeadlineExceeded"
+	for policy, want := range map[string][]string{
+		"stop": {"deployment.failed deployment_id=11 reason=stopped: " + reason},
+		"abort_all": {
+			"abort: api", "abort: worker",
+			"deployment.failed deployment_id=11 reason=stopped and aborted: " + reason,
+		},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			w := shop(t)
+			w.rollouts["shop/worker"].failsAt = 50
+			w.rollouts["shop/worker"].pace = 30 * time.Second
+			w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["failure_policy"] = policy }))
+			expectEnd(t, w, append(append([]string{"deployment.degraded deployment_id=12 reason=ProgressDeadlineExceeded"}, want...),
+				"rollout_environment.failed environment_id=3 reason="+reason, "rollout.failed reason="+reason)...)
+		})
+	}
+}
+
+func TestAnAbortThatDoesNotWorkIsPartOfTheReason(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts["shop/worker"].failsAt = 25
+	w.fail = failing("argo.abort", "forbidden", "no right to patch rollouts/status")
+	w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["failure_policy"] = "abort_all" }))
+	if last := w.story[len(w.story)-1]; !strings.Contains(last, "; api: abort: no right to patch rollouts/status; worker: abort: no right") {
+		t.Errorf("last word: %s", last)
 	}
 }

@@ -27,11 +27,16 @@ func TestOnboarding(t *testing.T) {
 		{"Argo Rollouts is missing", func(w *world) { delete(w.objects, "Deployment argo-rollouts/argo-rollouts") }, "argo-rollouts controller not found: expected Deployment argo-rollouts/argo-rollouts"},
 		{"Argo CD is missing", func(w *world) { delete(w.objects, "StatefulSet argocd/argocd-application-controller") }, "Argo CD application controller not found: expected StatefulSet argocd/argocd-application-controller"},
 		{"Argo CD does not run", func(w *world) { w.objects["StatefulSet argocd/argocd-application-controller"] = object{} }, "Argo CD application controller does not run: StatefulSet argocd/argocd-application-controller has no ready replica"},
-		{"no relay", func(w *world) {
-			w.fail = func(string, object) *core.FunctionError {
-				return &core.FunctionError{Code: core.CodeTimeout, Message: "agent 42 did not answer"}
+		{"no relay", func(w *world) { w.fail = failing("k8s.get", core.CodeTimeout, "agent 42 did not answer") }, "the cluster cannot be reached through agent 42: agent 42 did not answer"},
+		{"a relay without rights", func(w *world) { w.fail = failing("k8s.get", "forbidden", "deployments is forbidden") }, "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
+		{"no such kind", func(w *world) {
+			w.fail = func(_ string, args object) *core.FunctionError {
+				if args["kind"] != "Rollout" {
+					return nil
+				}
+				return &core.FunctionError{Code: "unknown_kind", Message: "Rollout: the cluster does not serve it"}
 			}
-		}, "the cluster cannot be reached through agent 42: agent 42 did not answer"},
+		}, "the cluster has no Rollout of Argo Rollouts: Rollout: the cluster does not serve it"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,6 +54,16 @@ func TestOnboarding(t *testing.T) {
 			}
 			expect(t, w, "environment.not_ready environment_id=3 reason="+tt.want)
 		})
+	}
+}
+
+// failing makes one Function fail.
+func failing(function, code, message string) func(string, object) *core.FunctionError {
+	return func(name string, _ object) *core.FunctionError {
+		if name != function {
+			return nil
+		}
+		return &core.FunctionError{Code: code, Message: message}
 	}
 }
 
@@ -95,8 +110,8 @@ func TestSetup(t *testing.T) {
 		}, "s/worker.yaml: content: spec.strategy has blueGreen, expected canary"},
 		{"pods elsewhere", func(w *world, _ object) {
 			w.files["s/worker.yaml"] = strings.Replace(strings.Replace(workerManifest, "strategy:", "workloadRef: {apiVersion: apps/v1, kind: Deployment, name: worker}\n  strategy:", 1), "  template: {spec: {containers: [{name: worker, image: x}]}}\n", "", 1)
-		}, "s/worker.yaml: content: "},
-		{"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" }, "s/worker.yaml: the Rollout has no spec.strategy.canary.trafficRouting.nginx"},
+		}, "s/worker.yaml: the Rollout takes its pods from Deployment/worker (spec.workloadRef); expected one other file that has it, found none"},
+		{"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" }, "s/api.yaml: content: spec.strategy.canary.stableService is missing, and none was given: load balancing by nginx needs it"},
 		{"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] }, "service mismatch: the application has api, worker, the configuration declares api"},
 		{"automated sync", func(w *world, _ object) { w.objects["Application argocd/shop"] = automated }, "Application argocd/shop syncs by itself (spec.syncPolicy.automated)"},
 		{"an ApplicationSet owns it", func(w *world, _ object) {
@@ -106,7 +121,11 @@ func TestSetup(t *testing.T) {
 			w.objects["Application argocd/shop"] = object{"spec": object{}, "metadata": object{"annotations": object{"argocd.argoproj.io/tracking-id": "root:argoproj.io/Application:argocd/shop"}}}
 		}, "Application argocd/shop belongs to Application root"},
 		{"nothing to adopt", func(_ *world, c object) { c["mode"] = "existing" }, "Application argocd/shop does not exist, and mode existing creates none"},
-		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "rollout_strategy blue_green"},
+		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "s/api.yaml: content: spec.strategy has canary, expected blueGreen"},
+		{"parameters of plain manifests", func(_ *world, c object) { c["version_setting"] = "parameters" }, "version_setting parameters: api, worker: plain manifests render no parameters"},
+		{"wrong credentials", func(w *world, _ object) { w.fail = failing("git.read_file", "unauthorized", "401") }, "the repository http://git/shop.git refuses the credentials that are configured for it: 401"},
+		{"Git is away", func(w *world, _ object) { w.fail = failing("git.read_file", "unreachable", "no route") }, "the repository http://git/shop.git cannot be reached: no route"},
+		{"the relay may not look", func(w *world, _ object) { w.fail = failing("k8s.get", "forbidden", "no right to get applications") }, "Application argocd/shop: no right to get applications"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

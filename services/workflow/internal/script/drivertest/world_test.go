@@ -9,18 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v4"
-
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -43,6 +38,8 @@ type world struct {
 	fail func(name string, args object) *core.FunctionError
 	// see edits a Rollout as it is looked at.
 	see func(*rollout, object)
+	// rendered are the objects that a chart's values make, where there is a chart.
+	rendered func(values object) string
 	// story is what happened, one line for each thing that matters.
 	story []string
 	// waiting are answers that have been given, by gate.
@@ -69,94 +66,6 @@ func (w *world) tell(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
-// rollout is a simulated Argo Rollout.
-type rollout struct {
-	namespace, name, image string
-	weights                []int64
-	generation             int64
-	stable, current        string
-	step                   int64
-	paused                 bool
-	// changed is when the spec or the step changed last; pace is how long a step takes.
-	changed time.Time
-	pace    time.Duration
-	// degraded is why it fails, at the weight failsAt.
-	failsAt  int64
-	degraded string
-	seen     bool
-}
-
-// steps are setWeight and pause by turns.
-func (r *rollout) steps() []any {
-	var steps []any
-	for _, w := range r.weights {
-		steps = append(steps, object{"setWeight": w}, object{"pause": object{}})
-	}
-	return steps
-}
-
-// apply is what Argo CD does with a new template.
-func (r *rollout) apply(now time.Time, image string, weights []int64) {
-	if image == r.image && cmp.Equal(weights, r.weights) {
-		return
-	}
-	r.generation++
-	r.image, r.weights, r.current, r.seen = image, weights, "hash-"+image, false
-	r.step, r.paused, r.degraded, r.changed = 0, false, "", now
-	if r.stable == "" || r.stable == r.current {
-		r.step = int64(2 * len(weights)) // the first version, and the way back to the stable one, skip the steps
-	}
-}
-
-// move lets the controller act at the time it is looked at.
-func (r *rollout) move(now time.Time) {
-	r.seen = r.seen || now.Sub(r.changed) >= time.Second
-	if !r.seen || r.paused || r.degraded != "" || now.Sub(r.changed) < r.pace {
-		return
-	}
-	n := int64(2 * len(r.weights))
-	if r.step >= n {
-		r.stable = r.current
-		return
-	}
-	if r.failsAt > 0 && r.weights[r.step/2] >= r.failsAt {
-		r.degraded = "ProgressDeadlineExceeded"
-		return
-	}
-	r.step, r.paused = r.step|1, true
-}
-
-// view is the object as the API shows it.
-func (r *rollout) view() object {
-	observed := r.generation
-	if !r.seen {
-		observed--
-	}
-	phase, conditions, updated := "Progressing", []any{}, int64(1)
-	switch {
-	case r.degraded != "":
-		phase = "Degraded"
-	case r.paused:
-		phase, conditions = "Paused", []any{object{"reason": "CanaryPauseStep"}}
-	case r.stable == r.current:
-		phase, updated = "Healthy", 2
-	}
-	return object{
-		"found": true, "kind": "Rollout",
-		"metadata": object{"name": r.name, "namespace": r.namespace, "generation": r.generation},
-		"spec": object{
-			"replicas": 2,
-			"strategy": object{"canary": object{"steps": r.steps()}},
-			"template": object{"spec": object{"containers": []any{object{"name": r.name, "image": r.image}}}},
-		},
-		"status": object{
-			"observedGeneration": strconv.FormatInt(observed, 10), "phase": phase, "message": r.degraded,
-			"currentStepIndex": r.step, "currentPodHash": r.current, "stableRS": r.stable, "pauseConditions": conditions,
-			"updatedReplicas": updated, "availableReplicas": 2,
-		},
-	}
-}
-
 // call answers a Function.
 func (w *world) call(name string, args object) (any, *core.FunctionError) {
 	if err := w.fail(name, args); err != nil {
@@ -169,8 +78,6 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 			return nil, &core.FunctionError{Code: "not_found", Message: fmt.Sprintf("no file %q at %q", args["path"], args["ref"])}
 		}
 		return object{"content": content, "sha": w.head}, nil
-	case "manifest.pin":
-		return w.pin(args)
 	case "git.commit":
 		return w.commit(args), nil
 	case "argo.sync":
@@ -179,53 +86,11 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 		return w.promote(args)
 	case "k8s.get":
 		return w.get(args), nil
+	case "argo.abort":
+		return w.abort(args)
 	default:
-		return nil, &core.FunctionError{Code: core.CodeUnknownFunction, Message: name}
+		return w.ours(name, args)
 	}
-}
-
-func (w *world) pin(args object) (any, *core.FunctionError) {
-	r := manifest.Request{}
-	for _, i := range args["images"].([]any) {
-		r.Images = append(r.Images, manifest.Image{Container: i.(object)["container"].(string), Reference: i.(object)["reference"].(string)})
-	}
-	if gates, given := args["gates"].([]any); given {
-		r.Gates = []int{}
-		for _, g := range gates {
-			r.Gates = append(r.Gates, int(g.(float64)))
-		}
-	}
-	pinned, err := manifest.Pin([]byte(args["content"].(string)), r)
-	if err != nil {
-		return nil, &core.FunctionError{Code: core.CodeInvalid, Message: err.Error()}
-	}
-	return object{
-		"content": string(pinned.Content), "digest": pinned.Digest, "rollout_name": pinned.RolloutName, "rollout_namespace": pinned.RolloutNamespace,
-		"containers": pinned.Containers, "changed": pinned.Changed,
-	}, nil
-}
-
-// workload is what Argo CD needs to know of a manifest.
-type workload struct {
-	Metadata struct{ Name string }
-	Spec     struct {
-		Template struct {
-			Spec struct{ Containers []struct{ Image string } }
-		}
-		Strategy struct {
-			Canary struct {
-				Steps []struct {
-					SetWeight int64 `yaml:"setWeight"`
-				}
-			}
-		}
-	}
-}
-
-// manifestOf is a Rollout of an image, with steps that are not those of any pipeline.
-func manifestOf(name, image string) string {
-	return "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: " + name + "}\nspec:\n  strategy: {canary: {steps: [{setWeight: 1}]}}\n" +
-		"  template: {spec: {containers: [{name: " + name + ", image: \"" + image + "\"}]}}\n"
 }
 
 func (w *world) commit(args object) any {
@@ -241,51 +106,6 @@ func (w *world) commit(args object) any {
 		w.tell("commit: %s (%d files) %v", args["message"], len(args["files"].([]any)), args["trailers"])
 	}
 	return w.head
-}
-
-func (w *world) sync(args object) (any, *core.FunctionError) {
-	if args["revision"] != w.head {
-		return nil, &core.FunctionError{Code: "sync_failed", Message: "not the head"}
-	}
-	w.tell("sync: %s/%s", args["app_namespace"], args["app_name"])
-	namespace := args["source"].(object)["destination_namespace"].(string)
-	for path, text := range w.files {
-		if !strings.HasPrefix(path, args["source"].(object)["path"].(string)+"/") {
-			continue
-		}
-		var m workload
-		if err := yaml.Unmarshal([]byte(text), &m); err != nil {
-			w.t.Fatal(err)
-		}
-		key := namespace + "/" + m.Metadata.Name
-		r := w.rollouts[key]
-		if r == nil {
-			r = &rollout{namespace: namespace, name: m.Metadata.Name, pace: 2 * time.Second}
-			w.rollouts[key] = r
-		}
-		var weights []int64
-		for _, step := range m.Spec.Strategy.Canary.Steps {
-			if step.SetWeight > 0 {
-				weights = append(weights, step.SetWeight)
-			}
-		}
-		r.apply(w.now, m.Spec.Template.Spec.Containers[0].Image, weights)
-	}
-	return object{"revision": w.head, "phase": "Succeeded"}, nil
-}
-
-func (w *world) promote(args object) (any, *core.FunctionError) {
-	r := w.rollouts[args["rollout_namespace"].(string)+"/"+args["rollout_name"].(string)]
-	step := int64(args["step_index"].(float64))
-	if r.step != step || !r.paused {
-		return object{"promoted": false, "current_step_index": r.step}, nil
-	}
-	if args["pod_hash"] != r.current {
-		return nil, &core.FunctionError{Code: "conflict", Message: "another pod hash"}
-	}
-	w.tell("promote: %s past %d", r.name, r.weights[step/2])
-	r.paused, r.step, r.changed = false, step+1, w.now
-	return object{"promoted": true, "current_step_index": step}, nil
 }
 
 func (w *world) get(args object) any {

@@ -1,0 +1,154 @@
+package drivertest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+)
+
+const blueGreenManifest = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: NAME}\nspec:\n  strategy: {blueGreen: {activeService: NAME}}\n" +
+	"  template: {spec: {containers: [{name: NAME, image: old}]}}\n"
+
+// blueGreenShop is shop with all traffic going from one version to the next at once.
+func blueGreenShop(t *testing.T) (*world, func(in, environment object)) {
+	t.Helper()
+	w := shop(t)
+	for _, service := range []string{"api", "worker"} {
+		w.files["staging/"+service+".yaml"] = strings.ReplaceAll(blueGreenManifest, "NAME", service)
+		r := w.rollouts["shop/"+service]
+		r.weights, r.step, r.active, r.strategy = nil, 0, r.stable, object{"blueGreen": object{}}
+	}
+	return w, func(_, environment object) {
+		configOf(environment)["rollout_strategy"] = "blue_green"
+		environment["gates"] = []any{object{"weight": 50, "soak_duration": 30}, object{"weight": 100, "approval": object{}}}
+	}
+}
+
+func configOf(environment object) object {
+	return environment["application_environment"].(object)["config"].(object)
+}
+
+func TestBlueGreenStandsAtEveryGateBeforeItsPromotion(t *testing.T) {
+	t.Parallel()
+	w, edit := blueGreenShop(t)
+	w.answers = map[string]string{"staging/100": "approved"}
+	w.rollouts["shop/worker"].pace = 60 * time.Second
+	if failure := w.run(driver.Deploy, inputs(2, edit)); failure != "" {
+		t.Fatal(failure)
+	}
+	expectEnd(t, w,
+		"deployment.gate_reached deployment_id=11 weight=50", "deployment.gate_reached deployment_id=12 weight=50",
+		"rollout.gate_reached environment_id=3 weight=50",
+		"deployment.advance deployment_id=11 weight=50", "deployment.advance deployment_id=12 weight=50",
+		"deployment.gate_reached deployment_id=11 weight=100", "deployment.gate_reached deployment_id=12 weight=100",
+		"rollout.gate_reached environment_id=3 weight=100", "approval.requested environment_id=3 gate_id=staging/100 weight=100",
+		"deployment.advance deployment_id=11 weight=100", "deployment.advance deployment_id=12 weight=100",
+		"promote: api", "promote: worker",
+		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+		"rollout_environment.healthy environment_id=3", "rollout.healthy",
+	)
+	if !strings.Contains(w.files["staging/api.yaml"], `"autoPromotionEnabled": false`) {
+		t.Errorf("manifest: %s", w.files["staging/api.yaml"])
+	}
+}
+
+func TestADegradedPreviewPromotesNobody(t *testing.T) {
+	t.Parallel()
+	w, edit := blueGreenShop(t)
+	w.rollouts["shop/worker"].failsAt = 1
+	w.run(driver.Deploy, inputs(2, edit))
+	if slices.ContainsFunc(w.story, func(s string) bool { return strings.HasPrefix(s, "promote") }) {
+		t.Errorf("story: %q", w.story)
+	}
+	expectEnd(t, w, "rollout.failed reason=staging: worker is degraded at gate 50: ProgressDeadlineExceeded")
+}
+
+func TestARolloutThatWouldNotWaitIsRefused(t *testing.T) {
+	t.Parallel()
+	w, edit := blueGreenShop(t)
+	w.see = func(_ *rollout, o object) {
+		o["spec"].(object)["strategy"].(object)["blueGreen"].(object)["autoPromotionEnabled"] = true
+	}
+	if failure := w.run(driver.Deploy, inputs(2, edit)); !strings.Contains(failure, "the Rollout promotes by itself") {
+		t.Errorf("failure = %q", failure)
+	}
+	w = shop(t)
+	w.see = func(_ *rollout, o object) {
+		canary := o["spec"].(object)["strategy"].(object)["canary"].(object)
+		canary["steps"] = canary["steps"].([]any)[:2]
+	}
+	if failure := w.run(driver.Deploy, inputs(2, nil)); !strings.Contains(failure, "the Rollout does not pause at 50") {
+		t.Errorf("failure = %q", failure)
+	}
+}
+
+func TestTrafficRoutingIsPartOfTheGeneratedStrategy(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	if failure := w.run(driver.Deploy, inputs(2, func(_, environment object) {
+		c := configOf(environment)
+		c["use_load_balancing"], c["load_balancer_type"] = true, "alb"
+		for _, e := range c["services"].([]any) {
+			service := e.(object)["service"].(string)
+			e.(object)["traffic"] = object{"stable_service": service, "canary_service": service + "-canary", "ingress": "shop", "service_port": 80}
+		}
+	})); failure != "" {
+		t.Fatal(failure)
+	}
+	for _, want := range []string{`"stableService": "worker"`, `"canaryService": "worker-canary"`, `"trafficRouting": {"alb": {"ingress": "shop", "servicePort": 80}}`} {
+		if !strings.Contains(w.files["staging/worker.yaml"], want) {
+			t.Errorf("manifest lacks %s: %s", want, w.files["staging/worker.yaml"])
+		}
+	}
+}
+
+// TestAManifestOnlyChangeGoesThroughTheGates: E48.
+func TestAManifestOnlyChangeGoesThroughTheGates(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	w.files["staging/api.yaml"] = strings.Replace(w.files["staging/api.yaml"], "{name: api, image", "{name: api, args: [--fast], image", 1)
+	w.head, w.story = sha("a commit of the team"), nil
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	story := strings.Join(w.story, "\n")
+	if strings.Contains(story, "commit: ") || !strings.Contains(story, "promote: api past 25") || strings.Contains(story, "promote: worker") {
+		t.Errorf("story:\n%s", story)
+	}
+}
+
+// TestTheWayBackToWhatIsStableHasNoGates: D14. Argo skips the steps, and so nobody stands anywhere.
+func TestTheWayBackToWhatIsStableHasNoGates(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.rollouts["shop/worker"].failsAt = 50
+	w.run(driver.Deploy, inputs(2, nil))
+	w.story, w.rollouts["shop/worker"].failsAt = nil, 0
+	if failure := w.run(driver.Deploy, inputs(1, nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	if story := strings.Join(w.story, "\n"); strings.Contains(story, "gate_reached") || strings.Contains(story, "promote") {
+		t.Errorf("story:\n%s", story)
+	}
+}
+
+// TestAWayBackToAnotherVersionMayPassAllGates: D14, by the application's policy.
+func TestAWayBackToAnotherVersionMayPassAllGates(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	if failure := w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["promote_full"] = true })); failure != "" {
+		t.Fatal(failure)
+	}
+	if story := strings.Join(w.story, "\n"); strings.Contains(story, "gate_reached") || strings.Contains(story, "promote") {
+		t.Errorf("story:\n%s", story)
+	}
+	if !strings.Contains(w.files["staging/api.yaml"], "steps: []") {
+		t.Errorf("manifest: %s", w.files["staging/api.yaml"])
+	}
+}
