@@ -79,9 +79,21 @@ func clusterEvents() []Definition {
 		define(PathCluster, ChannelEvent, ArgoRolloutStatusChanged{
 			AgentID: 42, RolloutName: "payments-api", Namespace: "production", Phase: "Paused", CurrentStepIndex: 1,
 			StableRS: "abc123", CurrentPodHash: "def456", PauseConditions: []PauseCondition{{Reason: "CanaryPauseStep"}}, Abort: false,
+			Watch: "1/0.7", Object: json.RawMessage(`{"status":{"phase":"Paused"}}`), ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By a relay, when the status of an Argo Rollout that somebody watches has changed (E71)."),
+		define(PathCluster, ChannelEvent, ObjectChanged{
+			AgentID: 42, Watch: "1/0.7", Kind: "Application", Namespace: "argocd", Name: "shop", Found: true,
+			Object: json.RawMessage(`{"status":{"sync":{"status":"Synced"}}}`), Error: &CallError{Code: "forbidden", Message: "the cluster does not let the relay watch Application argocd/shop"},
+			ObservedAt: "2026-03-25T10:00:00Z",
+		}, "By a relay, for what is watched and is no Argo Rollout, when the fields asked for have changed, the object is not there, or it cannot be watched (D20)."),
+		define(PathCluster, ChannelCall, WatchesWanted{
+			AgentID: 42, AsOf: "2026-03-25T10:00:00Z", LeaseSeconds: 300, Watches: []Watch{{
+				Watch: "1/0.7", Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1", Namespace: "shop", Name: "api", Labels: "app=api", Fields: []string{"status.phase"},
+			}},
+		}, "By the workflow service, when what its workflows want watched has changed, and to a relay that holds another set or whose lease is running out: the whole set each time (D20)."),
 		define(PathCluster, ChannelHeartbeat, AgentHeartbeat{
 			AgentID: 42, Version: "0.1.0", StartedAt: "2026-03-25T09:00:00Z", ObservedAt: "2026-03-25T10:00:00Z", ClusterReachable: true, Message: "v1.34.2",
+			Watching: "6b86b273ff34fce1", LeaseSeconds: 240,
 		}, "By a relay, every few seconds, so that an agent that has gone away is noticed and named."),
 	}
 }

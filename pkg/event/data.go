@@ -1,6 +1,12 @@
 package event
 
-import "encoding/json"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+)
 
 // The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them (D2). A tag
 // `jsonschema` carries the constraints that the generated schema checks.
@@ -42,6 +48,44 @@ type CallError struct {
 	Retryable bool   `json:"retryable,omitempty"`
 }
 
+// WatchesWanted is com.gitlab.cd.watches.wanted: everything that a relay is to watch, in place of what it has been told
+// before (D20).
+type WatchesWanted struct {
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// AsOf orders sets by the sender's clock. LeaseSeconds is how long the set holds unless it is sent again.
+	AsOf         string  `json:"as_of" jsonschema:"format=date-time"`
+	LeaseSeconds int     `json:"lease_seconds" jsonschema:"minimum=1"`
+	Watches      []Watch `json:"watches"`
+}
+
+// Watch is one object, or the objects with certain labels, of which a workflow wants to be told.
+type Watch struct {
+	// Watch is its id; what is observed carries it.
+	Watch      string `json:"watch" jsonschema:"minLength=1"`
+	Kind       string `json:"kind" jsonschema:"minLength=1"`
+	APIVersion string `json:"api_version,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name,omitempty"`
+	// Labels is a selector as kubectl writes it, where there is no name.
+	Labels string `json:"labels,omitempty"`
+	// Fields are the dotted paths whose changes matter, and all that is told.
+	Fields []string `json:"fields"`
+}
+
+// ObjectChanged is com.gitlab.cd.object.changed: the state of a watched object. Exactly one of these holds: object is
+// its projection; found is false; error says why it cannot be watched.
+type ObjectChanged struct {
+	AgentID    int64           `json:"agent_id" jsonschema:"minimum=1"`
+	Watch      string          `json:"watch" jsonschema:"minLength=1"`
+	Kind       string          `json:"kind" jsonschema:"minLength=1"`
+	Namespace  string          `json:"namespace,omitempty"`
+	Name       string          `json:"name,omitempty"`
+	Found      bool            `json:"found"`
+	Object     json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
+	Error      *CallError      `json:"error,omitempty"`
+	ObservedAt string          `json:"observed_at" jsonschema:"format=date-time"`
+}
+
 // ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed (E71).
 type ArgoRolloutStatusChanged struct {
 	AgentID          int64            `json:"agent_id" jsonschema:"minimum=1"`
@@ -53,6 +97,10 @@ type ArgoRolloutStatusChanged struct {
 	CurrentPodHash   string           `json:"current_pod_hash"`
 	PauseConditions  []PauseCondition `json:"pause_conditions"`
 	Abort            bool             `json:"abort"`
+	// Watch, Object and ObservedAt are as in ObjectChanged.
+	Watch      string          `json:"watch,omitempty"`
+	Object     json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
+	ObservedAt string          `json:"observed_at,omitempty" jsonschema:"format=date-time"`
 }
 
 // PauseCondition says why an Argo Rollout is paused.
@@ -68,6 +116,18 @@ type AgentHeartbeat struct {
 	ObservedAt       string `json:"observed_at" jsonschema:"format=date-time"`
 	ClusterReachable bool   `json:"cluster_reachable"`
 	Message          string `json:"message,omitempty"`
+	// Watching is the digest (WatchDigest) of the watches held, "" for none; LeaseSeconds is what is left of their lease.
+	Watching     string `json:"watching,omitempty"`
+	LeaseSeconds int    `json:"lease_seconds,omitempty"`
+}
+
+// WatchDigest identifies a set of watches by their ids, in whatever order.
+func WatchDigest(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(ids)), "\n")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // RolloutStarted is com.gitlab.cd.rollout.started.

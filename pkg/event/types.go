@@ -6,6 +6,8 @@ const (
 	TypeFunctionCalled                 = "com.gitlab.cd.function.called"
 	TypeFunctionCompleted              = "com.gitlab.cd.function.completed"
 	TypeArgoRolloutStatusChanged       = "com.gitlab.cd.argo.rollout.status_changed"
+	TypeWatchesWanted                  = "com.gitlab.cd.watches.wanted"
+	TypeObjectChanged                  = "com.gitlab.cd.object.changed"
 	TypeAgentHeartbeat                 = "com.gitlab.cd.agent.heartbeat"
 	TypeRolloutStarted                 = "com.gitlab.cd.rollout.started"
 	TypeRolloutGateReached             = "com.gitlab.cd.rollout.gate_reached"
@@ -45,6 +47,12 @@ func (FunctionCompleted) EventType() string { return TypeFunctionCompleted }
 
 // EventType is com.gitlab.cd.argo.rollout.status_changed.
 func (ArgoRolloutStatusChanged) EventType() string { return TypeArgoRolloutStatusChanged }
+
+// EventType is com.gitlab.cd.watches.wanted.
+func (WatchesWanted) EventType() string { return TypeWatchesWanted }
+
+// EventType is com.gitlab.cd.object.changed.
+func (ObjectChanged) EventType() string { return TypeObjectChanged }
 
 // EventType is com.gitlab.cd.agent.heartbeat.
 func (AgentHeartbeat) EventType() string { return TypeAgentHeartbeat }

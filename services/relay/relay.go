@@ -25,6 +25,10 @@ import (
 // sends them again, and the next relay decides them anew from the cluster (E24).
 const stopWithin = 10 * time.Second
 
+// watchInterval is the least time between two observations under one watch. An update of a Rollout changes its status
+// with every pod that comes and goes; the last of them is what matters.
+const watchInterval = 250 * time.Millisecond
+
 // Run serves the agent until ctx ends.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
@@ -46,19 +50,26 @@ func Run(ctx context.Context, c Config) error {
 	defer conn.Close()
 
 	runner := core.NewRunner(core.RunnerDeps{Cluster: kube, Clock: clk, Log: log, Poll: c.PollInterval})
+	watcher := core.NewWatcher(core.WatcherDeps{
+		Follower: kube, Observer: events.Observer{Agent: c.AgentID, Bus: conn}, Clock: clk, Log: log, Interval: watchInterval,
+	})
 	receiver := events.NewReceiver(events.ReceiverDeps{
-		Agent: c.AgentID, Runner: runner, Bus: conn, Clock: clk, Log: log, Limit: c.Concurrency,
+		Agent: c.AgentID, Runner: runner, Bus: conn, Clock: clk, Log: log, Limit: c.Concurrency, Watch: watcher.Replace,
 	})
 	// It says that the relay is there and whether its cluster answers, which are two things: calls can be taken while
 	// the cluster is away.
 	heartbeat := events.NewHeartbeat(events.HeartbeatDeps{
 		Agent: c.AgentID, Version: version(), Interval: c.HeartbeatInterval,
-		Reachable: kube.Reachable, Bus: conn, Clock: clk, Log: log,
+		Reachable: kube.Reachable, Watching: watcher.Held, Bus: conn, Clock: clk, Log: log,
 	})
 	return run.Parts(ctx, log, stopWithin,
 		run.Part{Name: "heartbeat", Run: func(ctx context.Context, ready func()) error {
 			ready()
 			return heartbeat.Run(ctx)
+		}},
+		run.Part{Name: "watches", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return watcher.Run(ctx)
 		}},
 		run.Part{Name: "calls", Run: func(ctx context.Context, ready func()) error {
 			ready()

@@ -18,7 +18,7 @@ import (
 
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
-func functions(c Config, wall clock.Clock, log *slog.Logger) (*core.Functions, error) {
+func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
 	credentials := make([]git.Credential, len(c.GitCredentials))
 	for i, g := range c.GitCredentials {
 		credentials[i] = git.Credential(g)
@@ -29,7 +29,7 @@ func functions(c Config, wall clock.Clock, log *slog.Logger) (*core.Functions, e
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)
 	}
-	registry, err := core.NewFunctions(function.All(forge)...)
+	registry, err := core.NewFunctions(append(function.All(forge), function.Watching(watching)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register functions: %w", err)
 	}

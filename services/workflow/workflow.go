@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
@@ -75,7 +76,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake, Clock: wall, Log: log,
 	})
 	scripts := script.New(script.Limits{})
-	registry, err := functions(c, wall, log)
+	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
+	known := settings(c).Agents
+	registry, err := functions(c, wall, log, function.WatchDeps{
+		Store: executions, Changed: watches.Changed, Known: func(agent int64) bool { return known[agent] },
+	})
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	dispatcher := core.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
 	}
-	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Log: log}
+	cluster := events.Cluster{
+		Answerer: service, Health: events.NewHealth(), Watches: watches, Observed: executions, Matched: engine.Wake, Log: log,
+	}
 	domain := events.Domain{Receiver: executions, Inbox: inbox, Matched: engine.Wake, Log: log}
 
 	parts := []run.Part{
@@ -95,6 +102,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		loop("inbox", inbox.Run),
 		{Name: "engine", Run: engine.Run},
 		loop("calls", dispatcher.Run),
+		loop("watches", watches.Run),
 		loop("cluster", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
 		}),

@@ -14,6 +14,8 @@ const (
 	startingUp = 5 * time.Second
 	// startingLook is how often it is asked in the meantime.
 	startingLook = 250 * time.Millisecond
+	// kindPause is how long a kind that the cluster does not serve is not asked for.
+	kindPause = 30 * time.Second
 )
 
 // ask makes a request. An API server that is just starting forbids everything until it has read who may do what, so that

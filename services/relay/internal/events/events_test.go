@@ -208,6 +208,7 @@ func TestHeartbeat(t *testing.T) {
 				}
 				return nil
 			},
+			Watching: func() ([]string, time.Time) { return []string{"b", "a"}, clock.System().Now().Add(90 * time.Second) },
 		})
 		if h.Cluster(t.Context()) == nil {
 			t.Error("ready before the cluster was asked")
@@ -235,6 +236,9 @@ func TestHeartbeat(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, data.ClusterReachable)
+			if data.Watching != event.WatchDigest([]string{"a", "b"}) || data.LeaseSeconds != 90 {
+				t.Errorf("watching %q for %d seconds", data.Watching, data.LeaseSeconds)
+			}
 		}
 		if diff := cmp.Diff([]bool{true, false}, got); diff != "" {
 			t.Errorf("reachable (-want +got):\n%s", diff)

@@ -21,12 +21,15 @@ type HeartbeatDeps struct {
 	Interval time.Duration
 	// Reachable asks the cluster whether it is there; its error is shown to people.
 	Reachable func(context.Context) error
-	Bus       Publisher
-	Clock     clock.Clock
-	Log       *slog.Logger
+	// Watching are the watches held and the end of their lease.
+	Watching func() (ids []string, until time.Time)
+	Bus      Publisher
+	Clock    clock.Clock
+	Log      *slog.Logger
 }
 
-// Heartbeat tells the workflow service every few seconds that the relay is alive, and whether its cluster is.
+// Heartbeat tells the workflow service every few seconds that the relay is alive, whether its cluster is, and what it
+// watches, so that a relay which holds another set of watches than is wanted is sent the right one (D20).
 type Heartbeat struct {
 	deps HeartbeatDeps
 	// last is the newest beat, for the readiness check, which must not ask the cluster once more.
@@ -56,6 +59,9 @@ func (h *Heartbeat) beat(ctx context.Context, started time.Time) error {
 	data := event.AgentHeartbeat{
 		AgentID: h.deps.Agent, Version: h.deps.Version, ClusterReachable: reached == nil,
 		StartedAt: started.UTC().Format(time.RFC3339Nano), ObservedAt: now.UTC().Format(time.RFC3339Nano),
+	}
+	if ids, until := h.deps.Watching(); len(ids) > 0 {
+		data.Watching, data.LeaseSeconds = event.WatchDigest(ids), max(0, int(until.Sub(now).Seconds()))
 	}
 	if reached != nil {
 		data.Message = fault.Public(reached)

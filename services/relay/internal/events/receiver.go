@@ -30,6 +30,8 @@ type ReceiverDeps struct {
 	Log    *slog.Logger
 	// Limit is how many calls run at once; further ones wait for their turn.
 	Limit int
+	// Watch takes what is to be watched.
+	Watch func(core.WatchSet)
 }
 
 // Receiver accepts calls, has each one carried out once at a time, and answers it.
@@ -52,6 +54,9 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	return consume(ctx, func(handling context.Context, e event.Event) error {
+		if e.Type() == event.TypeWatchesWanted {
+			return r.watch(e)
+		}
 		call, err := r.read(e)
 		if err != nil || !r.claim(call) {
 			return err
@@ -71,16 +76,24 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 	})
 }
 
+// mine refuses what is meant for another agent.
+func (r *Receiver) mine(agent int64) error {
+	if agent == r.deps.Agent {
+		return nil
+	}
+	return fault.InvalidFields(fault.Field{
+		Name: "data.agent_id", Problem: fmt.Sprintf("found %d, expected %d", agent, r.deps.Agent),
+	})
+}
+
 // read takes a call apart. One that is malformed never gets better: the class ends its delivery.
 func (r *Receiver) read(e event.Event) (core.Call, error) {
 	data, err := event.Decode[event.FunctionCalled](e)
 	if err != nil {
 		return core.Call{}, fmt.Errorf("read call %s: %w", e.ID(), err)
 	}
-	if data.AgentID != r.deps.Agent {
-		return core.Call{}, fault.InvalidFields(fault.Field{
-			Name: "data.agent_id", Problem: fmt.Sprintf("found %d, expected %d", data.AgentID, r.deps.Agent),
-		})
+	if err := r.mine(data.AgentID); err != nil {
+		return core.Call{}, err
 	}
 	deadline, err := time.Parse(time.RFC3339Nano, data.Deadline)
 	if err != nil {

@@ -51,6 +51,10 @@ type Answerer interface {
 type Cluster struct {
 	Answerer Answerer
 	Health   *Health
+	Watches  *Watches
+	// Observed takes what relays see under watches; Matched is called when a wait was satisfied by it.
+	Observed core.WatchStore
+	Matched  func()
 	Log      *slog.Logger
 }
 
@@ -69,13 +73,18 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 		return c.completed(ctx, d)
 	case event.TypeAgentHeartbeat:
 		beat, err := event.Decode[event.AgentHeartbeat](d.Event)
-		if err == nil && c.Health.note(beat) {
+		if err != nil {
+			return err
+		}
+		if c.Health.note(beat) {
 			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable, "message", beat.Message)
 		}
-		return err
-	// They are acknowledged all the same, or the stream would send them again and again.
+		return c.Watches.heard(ctx, beat)
+	case event.TypeArgoRolloutStatusChanged, event.TypeObjectChanged:
+		return c.observed(ctx, d)
+	// What is not known is acknowledged all the same, or the stream would send it again and again.
 	default:
-		return nil // observations have no reader yet; programs poll
+		return nil
 	}
 }
 

@@ -91,6 +91,7 @@ func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
 		w.now = next
 	}
 	if first.Event != 0 {
+		w.tellWatch(first.Value)
 		w.resolved = slices.DeleteFunc(w.resolved, func(e core.Event) bool { return string(e.Value()) == string(first.Value) })
 	}
 	m.Complete(first)
@@ -100,6 +101,9 @@ func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
 func (w *world) eventFor(op core.Op) (core.Event, bool) {
 	if op.Kind != core.KindWait {
 		return core.Event{}, false
+	}
+	if slices.Contains(op.Types, core.TypeRolloutStatusChanged) {
+		return w.observed(op)
 	}
 	for _, e := range w.resolved {
 		if e.Type == op.Types[0] && op.Filter.Matches(e.Data) {

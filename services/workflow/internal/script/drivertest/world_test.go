@@ -44,6 +44,10 @@ type world struct {
 	story []string
 	// waiting are answers that have been given, by gate.
 	resolved []core.Event
+	// watching lets programs watch; told is what each watch has told last. looks counts k8s.get.
+	watching bool
+	told     map[string]string
+	looks    int
 }
 
 func newWorld(t *testing.T) *world {
@@ -85,9 +89,12 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 	case "argo.promote":
 		return w.promote(args)
 	case "k8s.get":
+		w.looks++
 		return w.get(args), nil
 	case "argo.abort":
 		return w.abort(args)
+	case "k8s.watch":
+		return w.watch(args)
 	default:
 		return w.ours(name, args)
 	}

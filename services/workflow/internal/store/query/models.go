@@ -134,3 +134,11 @@ type Wait struct {
 	CreatedAt time.Time
 	Looked    bool
 }
+
+type Watch struct {
+	ID        string
+	Execution int64
+	Agent     int64
+	Spec      []byte
+	CreatedAt time.Time
+}

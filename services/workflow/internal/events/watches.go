@@ -1,0 +1,174 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+const (
+	// watchLease is how long a relay holds a set that nobody renews.
+	watchLease = 5 * time.Minute
+	// watchPause is the least time between two sets that heartbeats of one agent lead to: after a while away there may be
+	// hundreds of them at once.
+	watchPause = 2 * time.Second
+)
+
+// Sender publishes events.
+type Sender interface {
+	Publish(ctx context.Context, e event.Event) error
+}
+
+// Watches tells relays what they are to watch: the whole set, when it has changed, when a heartbeat shows that the relay
+// holds another one (it has started, or a message was lost), and before the lease ends. Nothing of it is kept: what is
+// wanted is what the store says, what is held is what the relay says (D20).
+type Watches struct {
+	store core.WatchStore
+	bus   Sender
+	clock clock.Clock
+	log   *slog.Logger
+
+	wake chan struct{}
+	mu   sync.Mutex
+	// due are the agents to be told, sent when each was told last.
+	due  map[int64]bool
+	sent map[int64]time.Time
+}
+
+// WatchesDeps are what Watches needs.
+type WatchesDeps struct {
+	Store core.WatchStore
+	Bus   Sender
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// NewWatches knows of nothing yet.
+func NewWatches(d WatchesDeps) *Watches {
+	return &Watches{
+		store: d.Store, bus: d.Bus, clock: d.Clock, log: d.Log,
+		wake: make(chan struct{}, 1), due: map[int64]bool{}, sent: map[int64]time.Time{},
+	}
+}
+
+// Changed says that an agent's watches are other ones now.
+func (w *Watches) Changed(agent int64) {
+	w.mu.Lock()
+	w.due[agent] = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default: // Run is told already
+	}
+}
+
+// Run tells relays until ctx ends. A set that cannot be sent is not kept: the next heartbeat leads to it again.
+func (w *Watches) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		for _, agent := range w.take() {
+			if err := w.send(ctx, agent); err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "send watches", telemetry.KeyAgent, agent, telemetry.KeyError, err)
+			}
+		}
+	}
+}
+
+func (w *Watches) take() []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var agents []int64
+	for agent := range w.due {
+		agents = append(agents, agent)
+		w.sent[agent] = w.clock.Now()
+	}
+	clear(w.due)
+	slices.Sort(agents)
+	return agents
+}
+
+// send sends an agent its whole set.
+func (w *Watches) send(ctx context.Context, agent int64) error {
+	now := w.clock.Now()
+	wanted, err := w.store.WantedWatches(ctx, agent)
+	if err != nil {
+		return err
+	}
+	data := event.WatchesWanted{
+		AgentID: agent, AsOf: now.UTC().Format(time.RFC3339Nano), LeaseSeconds: int(watchLease.Seconds()), Watches: make([]event.Watch, len(wanted)),
+	}
+	for i, each := range wanted {
+		data.Watches[i] = event.Watch{
+			Watch: each.ID, Kind: each.Spec.Kind, APIVersion: each.Spec.APIVersion, Namespace: each.Spec.Namespace,
+			Name: each.Spec.Name, Labels: each.Spec.Labels, Fields: each.Spec.Fields,
+		}
+	}
+	e, err := event.New(event.Header{ID: id.New(now), Source: Source, Time: now}, data)
+	if err != nil {
+		return fmt.Errorf("watches of agent %d: %w", agent, err)
+	}
+	return w.bus.Publish(ctx, e)
+}
+
+// heard compares what a relay holds with what is wanted of it.
+func (w *Watches) heard(ctx context.Context, beat event.AgentHeartbeat) error {
+	w.mu.Lock()
+	recent := w.clock.Now().Sub(w.sent[beat.AgentID]) < watchPause
+	w.mu.Unlock()
+	if recent {
+		return nil
+	}
+	wanted, err := w.store.WantedWatches(ctx, beat.AgentID)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(wanted))
+	for i, each := range wanted {
+		ids[i] = each.ID
+	}
+	runsOut := len(ids) > 0 && time.Duration(beat.LeaseSeconds)*time.Second < watchLease/2
+	if runsOut || event.WatchDigest(ids) != beat.Watching {
+		w.Changed(beat.AgentID)
+	}
+	return nil
+}
+
+// observed hands on what a relay has seen under a watch.
+func (c Cluster) observed(ctx context.Context, d bus.Delivery) error {
+	if err := event.Validate(d.Event); err != nil {
+		return err
+	}
+	var seen struct {
+		Agent int64  `json:"agent_id"`
+		Watch string `json:"watch"`
+	}
+	if err := json.Unmarshal(d.Event.Data(), &seen); err != nil {
+		return fault.Because(err, fault.Invalid, "data of %s is not the expected JSON", d.Event.Type())
+	}
+	if seen.Watch == "" {
+		return nil // nobody asked for it
+	}
+	matched, err := c.Observed.ReceiveObserved(ctx, seen.Watch, seen.Agent, core.Event{
+		Source: d.Event.Source(), ID: d.Event.ID(), Type: d.Event.Type(), Data: d.Event.Data(), Time: d.Event.Time(),
+	})
+	if matched > 0 {
+		c.Matched()
+	}
+	return err
+}

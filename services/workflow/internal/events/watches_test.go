@@ -1,0 +1,151 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// wanted is what the workflows of an installation want watched: of agent 42.
+type wanted struct {
+	core.WatchStore
+	mu       sync.Mutex
+	ids      []string
+	observed []string
+}
+
+func (w *wanted) WantedWatches(_ context.Context, agent int64) ([]core.Watch, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []core.Watch
+	if agent == 42 {
+		for _, id := range w.ids {
+			all = append(all, core.Watch{ID: id, Agent: agent, Spec: core.WatchSpec{Kind: "Rollout", Name: "api", Fields: []string{"status.phase"}}})
+		}
+	}
+	return all, nil
+}
+
+func (w *wanted) ReceiveObserved(_ context.Context, watch string, agent int64, e core.Event) (int, error) {
+	if agent != 42 {
+		return 0, fault.New(fault.Denied, "not its own")
+	}
+	w.observed = append(w.observed, watch+" "+e.ID+" "+e.Type)
+	return 1, nil
+}
+
+// sets keeps the ids of every set that was sent.
+type sets struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (s *sets) Publish(_ context.Context, e event.Event) error {
+	data, err := event.Decode[event.WatchesWanted](e)
+	if err != nil {
+		return err
+	}
+	ids := ""
+	for _, w := range data.Watches {
+		ids += w.Watch + " "
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, ids)
+	return nil
+}
+
+func (s *sets) take() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := s.sent
+	s.sent = nil
+	return sent
+}
+
+// D20: the whole set, when it has changed, to a relay that holds another one, and before the lease ends.
+func TestARelayIsToldTheWholeSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, out := &wanted{}, &sets{}
+		w := NewWatches(WatchesDeps{Store: store, Bus: out, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = w.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+
+		beat := func(lease int, ids ...string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			if err := w.heard(ctx, event.AgentHeartbeat{AgentID: 42, Watching: event.WatchDigest(ids), LeaseSeconds: lease}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			if got := out.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: sent %q, want %q", when, got, want)
+			}
+		}
+		beat(0)
+		expect("nothing wanted, nothing held")
+		store.ids = []string{"a", "b"}
+		w.Changed(42)
+		expect("it has changed", "a b ")
+		beat(290, "b", "a")
+		expect("the relay holds it")
+		beat(0)
+		expect("the relay has started anew", "a b ")
+		beat(140, "a", "b")
+		expect("the lease runs out", "a b ")
+		store.ids = nil
+		beat(290, "a", "b")
+		expect("the workflows have ended", "")
+		beat(0)
+		expect("the relay has heard")
+		beat(0, "x")
+		_ = w.heard(ctx, event.AgentHeartbeat{AgentID: 42, Watching: "old"})
+		expect("a backlog of heartbeats", "")
+	})
+}
+
+func TestObservationsGoToTheirWorkflow(t *testing.T) {
+	t.Parallel()
+	store, matched := &wanted{}, 0
+	cluster := Cluster{Observed: store, Matched: func() { matched++ }, Log: slog.New(slog.DiscardHandler)}
+	handle := func(agent int64, watch, subject string) error {
+		e, err := event.New(event.Header{ID: "1", Source: "/agents/42", Time: noon}, event.ObjectChanged{
+			AgentID: agent, Watch: watch, Kind: "Pod", Found: true, Object: json.RawMessage(`{}`), ObservedAt: "2026-03-25T12:00:00Z",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cluster.Handle(t.Context(), bus.Delivery{Event: e, Subject: subject})
+	}
+	if err := handle(42, "r/0.1", "cd.cluster.42.event"); err != nil {
+		t.Error(err)
+	}
+	if err := handle(43, "r/0.1", "cd.cluster.43.event"); !fault.Is(err, fault.Denied) {
+		t.Errorf("an agent observes under another one's watch: %v", err)
+	}
+	if err := handle(42, "r/0.1", "cd.cluster.43.event"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("an agent speaks for another one: %v", err)
+	}
+	if diff := cmp.Diff([]string{"r/0.1 1 com.gitlab.cd.object.changed"}, store.observed); diff != "" || matched != 1 {
+		t.Errorf("matched %d (-want +got):\n%s", matched, diff)
+	}
+}

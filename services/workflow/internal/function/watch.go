@@ -1,0 +1,110 @@
+package function
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// WatchDeps are what the Functions about watches need.
+type WatchDeps struct {
+	Store core.WatchStore
+	// Known says whether an agent is registered: to another one nobody would listen.
+	Known func(agent int64) bool
+	// Changed is told that an agent's watches are other ones now.
+	Changed func(agent int64)
+}
+
+// Watching are k8s.watch and k8s.unwatch. They are carried out here: the relay is told the whole set, again and again, and
+// not one by one (D20).
+func Watching(d WatchDeps) []core.Function { return []core.Function{d.watch(), d.unwatch()} }
+
+// watch is k8s.watch: watch, which is the member to filter by, and types, the types of the events that tell what is seen,
+// beginning with the present state. An observation has object with the fields asked for, or found false, or error.
+func (d WatchDeps) watch() *Function {
+	return &Function{
+		spec: Spec{
+			Name: "k8s.watch", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Arguments: []Field{
+				{Name: "agent_id", Type: Number, Required: true, Least: 1},
+				{Name: "kind", Type: Text, Required: true},
+				{Name: "api_version", Type: Text},
+				{Name: "namespace", Type: Text},
+				{Name: "name", Type: Text},
+				{Name: "labels", Type: Text},
+				{Name: "fields", Type: List, Required: true, Element: &Field{Type: Text, Required: true}},
+			},
+		},
+		do: func(ctx context.Context, call core.Call) (any, error) {
+			w, err := d.read(call)
+			if err != nil {
+				return nil, err
+			}
+			if err := d.Store.OpenWatch(ctx, w); err != nil {
+				return nil, err
+			}
+			d.Changed(w.Agent)
+			return map[string]any{"watch": w.ID, "types": []string{core.TypeRolloutStatusChanged, core.TypeObjectChanged}}, nil
+		},
+	}
+}
+
+// unwatch is k8s.unwatch: closed is false when there was no such watch. A program that ends needs none.
+func (d WatchDeps) unwatch() *Function {
+	return &Function{
+		spec: Spec{
+			Name: "k8s.unwatch", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Arguments: []Field{{Name: "watch", Type: Text, Required: true}},
+		},
+		do: func(ctx context.Context, call core.Call) (any, error) {
+			agent, err := d.Store.CloseWatch(ctx, execution(call), text(call.Args, "watch"))
+			if err != nil {
+				return nil, err
+			}
+			if agent != 0 {
+				d.Changed(agent)
+			}
+			return map[string]any{"closed": agent != 0}, nil
+		},
+	}
+}
+
+// read makes a watch of a call whose arguments have been checked one by one, and looks at what they are together.
+func (d WatchDeps) read(call core.Call) (core.Watch, error) {
+	agent, _ := whole(call.Args["agent_id"])
+	w := core.Watch{ID: call.ID, Execution: execution(call), Agent: agent, Spec: core.WatchSpec{
+		Kind: text(call.Args, "kind"), APIVersion: text(call.Args, "api_version"), Namespace: text(call.Args, "namespace"),
+		Name: text(call.Args, "name"), Labels: text(call.Args, "labels"), Fields: []string{},
+	}}
+	fields, _ := call.Args["fields"].([]any)
+	for _, f := range fields {
+		if path, isText := f.(string); isText {
+			w.Spec.Fields = append(w.Spec.Fields, path)
+		}
+	}
+	var wrong []fault.Field
+	if !d.Known(agent) {
+		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of a registered agent", agent)})
+	}
+	if w.Spec.Kind == "Secret" {
+		wrong = append(wrong, fault.Field{Name: "kind", Problem: `found "Secret", whose values must not become part of a workflow's history (D27)`})
+	}
+	if (w.Spec.Name == "") == (w.Spec.Labels == "") {
+		wrong = append(wrong, fault.Field{Name: "name", Problem: "expected either a name or labels"})
+	}
+	if len(w.Spec.Fields) == 0 {
+		wrong = append(wrong, fault.Field{Name: "fields", Problem: "found none, expected the paths whose changes matter"})
+	}
+	if len(wrong) > 0 {
+		return core.Watch{}, fault.InvalidFields(wrong...)
+	}
+	return w, nil
+}
+
+// execution is the handle of the run that a call belongs to: its id is <execution>/<branch>.<op>.
+func execution(call core.Call) string {
+	return call.ID[:max(0, strings.LastIndexByte(call.ID, '/'))]
+}

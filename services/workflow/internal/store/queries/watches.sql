@@ -1,0 +1,28 @@
+-- name: OpenWatch :execrows
+-- A repeat changes nothing; an execution that has ended, or that nobody knows, gets none.
+INSERT INTO watch (id, execution, agent, spec, created_at)
+SELECT sqlc.arg(id)::text, execution.id, sqlc.arg(agent)::bigint, sqlc.arg(spec)::json, sqlc.arg(created_at)::timestamptz
+FROM execution
+WHERE execution.ref = sqlc.arg(ref) AND execution.state < 2
+ON CONFLICT (id) DO NOTHING;
+
+-- name: CloseWatch :one
+-- Answers the agent, or no row when there is no such watch of that execution.
+DELETE FROM watch USING execution
+WHERE watch.id = sqlc.arg(id) AND execution.id = watch.execution AND execution.ref = sqlc.arg(ref)
+RETURNING watch.agent;
+
+-- name: DropEndedWatches :exec
+DELETE FROM watch USING execution
+WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2;
+
+-- name: WantedWatches :many
+SELECT watch.id, watch.spec
+FROM watch JOIN execution ON execution.id = watch.execution
+WHERE watch.agent = $1 AND execution.state < 2
+ORDER BY watch.id;
+
+-- name: FindWatch :one
+SELECT watch.agent, execution.organization
+FROM watch JOIN execution ON execution.id = watch.execution
+WHERE watch.id = $1 AND execution.state < 2;

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+var _ core.WatchStore = (*Store)(nil)
+
+// OpenWatch keeps a watch for as long as its execution runs.
+func (s *Store) OpenWatch(ctx context.Context, w core.Watch) error {
+	spec, err := json.Marshal(w.Spec)
+	if err != nil {
+		return fmt.Errorf("encode watch %s: %w", w.ID, err)
+	}
+	_, err = s.queries.OpenWatch(ctx, query.OpenWatchParams{
+		ID: w.ID, Agent: w.Agent, Spec: spec, CreatedAt: s.Clock.Now(), Ref: w.Execution,
+	})
+	return pg.Classify(err, "open watch %s", w.ID)
+}
+
+// CloseWatch ends a watch; 0 is the agent of one that is not there.
+func (s *Store) CloseWatch(ctx context.Context, execution, watch string) (agent int64, err error) {
+	agent, err = s.queries.CloseWatch(ctx, query.CloseWatchParams{ID: watch, Ref: execution})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return agent, pg.Classify(err, "close watch %s", watch)
+}
+
+// WantedWatches are an agent's. Those of executions that have ended, in whatever way, go with this (E78).
+func (s *Store) WantedWatches(ctx context.Context, agent int64) ([]core.Watch, error) {
+	if err := s.queries.DropEndedWatches(ctx, agent); err != nil {
+		return nil, pg.Classify(err, "drop watches of agent %d", agent)
+	}
+	rows, err := s.queries.WantedWatches(ctx, agent)
+	if err != nil {
+		return nil, pg.Classify(err, "read watches of agent %d", agent)
+	}
+	watches := make([]core.Watch, len(rows))
+	for i, row := range rows {
+		watches[i] = core.Watch{ID: row.ID, Agent: agent}
+		if err := json.Unmarshal(row.Spec, &watches[i].Spec); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", row.ID, err)
+		}
+	}
+	return watches, nil
+}
+
+// ReceiveObserved stores what was seen under a watch as an event of the execution's organization, and matches it.
+func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, e core.Event) (matched int, err error) {
+	row, err := s.queries.FindWatch(ctx, watch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil // ended; the relay hears of it with its next set
+	}
+	if err != nil {
+		return 0, pg.Classify(err, "find watch %s", watch)
+	}
+	// The bus vouches for the agent and not for the watch that it names: no agent speaks for another's cluster.
+	if row.Agent != agent {
+		return 0, fault.New(fault.Denied, "agent %d observed under watch %s, which is not its own", agent, watch)
+	}
+	e.Organization = row.Organization
+	matched, _, err = s.Receive(ctx, e)
+	return matched, err
+}
