@@ -1,0 +1,99 @@
+{{- define "relay.fullname" -}}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* What selects the relay's pod: never change it, selectors cannot be. */}}
+{{- define "relay.selector" -}}
+app.kubernetes.io/name: lockstep-relay
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: relay
+{{- end }}
+
+{{- define "relay.test" -}}
+app.kubernetes.io/name: lockstep-relay
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
+{{- end }}
+
+{{- define "relay.common" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: lockstep
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "relay.labels" -}}
+{{ include "relay.selector" . }}
+{{ include "relay.common" . }}
+{{- end }}
+
+{{- define "relay.metadata" -}}
+name: {{ include "relay.fullname" . }}
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "relay.labels" . | nindent 2 }}
+{{- end }}
+
+{{/* Takes root and image. */}}
+{{- define "relay.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* What the relay's Functions do to the cluster, and no more: services/relay/README.md says which needs what. */}}
+{{- define "relay.rules" -}}
+# onboarding: are the controllers there?
+- apiGroups: [apps]
+  resources: [deployments, statefulsets]
+  verbs: [get]
+# argo.sync
+- apiGroups: [argoproj.io]
+  resources: [applications]
+  verbs: [get, watch, create, patch]
+# argo.promote, argo.abort, argo.retry
+- apiGroups: [argoproj.io]
+  resources: [rollouts]
+  verbs: [get, watch]
+- apiGroups: [argoproj.io]
+  resources: [rollouts/status]
+  verbs: [patch]
+{{- with .Values.rbac.extraRules }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "relay.config" -}}
+{{- $own := dict "nats_url" (required "found no nats.url; expected the control plane's NATS, as tls://nats.example.com:4222" .Values.nats.url) "health_address" ":9090" -}}
+{{- if eq .Values.agent.auth "nkey" -}}{{- $_ := set $own "nats_nkey_seed_file" "/etc/lockstep-agent/seed" -}}{{- end -}}
+{{- if .Values.agent.caKey -}}{{- $_ := set $own "nats_ca_file" "/etc/lockstep-agent/ca.crt" -}}{{- end -}}
+{{- toYaml (merge $own .Values.config) -}}
+{{- end }}
+
+{{- define "relay.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "relay.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "relay.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}

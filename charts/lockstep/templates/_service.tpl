@@ -1,0 +1,175 @@
+{{/* What every service has beside its workload. Takes root, component, values, kind of the workload and config, the text of its file. */}}
+{{- define "lockstep.parts" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+  {{- with .values.serviceAccountAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+data:
+  config.yaml: |
+    {{- .config | nindent 4 }}
+{{- $replicas := .values.replicas }}
+{{- if .values.autoscaling.enabled }}
+{{- $replicas = .values.autoscaling.minReplicas }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: {{ .kind }}
+    name: {{ include "lockstep.fullname" .root }}-{{ .component }}
+  minReplicas: {{ .values.autoscaling.minReplicas }}
+  maxReplicas: {{ .values.autoscaling.maxReplicas }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target: {type: Utilization, averageUtilization: {{ .values.autoscaling.targetCPU }}}
+{{- end }}
+{{- if and .values.pdb.enabled (gt (int $replicas) 1) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "lockstep.selector" . | nindent 6 }}
+{{- end }}
+{{- if and .root.Values.metrics.serviceMonitor.enabled (.root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/ServiceMonitor") }}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+    {{- with .root.Values.metrics.serviceMonitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "lockstep.selector" . | nindent 6 }}
+  endpoints:
+    - port: health
+      path: /metrics
+      interval: {{ .root.Values.metrics.serviceMonitor.interval }}
+{{- end }}
+{{- end }}
+
+{{/* Ingress and HTTPRoute. Takes root, component, values. */}}
+{{- define "lockstep.routes" -}}
+{{- if .values.ingress.enabled }}
+{{- $host := required (printf "found no %s.ingress.host; expected the host name under which it is reached" .component) .values.ingress.host }}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+  {{- with .values.ingress.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- with .values.ingress.className }}
+  ingressClassName: {{ . }}
+  {{- end }}
+  {{- with .values.ingress.tlsSecret }}
+  tls:
+    - hosts: [{{ $host | quote }}]
+      secretName: {{ . }}
+  {{- end }}
+  rules:
+    - host: {{ $host | quote }}
+      http:
+        paths:
+          - path: /
+            pathType: Prefix
+            backend:
+              service:
+                name: {{ include "lockstep.fullname" .root }}-{{ .component }}
+                port: {name: http}
+{{- end }}
+{{- if .values.httpRoute.enabled }}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+  {{- with .values.httpRoute.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  parentRefs:
+    {{- toYaml .values.httpRoute.parentRefs | nindent 4 }}
+  {{- with .values.httpRoute.hostnames }}
+  hostnames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  rules:
+    - backendRefs:
+        - name: {{ include "lockstep.fullname" .root }}-{{ .component }}
+          port: {{ .values.service.port }}
+{{- end }}
+{{- end }}
+
+{{/* The Service of a component that is reached over HTTP, and the Deployment behind it. Takes root, component, values, port, env. */}}
+{{- define "lockstep.httpService" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+  {{- with .values.service.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  type: {{ .values.service.type }}
+  selector:
+    {{- include "lockstep.selector" . | nindent 4 }}
+  ports:
+    - {name: http, port: {{ .values.service.port }}, targetPort: http, appProtocol: http}
+---
+# Health and metrics have a Service of their own: the other one may be reached from outside.
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "lockstep.metadata" (merge (dict "name" (printf "%s-health" .component)) .) | nindent 2 }}
+spec:
+  selector:
+    {{- include "lockstep.selector" . | nindent 4 }}
+  ports:
+    - {name: health, port: 9090, targetPort: health, appProtocol: http}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "lockstep.metadata" . | nindent 2 }}
+spec:
+  {{- if not .values.autoscaling.enabled }}
+  replicas: {{ .values.replicas }}
+  {{- end }}
+  # A new pod is ready before an old one goes: no call finds nobody.
+  strategy:
+    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+  selector:
+    matchLabels:
+      {{- include "lockstep.selector" . | nindent 6 }}
+  template:
+    {{- include "lockstep.pod" (merge (dict "ports" (dict "http" .port "health" 9090)) .) | nindent 4 }}
+{{- end }}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-cd/lockstep/tools/charts/derive"
+	"github.com/lockstep-cd/lockstep/tools/charts/invariant"
+	"github.com/lockstep-cd/lockstep/tools/charts/render"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// root is the checkout's.
+const root = "../.."
+
+// thirdParty are the kinds of others that the charts make where a cluster knows them.
+func thirdParty() []string {
+	return []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
+}
+
+// cases are the files of values to render, by chart.
+func cases(t *testing.T, chart string) map[string]map[string]any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", chart, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("values of %s: found %d files, %v; expected some", chart, len(files), err)
+	}
+	all := map[string]map[string]any{}
+	for _, file := range files {
+		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = readValues(t, file)
+	}
+	return all
+}
+
+func readValues(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return values
+}
+
+func release(chart string, values map[string]any) render.Release {
+	return render.Release{
+		Chart: filepath.Join(root, "charts", chart), Name: chart, Namespace: "delivery", Values: values, APIs: thirdParty(),
+	}
+}
+
+func charts() []string { return []string{"lockstep", "lockstep-relay"} }
+
+// TestMatrix renders every file of values, decodes every object strictly, and holds the release to the invariants and to its golden
+// file.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	for _, chart := range charts() {
+		for name, values := range cases(t, chart) {
+			t.Run(chart+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				objects, notes, err := render.Objects(release(chart, values))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, problem := range invariant.Check(objects) {
+					t.Error(problem)
+				}
+				if !strings.Contains(notes, "helm -n delivery test "+chart) {
+					t.Errorf("notes name no next command:\n%s", notes)
+				}
+				golden(t, filepath.Join("testdata", chart, name+".golden"), objects, notes)
+			})
+		}
+	}
+}
+
+// golden compares a release with a file. `go test -update` writes it.
+func golden(t *testing.T, file string, objects []render.Object, notes string) {
+	t.Helper()
+	var got strings.Builder
+	for _, o := range objects {
+		got.WriteString("---\n# " + o.Source + "\n" + o.Text)
+	}
+	got.WriteString("--- notes\n" + strings.TrimSpace(notes) + "\n")
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; write it with `make charts-write`", err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
+		t.Errorf("%s (-want +got); look at it, then `make charts-write`:\n%s", file, diff)
+	}
+}
+
+// TestLint is `helm lint --strict`.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for _, chart := range charts() {
+		for name, values := range cases(t, chart) {
+			for _, m := range lint.RunAll(filepath.Join(root, "charts", chart), values, "delivery").Messages {
+				// An icon is for catalogues, and the values alone do not install by intention: they name no Secret.
+				if m.Severity >= support.WarningSev {
+					t.Errorf("%s with %s: %s", chart, name, m.Err)
+				}
+			}
+		}
+	}
+}
+
+// TestDerived: what follows from elsewhere in the tree says what it follows from.
+func TestDerived(t *testing.T) {
+	t.Parallel()
+	stale, err := derive.Stale(root, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stale) > 0 {
+		t.Errorf("not what they are derived from: %q; run `make charts-write`", stale)
+	}
+}
+
+// TestEveryValueIsRendered: a value that changes nothing is a promise that is not kept. Each documented leaf is used by a template.
+func TestEveryValueIsUsed(t *testing.T) {
+	t.Parallel()
+	for _, chart := range charts() {
+		rows, err := derive.Rows(filepath.Join(root, "charts", chart, "values.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := templates(t, chart)
+		for _, row := range rows {
+			keys := strings.Split(row.Path, ".")
+			if leaf := keys[len(keys)-1]; !strings.Contains(text, "."+leaf) {
+				t.Errorf("%s: no template uses %s", chart, row.Path)
+			}
+		}
+	}
+}
+
+func templates(t *testing.T, chart string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(filepath.Join(root, "charts", chart, "templates"), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// TestRefusedValues: a mistake is refused before anything is installed, and the message says where it is and what is expected.
+func TestRefusedValues(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, chart, with string
+		want              []string
+	}{
+		{"nothing is given", "lockstep", `{}`, []string{"found no nats.url"}},
+		{"no secret", "lockstep", `{nats: {url: "nats://n:4222"}}`, []string{"found no Secret for postgresql.workflow", "credentials.existingSecret"}},
+		{"a misspelt key", "lockstep", `{domain: {replica: 3}}`, []string{"/domain", "replica"}},
+		{"a misspelt key of a configuration", "lockstep", `{workflow: {config: {lease_durations: 5s}}}`, []string{"/workflow/config", "lease_durations"}},
+		{"a key that the chart sets", "lockstep", `{domain: {config: {http_address: ":1"}}}`, []string{"/domain/config", "http_address"}},
+		{"a secret in plain text", "lockstep", `{domain: {config: {bootstrap_token: hunter2hunter2hunter2}}}`, []string{"/domain/config", "bootstrap_token"}},
+		{"a type", "lockstep", `{registry: {replicas: two}}`, []string{"/registry/replicas", "integer"}},
+		{"no agent", "lockstep", `{workflow: {agents: []}}`, []string{"/workflow/agents"}},
+		{"an ingress without host", "lockstep", `{domain: {ingress: {enabled: true}}}`, []string{"/domain/ingress/host"}},
+		{"a route without gateway", "lockstep", `{domain: {httpRoute: {enabled: true}}}`, []string{"/domain/httpRoute/parentRefs"}},
+		{"a URL without scheme", "lockstep", `{nats: {url: "nats.example.com:4222"}}`, []string{"/nats/url"}},
+		{"no url", "lockstep-relay", `{agent: {existingSecret: a}}`, []string{"found no nats.url"}},
+		{"no secret of the agent", "lockstep-relay", `{nats: {url: "tls://n:4222"}}`, []string{"found no agent.existingSecret"}},
+		{"a way to sign in that there is not", "lockstep-relay", `{agent: {auth: jwt}}`, []string{"/agent/auth"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var values map[string]any
+			if err := yaml.UnmarshalStrict([]byte(tt.with), &values); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := render.Objects(release(tt.chart, values))
+			if err == nil {
+				t.Fatal("was taken")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\ndoes not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSelectorsNeverChange: a selector cannot be changed by an upgrade, so it holds nothing that a version or a value decides.
+func TestSelectorsNeverChange(t *testing.T) {
+	t.Parallel()
+	for _, chart := range charts() {
+		for name, values := range cases(t, chart) {
+			objects, _, err := render.Objects(release(chart, values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"app.kubernetes.io/component", "app.kubernetes.io/instance", "app.kubernetes.io/name"}
+			for of, selector := range invariant.Selectors(objects) {
+				if diff := cmp.Diff(want, slices.Sorted(maps.Keys(selector))); diff != "" {
+					t.Errorf("%s with %s: %s selects by (-want +got):\n%s", chart, name, of, diff)
+				}
+			}
+		}
+	}
+}

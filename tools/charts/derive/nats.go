@@ -1,0 +1,66 @@
+package derive
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+)
+
+// user is an account of NATS as its configuration file has it. The password is a variable of the server's environment, so that the
+// file holds no secret.
+func user(name, variable, publish, subscribe string) string {
+	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n  }\n}\n", name, variable, publish, subscribe)
+}
+
+func subjects(list []string) string {
+	var out strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&out, "      %q\n", s)
+	}
+	return out.String()
+}
+
+// account is the user of a name with what bus.Permissions gives it.
+func account(name, variable string) string {
+	publish, subscribe := bus.Permissions(name)
+	return user(name, variable, subjects(publish), subjects(subscribe))
+}
+
+func services() string {
+	var all strings.Builder
+	for _, name := range []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow} {
+		all.WriteString(account(name, "NATS_PASSWORD_"+strings.ToUpper(name)))
+	}
+	return all.String()
+}
+
+// placeholder is a number that no installation's agent has. It stands for AGENT in the permissions of a relay.
+const placeholder = 987654321
+
+func agent() string {
+	return strings.ReplaceAll(account(bus.RelayUser(placeholder), "NATS_PASSWORD_RELAY_"+strconv.Itoa(placeholder)), strconv.Itoa(placeholder), "AGENT")
+}
+
+// users are the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
+func users() map[string][]byte {
+	return map[string][]byte{"nats-users.conf": []byte(services()), "nats-relay.conf": []byte(agent())}
+}
+
+// server is a whole configuration, for those who run NATS themselves; with the relay of agent 1.
+func server() []byte {
+	indent := func(s string) string { return "    " + strings.TrimSpace(strings.ReplaceAll(s, "\n", "\n    ")) + "\n" }
+	return []byte(`# The accounts of Lockstep on your NATS, version 2.10 or later, and what each may do; written by make charts from pkg/bus.
+# Passwords are variables of the server's environment. A relay has an account for its agent: repeat the last one.
+port: 4222
+max_payload: 8MB
+jetstream {
+  store_dir: /data
+  # An event is stored before it is confirmed.
+  sync_interval: always
+}
+authorization {
+  users = [
+` + indent(services()) + indent(strings.ReplaceAll(agent(), "AGENT", "1")) + "  ]\n}\n")
+}

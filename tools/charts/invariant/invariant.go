@@ -1,0 +1,103 @@
+// Package invariant says what must hold for every release of our charts, whatever the values: pods are restricted, no secret is
+// written out, selectors find what they are meant to find, and network policies open exactly the ports that something listens on.
+//
+// It judges rendered objects; what a real API server makes of them is tested elsewhere.
+package invariant
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lockstep-cd/lockstep/tools/charts/render"
+)
+
+// pod is a pod that the release leads to.
+type pod struct {
+	// of is the object it comes from, for messages.
+	of     string
+	labels labels.Set
+	spec   corev1.PodSpec
+	// isWorkload tells pods that stay from those of tests.
+	isWorkload bool
+}
+
+// release is what the checks look at.
+type release struct {
+	objects  []render.Object
+	pods     []pod
+	services []*corev1.Service
+	policies []*networkingv1.NetworkPolicy
+	problems []string
+}
+
+// Check is everything that is wrong with a release, one sentence each, sorted.
+func Check(objects []render.Object) []string {
+	r := &release{objects: objects}
+	for _, o := range objects {
+		of := o.Kind + " " + o.Name
+		switch t := o.Typed.(type) {
+		case *appsv1.Deployment:
+			r.addTemplate(of, t.Spec.Selector, t.Spec.Template)
+		case *appsv1.StatefulSet:
+			r.addTemplate(of, t.Spec.Selector, t.Spec.Template)
+		case *corev1.Pod:
+			r.pods = append(r.pods, pod{of: of, labels: t.Labels, spec: t.Spec})
+		case *corev1.Service:
+			r.services = append(r.services, t)
+		case *networkingv1.NetworkPolicy:
+			r.policies = append(r.policies, t)
+		case *corev1.Secret:
+			r.wrong("%s: the chart makes a Secret; expected a reference to one", of)
+		}
+	}
+	for _, p := range r.pods {
+		r.checkPod(p)
+	}
+	r.checkText()
+	r.checkReferences()
+	r.checkNetwork()
+	slices.Sort(r.problems)
+	return slices.Compact(r.problems)
+}
+
+func (r *release) wrong(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+func (r *release) addTemplate(of string, selector *metav1.LabelSelector, template corev1.PodTemplateSpec) {
+	r.pods = append(r.pods, pod{of: of, labels: template.Labels, spec: template.Spec, isWorkload: true})
+	if s := r.selector(of, selector); s != nil && !s.Matches(labels.Set(template.Labels)) {
+		r.wrong("%s: its selector %s does not match its own pods", of, s)
+	}
+}
+
+// selector is a selector that can be asked. An empty one selects everything, which nothing of ours means to.
+func (r *release) selector(of string, s *metav1.LabelSelector) labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	switch {
+	case err != nil:
+		r.wrong("%s: selector: %v", of, err)
+		return nil
+	case s == nil || selector.Empty():
+		r.wrong("%s: found no selector, expected one that names the release", of)
+		return nil
+	}
+	return selector
+}
+
+// selected are the pods that a selector matches.
+func (r *release) selected(s labels.Selector) []pod {
+	var found []pod
+	for _, p := range r.pods {
+		if s.Matches(p.labels) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
