@@ -90,6 +90,7 @@ race: ## Run the tests once more, in random order, under the race detector
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers
 	@$(GOLANGCI_LINT) run $(addsuffix /...,$(MODULES))
+	@cd tools/charts && GOWORK=off $(GOLANGCI_LINT) run ./...
 	@$(BUF) lint
 	@tools/breaking.sh $(BUF)
 
@@ -141,6 +142,16 @@ console-test: console-unit ## Test the web console in Chromium against a real st
 console-shots: ## Write screenshots of every page of the console into bin/shots
 	@mkdir -p bin/shots && $(MAKE) console-test SHOTS=bin/shots
 
+# --- the charts: a module of its own (tools/charts/README.md)
+
+.PHONY: charts
+charts: ## Check the Helm charts: lint, schemas, every file of values rendered and judged, golden files
+	@cd tools/charts && GOWORK=off go vet ./... && GOWORK=off go test $(TEST_FLAGS) ./...
+
+.PHONY: charts-write
+charts-write: ## Write what in the charts is derived from elsewhere, and their golden files
+	@cd tools/charts && GOWORK=off go mod tidy && GOWORK=off go run . && GOWORK=off go test -count=1 . -update >/dev/null
+
 .PHONY: tidy
 tidy: ## Give every module the versions that the workspace builds with
 	@for round in 1 2; do \
@@ -153,11 +164,12 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, e2e, then the console's tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, charts, e2e, then the console's tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
+	@$(MAKE) charts
 	@$(MAKE) e2e
 	@if command -v npm >/dev/null; then $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi

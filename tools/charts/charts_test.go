@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func TestMatrix(t *testing.T) {
 		for name, values := range cases(t, chart) {
 			t.Run(chart+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				objects, notes, err := render.Objects(release(chart, values))
+				objects, notes, err := render.Objects(t.Context(), release(chart, values))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -110,6 +111,20 @@ func golden(t *testing.T, file string, objects []render.Object, notes string) {
 	}
 }
 
+// TestNamesThatYAMLReadsAsSomethingElse: a namespace may be called n, which YAML takes for false, and a release 1.
+func TestNamesThatYAMLReadsAsSomethingElse(t *testing.T) {
+	t.Parallel()
+	for _, chart := range charts() {
+		for name, values := range cases(t, chart) {
+			r := release(chart, values)
+			r.Name, r.Namespace = "1", "n"
+			if _, _, err := render.Objects(t.Context(), r); err != nil {
+				t.Errorf("%s with %s: %v", chart, name, err)
+			}
+		}
+	}
+}
+
 // TestLint is `helm lint --strict`.
 func TestLint(t *testing.T) {
 	t.Parallel()
@@ -137,7 +152,7 @@ func TestDerived(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsRendered: a value that changes nothing is a promise that is not kept. Each documented leaf is used by a template.
+// TestEveryValueIsUsed: a value that changes nothing is a promise that is not kept. Each documented leaf is used by a template.
 func TestEveryValueIsUsed(t *testing.T) {
 	t.Parallel()
 	for _, chart := range charts() {
@@ -158,11 +173,12 @@ func TestEveryValueIsUsed(t *testing.T) {
 func templates(t *testing.T, chart string) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(filepath.Join(root, "charts", chart, "templates"), func(path string, entry os.DirEntry, err error) error {
+	files := os.DirFS(filepath.Join(root, "charts", chart, "templates"))
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(path)
+		text, err := fs.ReadFile(files, path)
 		all.Write(text)
 		return err
 	})
@@ -201,7 +217,7 @@ func TestRefusedValues(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tt.with), &values); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := render.Objects(release(tt.chart, values))
+			_, _, err := render.Objects(t.Context(), release(tt.chart, values))
 			if err == nil {
 				t.Fatal("was taken")
 			}
@@ -219,7 +235,7 @@ func TestSelectorsNeverChange(t *testing.T) {
 	t.Parallel()
 	for _, chart := range charts() {
 		for name, values := range cases(t, chart) {
-			objects, _, err := render.Objects(release(chart, values))
+			objects, _, err := render.Objects(t.Context(), release(chart, values))
 			if err != nil {
 				t.Fatal(err)
 			}

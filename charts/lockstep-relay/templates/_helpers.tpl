@@ -5,13 +5,13 @@
 {{/* What selects the relay's pod: never change it, selectors cannot be. */}}
 {{- define "relay.selector" -}}
 app.kubernetes.io/name: lockstep-relay
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: relay
 {{- end }}
 
 {{- define "relay.test" -}}
 app.kubernetes.io/name: lockstep-relay
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: test
 {{- end }}
 
@@ -31,8 +31,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "relay.metadata" -}}
-name: {{ include "relay.fullname" . }}
-namespace: {{ .Release.Namespace }}
+name: {{ include "relay.fullname" . | quote }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "relay.labels" . | nindent 2 }}
 {{- end }}

@@ -5,7 +5,7 @@
 {{/* What selects the pods of a component: never change it, selectors cannot be. Takes root and component. */}}
 {{- define "lockstep.selector" -}}
 app.kubernetes.io/name: lockstep
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -24,7 +24,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Name, namespace and labels. Takes root, component, and name where it is not the component's. */}}
 {{- define "lockstep.metadata" -}}
 name: {{ printf "%s-%s" (include "lockstep.fullname" .root) (get . "name" | default .component) }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "lockstep.labels" . | nindent 2 }}
 {{- end }}

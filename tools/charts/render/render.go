@@ -7,6 +7,7 @@ package render
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,16 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -53,7 +59,7 @@ type Object struct {
 
 // Objects are those of the release, hooks included, by template and in the order there, and the notes that are shown after an
 // install.
-func Objects(r Release) ([]Object, string, error) {
+func Objects(ctx context.Context, r Release) ([]Object, string, error) {
 	chart, err := loader.Load(r.Chart)
 	if err != nil {
 		return nil, "", fmt.Errorf("load %s: %w", r.Chart, err)
@@ -64,7 +70,7 @@ func Objects(r Release) ([]Object, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("values of %s: %w", r.Chart, err)
 	}
-	files, err := engine.Engine{Strict: true}.Render(chart, values)
+	files, err := engine.Engine{Strict: true}.RenderWithContext(ctx, chart, values)
 	if err != nil {
 		return nil, "", fmt.Errorf("render %s: %w", r.Chart, err)
 	}
@@ -76,7 +82,7 @@ func Objects(r Release) ([]Object, string, error) {
 		case ".txt":
 			notes = files[file]
 		case ".yaml":
-			more, err := decode(source, files[file])
+			more, err := Decode(source, files[file])
 			if err != nil {
 				return nil, "", err
 			}
@@ -86,8 +92,8 @@ func Objects(r Release) ([]Object, string, error) {
 	return objects, notes, nil
 }
 
-// decode reads the documents of one rendered template.
-func decode(source, text string) ([]Object, error) {
+// Decode reads the documents of one rendered template, each strictly.
+func Decode(source, text string) ([]Object, error) {
 	var objects []Object
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	for {
@@ -116,12 +122,21 @@ func decode(source, text string) ([]Object, error) {
 	}
 }
 
-// typed is the object in its Go type. A field that the type lacks, and a field that is there twice, are errors.
+// typed is the object in its Go type. A field that the type lacks, and a field that is there twice, are errors. A kind of Kubernetes's
+// own that package render does not know is an error too; those of others have a domain for a group and stay as they are.
 func typed(document []byte, u *unstructured.Unstructured) (runtime.Object, error) {
-	if !scheme.Scheme.Recognizes(u.GroupVersionKind()) {
+	if group := u.GroupVersionKind().Group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") || group == "gateway.networking.k8s.io" {
 		return u, nil
 	}
-	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+	} {
+		if err := add(known); err != nil {
+			return nil, fmt.Errorf("kinds of Kubernetes: %w", err)
+		}
+	}
+	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, known, known, json.SerializerOptions{Yaml: true, Strict: true})
 	object, _, err := strict.Decode(document, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode strictly: %w", err)

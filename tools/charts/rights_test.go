@@ -1,0 +1,109 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+)
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
+
+// TestAccountsOfNATS has the real server read the configurations that we give away, and compares what each account may do with the
+// table that the services are tested with (E13).
+//
+//nolint:paralleltest // the passwords are in this process's environment, where the server reads them
+func TestAccountsOfNATS(t *testing.T) {
+	for _, user := range []string{"REGISTRY", "DOMAIN", "WORKFLOW", "RELAY_1", "RELAY_2"} {
+		t.Setenv("NATS_PASSWORD_"+user, "p4ssword-of-"+user)
+	}
+	objects := mustRender(t, "lockstep", cases(t, "lockstep")["evaluation"])
+	files := map[string][]string{filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "relay-1", "workflow"}}
+	for _, o := range objects {
+		if m, ok := o.Typed.(*corev1.ConfigMap); ok && m.Data["nats.conf"] != "" {
+			file := filepath.Join(t.TempDir(), "nats.conf")
+			if err := os.WriteFile(file, []byte(m.Data["nats.conf"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files[file] = []string{"domain", "registry", "relay-1", "relay-2", "workflow"}
+		}
+	}
+	if len(files) != 2 {
+		t.Fatalf("found %d configurations, expected the chart's and deploy's", len(files))
+	}
+	for file, want := range files {
+		options, err := server.ProcessConfigFile(file)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if !options.JetStream || !options.SyncAlways || options.MaxPayload != 8<<20 {
+			t.Errorf("%s: JetStream %t, every write synced %t, payloads of %d; expected true, true, 8 MiB (D44)", file, options.JetStream, options.SyncAlways, options.MaxPayload)
+		}
+		users := map[string]*server.User{}
+		for _, u := range options.Users {
+			users[u.Username] = u
+		}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(users))); diff != "" {
+			t.Errorf("%s: users (-want +got):\n%s", file, diff)
+		}
+		for name, u := range users {
+			publish, subscribe := bus.Permissions(name)
+			if diff := cmp.Diff([][]string{publish, subscribe}, [][]string{u.Permissions.Publish.Allow, u.Permissions.Subscribe.Allow}); diff != "" {
+				t.Errorf("%s: permissions of %s (-want +got):\n%s", file, name, diff)
+			}
+			if suffix := strings.ToUpper(strings.ReplaceAll(name, "-", "_")); u.Password != "p4ssword-of-"+suffix {
+				t.Errorf("%s: the password of %s is not that of its variable", file, name)
+			}
+		}
+	}
+}
+
+// TestRightsOfTheRelay: what the chart grants is what the end-to-end scenarios are played with, so every scenario is a test of the
+// chart's roles, and a right that no scenario needs has no place in either.
+func TestRightsOfTheRelay(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "tools/e2e/cluster/manifests/relay.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var played rbacv1.ClusterRole
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	if err := utilyaml.UnmarshalStrict([]byte(first), &played); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{"minimal": {"ClusterRole"}, "full": {"Role", "Role"}, "open": nil} {
+		var kinds []string
+		for _, o := range mustRender(t, "lockstep-relay", cases(t, "lockstep-relay")[name]) {
+			var rules []rbacv1.PolicyRule
+			switch role := o.Typed.(type) {
+			case *rbacv1.ClusterRole:
+				rules = role.Rules
+			case *rbacv1.Role:
+				rules = role.Rules
+			default:
+				continue
+			}
+			kinds = append(kinds, o.Kind)
+			if name == "full" { // one rule of its own at the end
+				rules = rules[:len(rules)-1]
+			}
+			if diff := cmp.Diff(played.Rules, rules); diff != "" {
+				t.Errorf("%s: rules of %s %s (-scenarios +chart):\n%s", name, o.Kind, o.Name, diff)
+			}
+		}
+		if diff := cmp.Diff(want, kinds); diff != "" {
+			t.Errorf("%s: roles (-want +got):\n%s", name, diff)
+		}
+	}
+}
