@@ -73,6 +73,11 @@ func InvalidFields(fields ...Field) *Error {
 	return &Error{class: Invalid, message: strings.Join(parts, "; "), fields: fields}
 }
 
+// WithFields is an error of any class about the fields given: a Conflict in two of them, for instance.
+func WithFields(class Class, message string, fields ...Field) *Error {
+	return &Error{class: class, message: message, fields: fields}
+}
+
 // Error is the public message.
 func (e *Error) Error() string { return e.message }
 

@@ -2,11 +2,8 @@ package rpc
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,6 +25,8 @@ type ClientConfig struct {
 	Token string
 	// CAFile is the certificate authority of the server; "" trusts the system's.
 	CAFile string
+	// CertFile and KeyFile are our own certificate, for a server that asks for one; both or neither.
+	CertFile, KeyFile string
 	// Insecure talks plain text. The token then travels in plain text as well.
 	Insecure bool
 }
@@ -70,18 +69,7 @@ func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	if c.Insecure {
 		return insecure.NewCredentials(), nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "certificate authority: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.New(fault.Invalid, "certificate authority %s: found no certificate, expected PEM", c.CAFile)
-		}
-	}
-	return credentials.NewTLS(config), nil
+	return TLSFiles{Cert: c.CertFile, Key: c.KeyFile, CA: c.CAFile}.client()
 }
 
 func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

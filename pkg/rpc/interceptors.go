@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -21,9 +20,10 @@ const traceHeader = "traceparent"
 
 // interceptors do what every call to a server has in common.
 type interceptors struct {
-	log    *slog.Logger
-	clock  clock.Clock
-	tokens map[[sha256.Size]byte]Caller
+	log     *slog.Logger
+	clock   clock.Clock
+	keyring *Keyring
+	scopes  map[string]Scope
 }
 
 func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -68,7 +68,9 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	var caller Caller
 	err := error(nil)
 	if !isPublic(method) {
-		caller, err = i.authenticate(ctx)
+		if caller, err = i.authenticate(ctx); err == nil {
+			err = i.admit(caller, method)
+		}
 	}
 	if err == nil {
 		err = i.guarded(WithCaller(ctx, caller), method, call)

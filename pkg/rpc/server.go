@@ -39,7 +39,12 @@ type ServerConfig struct {
 	// Tokens are the bearer tokens that callers show, and who they are. Without a token of these only health and
 	// reflection can be called.
 	Tokens map[string]Caller
-	// TLS is the server's certificate; nil is plain text.
+	// Keyring has further tokens, which may be known by their digests only; nil is none.
+	Keyring *Keyring
+	// Scopes are what each method needs, by its full name (/package.Service/Method); methods that are not named need
+	// ScopeAdmin. nil asks for no scope.
+	Scopes map[string]Scope
+	// TLS is the server's certificate (TLSFiles.Server); nil is plain text.
 	TLS *tls.Config
 }
 
@@ -47,6 +52,8 @@ type ServerConfig struct {
 type Caller struct {
 	// Organization is the only one the caller may act for; 0 is any.
 	Organization int64
+	// Scope is what the caller may do there.
+	Scope Scope
 	// Name is for logs.
 	Name string
 }
@@ -56,7 +63,7 @@ func NewServer(c ServerConfig) *grpc.Server {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	i := &interceptors{log: c.Log, clock: c.Clock, tokens: digests(c.Tokens)}
+	i := &interceptors{log: c.Log, clock: c.Clock, keyring: c.Keyring.with(c.Tokens), scopes: c.Scopes}
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(i.unary), grpc.ChainStreamInterceptor(i.stream),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),

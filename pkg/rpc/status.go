@@ -30,7 +30,7 @@ func toStatus(err error) error {
 			return err
 		}
 		if s := status.FromContextError(err); s.Code() != codes.Unknown {
-			return s.Err()
+			return withDetails(s, &errdetails.ErrorInfo{Reason: contextReason(s.Code()), Domain: Domain})
 		}
 	}
 	row := fault.Describe(class)
@@ -43,10 +43,23 @@ func toStatus(err error) error {
 		}
 		details = append(details, bad)
 	}
+	return withDetails(s, details...)
+}
+
+// withDetails is the error of s with details.
+func withDetails(s *status.Status, details ...protoadapt.MessageV1) error {
 	if detailed, err := s.WithDetails(details...); err == nil {
 		s = detailed
 	}
 	return s.Err()
+}
+
+// contextReason is the reason of a call whose time was up, or whose caller has left.
+func contextReason(code codes.Code) string {
+	if code == codes.DeadlineExceeded {
+		return "DEADLINE_EXCEEDED"
+	}
+	return "CANCELLED"
 }
 
 // fromStatus is the error of a call as its caller's own: with the class that the server gave it, and its message where
@@ -67,7 +80,7 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	case class == fault.Internal:
 		return fmt.Errorf("call %s: %w", method, err)
 	case len(fields) > 0:
-		return invalid(err, serverMessage(s), fields)
+		return &fieldError{message: serverMessage(s), fields: fault.WithFields(class, serverMessage(s), fields...), cause: err}
 	case class == fault.Unavailable && !ours:
 		return fault.Because(err, class, "%s is not available", path.Dir(method)[1:])
 	default:
@@ -99,11 +112,6 @@ func details(s *status.Status) (class fault.Class, ours bool, fields []fault.Fie
 		}
 	}
 	return class, ours, fields
-}
-
-// invalid is an Invalid error with fields that keeps its cause and the server's message.
-func invalid(cause error, message string, fields []fault.Field) error {
-	return &fieldError{message: message, fields: fault.InvalidFields(fields...), cause: cause}
 }
 
 // fieldError says what the server said, and unwraps to the classed fields and to the status.

@@ -42,6 +42,8 @@ const (
 	WorkflowState_WORKFLOW_STATE_FAILED WorkflowState = 4
 	// Stopped by CancelWorkflow.
 	WorkflowState_WORKFLOW_STATE_CANCELLED WorkflowState = 5
+	// Ended by TerminateWorkflow.
+	WorkflowState_WORKFLOW_STATE_TERMINATED WorkflowState = 6
 )
 
 // Enum value maps for WorkflowState.
@@ -53,6 +55,7 @@ var (
 		3: "WORKFLOW_STATE_COMPLETED",
 		4: "WORKFLOW_STATE_FAILED",
 		5: "WORKFLOW_STATE_CANCELLED",
+		6: "WORKFLOW_STATE_TERMINATED",
 	}
 	WorkflowState_value = map[string]int32{
 		"WORKFLOW_STATE_UNSPECIFIED": 0,
@@ -61,6 +64,7 @@ var (
 		"WORKFLOW_STATE_COMPLETED":   3,
 		"WORKFLOW_STATE_FAILED":      4,
 		"WORKFLOW_STATE_CANCELLED":   5,
+		"WORKFLOW_STATE_TERMINATED":  6,
 	}
 )
 
@@ -359,6 +363,258 @@ func (x *StartWorkflowResponse) GetCreated() bool {
 	return false
 }
 
+// StartWorkflowsRequest submits several programs.
+type StartWorkflowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1000, and 16 MiB together.
+	Workflows     []*StartWorkflowRequest `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartWorkflowsRequest) Reset() {
+	*x = StartWorkflowsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartWorkflowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartWorkflowsRequest) ProtoMessage() {}
+
+func (x *StartWorkflowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartWorkflowsRequest.ProtoReflect.Descriptor instead.
+func (*StartWorkflowsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StartWorkflowsRequest) GetWorkflows() []*StartWorkflowRequest {
+	if x != nil {
+		return x.Workflows
+	}
+	return nil
+}
+
+// StartWorkflowsResponse has one result for each request, in their order.
+type StartWorkflowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The results.
+	Results       []*StartResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartWorkflowsResponse) Reset() {
+	*x = StartWorkflowsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartWorkflowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartWorkflowsResponse) ProtoMessage() {}
+
+func (x *StartWorkflowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartWorkflowsResponse.ProtoReflect.Descriptor instead.
+func (*StartWorkflowsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StartWorkflowsResponse) GetResults() []*StartResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// StartResult is what became of one start.
+type StartResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The receipt, or the refusal as StartWorkflow alone would have answered it.
+	//
+	// Types that are valid to be assigned to Outcome:
+	//
+	//	*StartResult_Started
+	//	*StartResult_Refused
+	Outcome       isStartResult_Outcome `protobuf_oneof:"outcome"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartResult) Reset() {
+	*x = StartResult{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartResult) ProtoMessage() {}
+
+func (x *StartResult) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartResult.ProtoReflect.Descriptor instead.
+func (*StartResult) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StartResult) GetOutcome() isStartResult_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *StartResult) GetStarted() *StartWorkflowResponse {
+	if x != nil {
+		if x, ok := x.Outcome.(*StartResult_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *StartResult) GetRefused() *StartRefusal {
+	if x != nil {
+		if x, ok := x.Outcome.(*StartResult_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+type isStartResult_Outcome interface {
+	isStartResult_Outcome()
+}
+
+type StartResult_Started struct {
+	// The workflow is persisted.
+	Started *StartWorkflowResponse `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type StartResult_Refused struct {
+	// Nothing was stored.
+	Refused *StartRefusal `protobuf:"bytes,2,opt,name=refused,proto3,oneof"`
+}
+
+func (*StartResult_Started) isStartResult_Outcome() {}
+
+func (*StartResult_Refused) isStartResult_Outcome() {}
+
+// StartRefusal is an error of StartWorkflow.
+type StartRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The numeric status code (google.rpc.Code).
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The reason, as google.rpc.ErrorInfo has it.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The fields at fault, path → what is wrong.
+	Fields        map[string]string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartRefusal) Reset() {
+	*x = StartRefusal{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRefusal) ProtoMessage() {}
+
+func (x *StartRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRefusal.ProtoReflect.Descriptor instead.
+func (*StartRefusal) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StartRefusal) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *StartRefusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *StartRefusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *StartRefusal) GetFields() map[string]string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 // Workflow is one run of a program.
 type Workflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -370,7 +626,7 @@ type Workflow struct {
 	OrganizationId int64 `protobuf:"varint,3,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// Where it stands.
 	State WorkflowState `protobuf:"varint,4,opt,name=state,proto3,enum=lockstep.autoflow.v1.WorkflowState" json:"state,omitempty"`
-	// Why it failed, for FAILED and CANCELLED.
+	// Why, for FAILED, CANCELLED and TERMINATED.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	// What it waits for, for PARKED, one human sentence each.
 	WaitingFor []string `protobuf:"bytes,6,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
@@ -381,14 +637,22 @@ type Workflow struct {
 	// When it was persisted.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it ended; absent while it runs.
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// What waiting_for says, for machines, in the same order.
+	Waits []*Wait `protobuf:"bytes,11,rep,name=waits,proto3" json:"waits,omitempty"`
+	// When its history grew last; created_at while it is empty.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The sequence of its last history entry.
+	LastSequence int64 `protobuf:"varint,13,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// The retries by RetryWorkflow, oldest first; ListWorkflows leaves them out.
+	Retries       []*Retry `protobuf:"bytes,14,rep,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +664,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +677,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Workflow) GetWorkflowId() string {
@@ -486,6 +750,225 @@ func (x *Workflow) GetFinishedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Workflow) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *Workflow) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Workflow) GetLastSequence() int64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
+}
+
+func (x *Workflow) GetRetries() []*Retry {
+	if x != nil {
+		return x.Retries
+	}
+	return nil
+}
+
+// Wait is one thing that a workflow waits for.
+type Wait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The branch of the program that waits, from 0.
+	Branch int32 `protobuf:"varint,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// sleep, wait or run.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The Function, for run.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The event types, for wait; any of them will do.
+	EventTypes []string `protobuf:"bytes,4,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
+	// What the event's data must hold, for wait: path → value as JSON.
+	Filter map[string]string `protobuf:"bytes,5,rep,name=filter,proto3" json:"filter,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The relay that carries the Function out; 0 for this service.
+	AgentId int64 `protobuf:"varint,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// How many times the call was sent to the relay.
+	Attempt int32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Since when.
+	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	// The end of the sleep, or of the time that the wait has.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Wait) GetBranch() int32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *Wait) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Wait) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Wait) GetEventTypes() []string {
+	if x != nil {
+		return x.EventTypes
+	}
+	return nil
+}
+
+func (x *Wait) GetFilter() map[string]string {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *Wait) GetAgentId() int64 {
+	if x != nil {
+		return x.AgentId
+	}
+	return 0
+}
+
+func (x *Wait) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Wait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Wait) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// Retry is one use of RetryWorkflow.
+type Retry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Why, as the caller said.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The failure that it was to mend.
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// The first history entry that was forgotten.
+	FromSequence  int64 `protobuf:"varint,4,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retry) Reset() {
+	*x = Retry{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retry) ProtoMessage() {}
+
+func (x *Retry) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
+func (*Retry) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Retry) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Retry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Retry) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Retry) GetFromSequence() int64 {
+	if x != nil {
+		return x.FromSequence
+	}
+	return 0
+}
+
 // GetWorkflowRequest names a workflow.
 type GetWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -499,7 +982,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +994,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +1007,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetWorkflowRequest) GetOrganizationId() int64 {
@@ -552,7 +1035,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +1047,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +1060,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -585,6 +1068,152 @@ func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
 		return x.Workflow
 	}
 	return nil
+}
+
+// ListWorkflowsRequest asks for one page of an organization's workflows. All conditions hold together.
+type ListWorkflowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Only those in one of these states; none means all.
+	States []WorkflowState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=lockstep.autoflow.v1.WorkflowState" json:"states,omitempty"`
+	// Only those with all of these labels, at most 8. A rollout's driver is the label "driver".
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only those of the program with this SHA-256, hexadecimal.
+	ProgramDigest string `protobuf:"bytes,4,opt,name=program_digest,json=programDigest,proto3" json:"program_digest,omitempty"`
+	// At most this many; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the page before, whose conditions must be the same; empty for the first.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowsRequest) Reset() {
+	*x = ListWorkflowsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowsRequest) ProtoMessage() {}
+
+func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListWorkflowsRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ListWorkflowsRequest) GetStates() []WorkflowState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetProgramDigest() string {
+	if x != nil {
+		return x.ProgramDigest
+	}
+	return ""
+}
+
+func (x *ListWorkflowsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListWorkflowsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListWorkflowsResponse is one page.
+type ListWorkflowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first, without what they wait for.
+	Workflows []*Workflow `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowsResponse) Reset() {
+	*x = ListWorkflowsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowsResponse) ProtoMessage() {}
+
+func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListWorkflowsResponse) GetWorkflows() []*Workflow {
+	if x != nil {
+		return x.Workflows
+	}
+	return nil
+}
+
+func (x *ListWorkflowsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // GetHistoryRequest asks for one page of a history.
@@ -604,7 +1233,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +1245,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +1258,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetHistoryRequest) GetOrganizationId() int64 {
@@ -673,7 +1302,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +1314,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +1327,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetHistoryResponse) GetEntries() []*HistoryEntry {
@@ -727,14 +1356,18 @@ type HistoryEntry struct {
 	// The recorded value as JSON, cut at 64 KiB.
 	Value string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
 	// When it was recorded.
-	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	RecordedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	// The branch of the program, from 0; -1 for the end of the workflow.
+	Branch int32 `protobuf:"varint,6,opt,name=branch,proto3" json:"branch,omitempty"`
+	// True when value was cut.
+	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +1379,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +1392,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HistoryEntry) GetSequence() int64 {
@@ -797,6 +1430,426 @@ func (x *HistoryEntry) GetRecordedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *HistoryEntry) GetBranch() int32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// GetLogsRequest asks for one page of a workflow's log.
+type GetLogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Only this branch of the program; absent for all.
+	Branch *int32 `protobuf:"varint,3,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
+	// At most this many lines; 0 means 100, more than 1000 means 1000.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the page before, whose conditions must be the same; empty for the first.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLogsRequest) Reset() {
+	*x = GetLogsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLogsRequest) ProtoMessage() {}
+
+func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
+func (*GetLogsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetLogsRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *GetLogsRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *GetLogsRequest) GetBranch() int32 {
+	if x != nil && x.Branch != nil {
+		return *x.Branch
+	}
+	return 0
+}
+
+func (x *GetLogsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetLogsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GetLogsResponse is one page.
+type GetLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Oldest first.
+	Lines []*LogLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLogsResponse) Reset() {
+	*x = GetLogsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLogsResponse) ProtoMessage() {}
+
+func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
+func (*GetLogsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetLogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *GetLogsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// LogLine is one thing that a workflow printed, or one Function that it had carried out.
+type LogLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position in the history.
+	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The branch of the program, from 0; -1 for the end of the workflow.
+	Branch int32 `protobuf:"varint,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	// What it is: print, run, emit, or the end: completed, failed, cancelled, terminated.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The Function, or the type of the event emitted.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// What was printed; of a call that failed, why. What looks like a secret is replaced by "[redacted]" (D27).
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// The code of a call that failed; empty for one that did not.
+	Code string `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
+	// True when text was cut, here or when it was printed.
+	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// True when something in text was replaced.
+	Redacted bool `protobuf:"varint,8,opt,name=redacted,proto3" json:"redacted,omitempty"`
+	// When.
+	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LogLine) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *LogLine) GetBranch() int32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *LogLine) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LogLine) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LogLine) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *LogLine) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *LogLine) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+func (x *LogLine) GetRedacted() bool {
+	if x != nil {
+		return x.Redacted
+	}
+	return false
+}
+
+func (x *LogLine) GetRecordedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecordedAt
+	}
+	return nil
+}
+
+// WatchWorkflowRequest asks to be told.
+type WatchWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The last history entry that the client has; 0 for all of them.
+	AfterSequence int64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWorkflowRequest) Reset() {
+	*x = WatchWorkflowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWorkflowRequest) ProtoMessage() {}
+
+func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *WatchWorkflowRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *WatchWorkflowRequest) GetAfterSequence() int64 {
+	if x != nil {
+		return x.AfterSequence
+	}
+	return 0
+}
+
+// WatchWorkflowResponse is one piece of news. The first message holds the workflow as it stands.
+type WatchWorkflowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is new.
+	//
+	// Types that are valid to be assigned to News:
+	//
+	//	*WatchWorkflowResponse_Entry
+	//	*WatchWorkflowResponse_Workflow
+	News          isWatchWorkflowResponse_News `protobuf_oneof:"news"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWorkflowResponse) Reset() {
+	*x = WatchWorkflowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWorkflowResponse) ProtoMessage() {}
+
+func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
+	if x != nil {
+		return x.News
+	}
+	return nil
+}
+
+func (x *WatchWorkflowResponse) GetEntry() *HistoryEntry {
+	if x != nil {
+		if x, ok := x.News.(*WatchWorkflowResponse_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *WatchWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		if x, ok := x.News.(*WatchWorkflowResponse_Workflow); ok {
+			return x.Workflow
+		}
+	}
+	return nil
+}
+
+type isWatchWorkflowResponse_News interface {
+	isWatchWorkflowResponse_News()
+}
+
+type WatchWorkflowResponse_Entry struct {
+	// A history entry; none is left out and none comes twice.
+	Entry *HistoryEntry `protobuf:"bytes,1,opt,name=entry,proto3,oneof"`
+}
+
+type WatchWorkflowResponse_Workflow struct {
+	// The workflow, whenever its state is another one. After the one in a final state the stream ends.
+	Workflow *Workflow `protobuf:"bytes,2,opt,name=workflow,proto3,oneof"`
+}
+
+func (*WatchWorkflowResponse_Entry) isWatchWorkflowResponse_News() {}
+
+func (*WatchWorkflowResponse_Workflow) isWatchWorkflowResponse_News() {}
+
 // CancelWorkflowRequest names a workflow to stop.
 type CancelWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -812,7 +1865,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1877,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1890,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -870,7 +1923,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1935,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1948,237 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+}
+
+// TerminateWorkflowRequest names a workflow to end.
+type TerminateWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Why, for the history and the event; 1 to 1024 characters.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminateWorkflowRequest) Reset() {
+	*x = TerminateWorkflowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminateWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminateWorkflowRequest) ProtoMessage() {}
+
+func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *TerminateWorkflowRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *TerminateWorkflowRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// TerminateWorkflowResponse says how it stands.
+type TerminateWorkflowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow, in a final state: TERMINATED, or the one that it had reached before.
+	Workflow      *Workflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminateWorkflowResponse) Reset() {
+	*x = TerminateWorkflowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminateWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminateWorkflowResponse) ProtoMessage() {}
+
+func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+// RetryWorkflowRequest names a failed workflow.
+type RetryWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Why, for the record; at most 1024 characters.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The history entry to begin with; it and all after it are forgotten. 0 means the step that failed: the last one that
+	// recorded an error, or where none did, the last one that the program had waited for.
+	FromSequence  int64 `protobuf:"varint,4,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryWorkflowRequest) Reset() {
+	*x = RetryWorkflowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryWorkflowRequest) ProtoMessage() {}
+
+func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *RetryWorkflowRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *RetryWorkflowRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RetryWorkflowRequest) GetFromSequence() int64 {
+	if x != nil {
+		return x.FromSequence
+	}
+	return 0
+}
+
+// RetryWorkflowResponse says how it stands.
+type RetryWorkflowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow, running again.
+	Workflow      *Workflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryWorkflowResponse) Reset() {
+	*x = RetryWorkflowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryWorkflowResponse) ProtoMessage() {}
+
+func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
 }
 
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
@@ -931,7 +2214,23 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
 	"\fworkflow_ref\x18\x02 \x01(\tR\vworkflowRef\x12\x18\n" +
-	"\acreated\x18\x03 \x01(\bR\acreated\"\x87\x04\n" +
+	"\acreated\x18\x03 \x01(\bR\acreated\"a\n" +
+	"\x15StartWorkflowsRequest\x12H\n" +
+	"\tworkflows\x18\x01 \x03(\v2*.lockstep.autoflow.v1.StartWorkflowRequestR\tworkflows\"U\n" +
+	"\x16StartWorkflowsResponse\x12;\n" +
+	"\aresults\x18\x01 \x03(\v2!.lockstep.autoflow.v1.StartResultR\aresults\"\xa1\x01\n" +
+	"\vStartResult\x12G\n" +
+	"\astarted\x18\x01 \x01(\v2+.lockstep.autoflow.v1.StartWorkflowResponseH\x00R\astarted\x12>\n" +
+	"\arefused\x18\x02 \x01(\v2\".lockstep.autoflow.v1.StartRefusalH\x00R\arefusedB\t\n" +
+	"\aoutcome\"\xd7\x01\n" +
+	"\fStartRefusal\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12F\n" +
+	"\x06fields\x18\x04 \x03(\v2..lockstep.autoflow.v1.StartRefusal.FieldsEntryR\x06fields\x1a9\n" +
+	"\vFieldsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x05\n" +
 	"\bWorkflow\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
@@ -947,16 +2246,54 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"created_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
 	"\vfinished_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAt\x1a9\n" +
+	"finishedAt\x120\n" +
+	"\x05waits\x18\v \x03(\v2\x1a.lockstep.autoflow.v1.WaitR\x05waits\x129\n" +
+	"\n" +
+	"updated_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12#\n" +
+	"\rlast_sequence\x18\r \x01(\x03R\flastSequence\x125\n" +
+	"\aretries\x18\x0e \x03(\v2\x1b.lockstep.autoflow.v1.RetryR\aretries\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x02\n" +
+	"\x04Wait\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\x05R\x06branch\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1f\n" +
+	"\vevent_types\x18\x04 \x03(\tR\n" +
+	"eventTypes\x12>\n" +
+	"\x06filter\x18\x05 \x03(\v2&.lockstep.autoflow.v1.Wait.FilterEntryR\x06filter\x12\x19\n" +
+	"\bagent_id\x18\x06 \x01(\x03R\aagentId\x12\x18\n" +
+	"\aattempt\x18\a \x01(\x05R\aattempt\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x1a9\n" +
+	"\vFilterEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05Retry\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12#\n" +
+	"\rfrom_sequence\x18\x04 \x01(\x03R\ffromSequence\"^\n" +
 	"\x12GetWorkflowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
 	"workflowId\"Q\n" +
 	"\x13GetWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\x99\x01\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xea\x02\n" +
+	"\x14ListWorkflowsRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12;\n" +
+	"\x06states\x18\x02 \x03(\x0e2#.lockstep.autoflow.v1.WorkflowStateR\x06states\x12N\n" +
+	"\x06labels\x18\x03 \x03(\v26.lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntryR\x06labels\x12%\n" +
+	"\x0eprogram_digest\x18\x04 \x01(\tR\rprogramDigest\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
+	"\x15ListWorkflowsResponse\x12<\n" +
+	"\tworkflows\x18\x01 \x03(\v2\x1e.lockstep.autoflow.v1.WorkflowR\tworkflows\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x99\x01\n" +
 	"\x11GetHistoryRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -966,35 +2303,91 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"z\n" +
 	"\x12GetHistoryResponse\x12<\n" +
 	"\aentries\x18\x01 \x03(\v2\".lockstep.autoflow.v1.HistoryEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdb\x01\n" +
 	"\fHistoryEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\tR\x05value\x12;\n" +
 	"\vrecorded_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"recordedAt\"y\n" +
+	"recordedAt\x12\x16\n" +
+	"\x06branch\x18\x06 \x01(\x05R\x06branch\x12\x1c\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\"\xbe\x01\n" +
+	"\x0eGetLogsRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12\x1b\n" +
+	"\x06branch\x18\x03 \x01(\x05H\x00R\x06branch\x88\x01\x01\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageTokenB\t\n" +
+	"\a_branch\"n\n" +
+	"\x0fGetLogsResponse\x123\n" +
+	"\x05lines\x18\x01 \x03(\v2\x1d.lockstep.autoflow.v1.LogLineR\x05lines\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x02\n" +
+	"\aLogLine\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\tR\x04code\x12\x1c\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\x12\x1a\n" +
+	"\bredacted\x18\b \x01(\bR\bredacted\x12;\n" +
+	"\vrecorded_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"recordedAt\"\x87\x01\n" +
+	"\x14WatchWorkflowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12%\n" +
+	"\x0eafter_sequence\x18\x03 \x01(\x03R\rafterSequence\"\x99\x01\n" +
+	"\x15WatchWorkflowResponse\x12:\n" +
+	"\x05entry\x18\x01 \x01(\v2\".lockstep.autoflow.v1.HistoryEntryH\x00R\x05entry\x12<\n" +
+	"\bworkflow\x18\x02 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowH\x00R\bworkflowB\x06\n" +
+	"\x04news\"y\n" +
 	"\x15CancelWorkflowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
 	"workflowId\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x18\n" +
-	"\x16CancelWorkflowResponse*\xbd\x01\n" +
+	"\x16CancelWorkflowResponse\"|\n" +
+	"\x18TerminateWorkflowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"W\n" +
+	"\x19TerminateWorkflowResponse\x12:\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\x9d\x01\n" +
+	"\x14RetryWorkflowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
+	"\rfrom_sequence\x18\x04 \x01(\x03R\ffromSequence\"S\n" +
+	"\x15RetryWorkflowResponse\x12:\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow*\xdc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
 	"\x15WORKFLOW_STATE_PARKED\x10\x02\x12\x1c\n" +
 	"\x18WORKFLOW_STATE_COMPLETED\x10\x03\x12\x19\n" +
 	"\x15WORKFLOW_STATE_FAILED\x10\x04\x12\x1c\n" +
-	"\x18WORKFLOW_STATE_CANCELLED\x10\x052\x87\x04\n" +
+	"\x18WORKFLOW_STATE_CANCELLED\x10\x05\x12\x1d\n" +
+	"\x19WORKFLOW_STATE_TERMINATED\x10\x062\x82\t\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
-	"\rStartWorkflow\x12*.lockstep.autoflow.v1.StartWorkflowRequest\x1a+.lockstep.autoflow.v1.StartWorkflowResponse\x12b\n" +
-	"\vGetWorkflow\x12(.lockstep.autoflow.v1.GetWorkflowRequest\x1a).lockstep.autoflow.v1.GetWorkflowResponse\x12_\n" +
+	"\rStartWorkflow\x12*.lockstep.autoflow.v1.StartWorkflowRequest\x1a+.lockstep.autoflow.v1.StartWorkflowResponse\x12k\n" +
+	"\x0eStartWorkflows\x12+.lockstep.autoflow.v1.StartWorkflowsRequest\x1a,.lockstep.autoflow.v1.StartWorkflowsResponse\x12b\n" +
+	"\vGetWorkflow\x12(.lockstep.autoflow.v1.GetWorkflowRequest\x1a).lockstep.autoflow.v1.GetWorkflowResponse\x12h\n" +
+	"\rListWorkflows\x12*.lockstep.autoflow.v1.ListWorkflowsRequest\x1a+.lockstep.autoflow.v1.ListWorkflowsResponse\x12_\n" +
 	"\n" +
-	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12k\n" +
-	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponseB\xe2\x01\n" +
+	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12V\n" +
+	"\aGetLogs\x12$.lockstep.autoflow.v1.GetLogsRequest\x1a%.lockstep.autoflow.v1.GetLogsResponse\x12j\n" +
+	"\rWatchWorkflow\x12*.lockstep.autoflow.v1.WatchWorkflowRequest\x1a+.lockstep.autoflow.v1.WatchWorkflowResponse0\x01\x12k\n" +
+	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
+	"\x11TerminateWorkflow\x12..lockstep.autoflow.v1.TerminateWorkflowRequest\x1a/.lockstep.autoflow.v1.TerminateWorkflowResponse\x12h\n" +
+	"\rRetryWorkflow\x12*.lockstep.autoflow.v1.RetryWorkflowRequest\x1a+.lockstep.autoflow.v1.RetryWorkflowResponseB\xe2\x01\n" +
 	"\x18com.lockstep.autoflow.v1B\rAutoflowProtoP\x01ZEgithub.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1;autoflowv1\xa2\x02\x03LAX\xaa\x02\x14Lockstep.Autoflow.V1\xca\x02\x14Lockstep\\Autoflow\\V1\xe2\x02 Lockstep\\Autoflow\\V1\\GPBMetadata\xea\x02\x16Lockstep::Autoflow::V1b\x06proto3"
 
 var (
@@ -1010,53 +2403,106 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
-	(WorkflowState)(0),             // 0: lockstep.autoflow.v1.WorkflowState
-	(*CloudEventRequest)(nil),      // 1: lockstep.autoflow.v1.CloudEventRequest
-	(*CloudEventResponse)(nil),     // 2: lockstep.autoflow.v1.CloudEventResponse
-	(*StartWorkflowRequest)(nil),   // 3: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartWorkflowResponse)(nil),  // 4: lockstep.autoflow.v1.StartWorkflowResponse
-	(*Workflow)(nil),               // 5: lockstep.autoflow.v1.Workflow
-	(*GetWorkflowRequest)(nil),     // 6: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),    // 7: lockstep.autoflow.v1.GetWorkflowResponse
-	(*GetHistoryRequest)(nil),      // 8: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),     // 9: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),           // 10: lockstep.autoflow.v1.HistoryEntry
-	(*CancelWorkflowRequest)(nil),  // 11: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil), // 12: lockstep.autoflow.v1.CancelWorkflowResponse
-	nil,                            // 13: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                            // 14: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                            // 15: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                            // 16: lockstep.autoflow.v1.Workflow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
+	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
+	(*CloudEventRequest)(nil),         // 1: lockstep.autoflow.v1.CloudEventRequest
+	(*CloudEventResponse)(nil),        // 2: lockstep.autoflow.v1.CloudEventResponse
+	(*StartWorkflowRequest)(nil),      // 3: lockstep.autoflow.v1.StartWorkflowRequest
+	(*StartWorkflowResponse)(nil),     // 4: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),     // 5: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),    // 6: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),               // 7: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),              // 8: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                  // 9: lockstep.autoflow.v1.Workflow
+	(*Wait)(nil),                      // 10: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 11: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 12: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 13: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 14: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 15: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 16: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 17: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 18: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 19: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 20: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 21: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 22: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 23: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 24: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 25: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 26: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 27: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 28: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 29: lockstep.autoflow.v1.RetryWorkflowResponse
+	nil,                               // 30: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 31: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 32: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 33: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 34: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 35: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 36: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 37: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	13, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	14, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	15, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	0,  // 3: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	16, // 4: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	17, // 5: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	17, // 6: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	10, // 8: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	17, // 9: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	1,  // 10: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 11: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	6,  // 12: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	8,  // 13: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	11, // 14: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	2,  // 15: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 16: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	7,  // 17: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	9,  // 18: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	12, // 19: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	30, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	31, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	32, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	3,  // 3: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	7,  // 4: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	4,  // 5: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	8,  // 6: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	33, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	0,  // 8: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
+	34, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	37, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	37, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 12: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	37, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 14: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	35, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	37, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	37, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	37, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	9,  // 19: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,  // 20: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	36, // 21: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	9,  // 22: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	18, // 23: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	37, // 24: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	21, // 25: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	37, // 26: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	18, // 27: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	9,  // 28: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 29: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 30: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	1,  // 31: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	3,  // 32: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	5,  // 33: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	12, // 34: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	14, // 35: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	16, // 36: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	19, // 37: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	22, // 38: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	24, // 39: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	26, // 40: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	28, // 41: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	2,  // 42: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	4,  // 43: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	6,  // 44: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	13, // 45: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	15, // 46: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	17, // 47: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	20, // 48: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	23, // 49: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	25, // 50: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	27, // 51: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	29, // 52: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	42, // [42:53] is the sub-list for method output_type
+	31, // [31:42] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -1064,13 +2510,22 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 	if File_lockstep_autoflow_v1_autoflow_proto != nil {
 		return
 	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6].OneofWrappers = []any{
+		(*StartResult_Started)(nil),
+		(*StartResult_Refused)(nil),
+	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22].OneofWrappers = []any{
+		(*WatchWorkflowResponse_Entry)(nil),
+		(*WatchWorkflowResponse_Workflow)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

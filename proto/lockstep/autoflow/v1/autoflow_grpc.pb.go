@@ -23,11 +23,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AutoFlow_CloudEvent_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/CloudEvent"
-	AutoFlow_StartWorkflow_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/StartWorkflow"
-	AutoFlow_GetWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
-	AutoFlow_GetHistory_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
-	AutoFlow_CancelWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
+	AutoFlow_CloudEvent_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/CloudEvent"
+	AutoFlow_StartWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/StartWorkflow"
+	AutoFlow_StartWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/StartWorkflows"
+	AutoFlow_GetWorkflow_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
+	AutoFlow_ListWorkflows_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListWorkflows"
+	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
+	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
+	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
+	AutoFlow_CancelWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
+	AutoFlow_TerminateWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
+	AutoFlow_RetryWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
 )
 
 // AutoFlowClient is the client API for AutoFlow service.
@@ -36,8 +42,10 @@ const (
 //
 // AutoFlow runs durable workflows.
 //
-// Errors carry google.rpc.ErrorInfo (reason, domain "lockstep.dev") and, for bad input, google.rpc.BadRequest naming
-// each field. UNAUTHENTICATED and PERMISSION_DENIED are answered before anything is read.
+// Errors carry google.rpc.ErrorInfo (reason, domain "lockstep.dev") and, where a field is at fault, google.rpc.BadRequest
+// naming each. UNAUTHENTICATED and PERMISSION_DENIED (the token's scope does not cover the method) are answered before
+// anything is read. What belongs to an organization that the token is not for is NOT_FOUND, whatever the method. A token
+// that is for one organization may leave organization_id 0: it means that one.
 type AutoFlowClient interface {
 	// CloudEvent delivers one event: to every parked workflow whose wait matches it (E17, D19). It answers once the event
 	// is stored. The same (source, id) again is accepted and changes nothing.
@@ -49,15 +57,40 @@ type AutoFlowClient interface {
 	// ALREADY_EXISTS and names what differs (E19, D5).
 	//
 	// Codes: INVALID_ARGUMENT when the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS;
-	// UNAVAILABLE.
+	// UNAVAILABLE. ALREADY_EXISTS names each part that differs in BadRequest as well.
 	StartWorkflow(ctx context.Context, in *StartWorkflowRequest, opts ...grpc.CallOption) (*StartWorkflowResponse, error)
+	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
+	// other. Codes: INVALID_ARGUMENT when there are too many.
+	StartWorkflows(ctx context.Context, in *StartWorkflowsRequest, opts ...grpc.CallOption) (*StartWorkflowsResponse, error)
 	// GetWorkflow answers the state of one workflow. Codes: NOT_FOUND.
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*GetWorkflowResponse, error)
+	// ListWorkflows answers the workflows of an organization, newest first, by pages. It reads what is committed: a workflow
+	// whose start was answered is there. Codes: INVALID_ARGUMENT.
+	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
 	// GetHistory answers what a workflow recorded, oldest first, by pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
+	// GetLogs answers what a workflow printed and which Functions it called, oldest first, by pages (D29). Codes: NOT_FOUND,
+	// INVALID_ARGUMENT.
+	GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error)
+	// WatchWorkflow tells every history entry as it is recorded and every state as it is reached. The stream ends with the
+	// message that holds the final state. A client that was cut off goes on from the last sequence it has seen.
+	//
+	// Codes: NOT_FOUND; INVALID_ARGUMENT when the history does not reach after_sequence; UNAVAILABLE when the service stops
+	// (watch again).
+	WatchWorkflow(ctx context.Context, in *WatchWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkflowResponse], error)
 	// CancelWorkflow asks a workflow to stop. It answers once the request is stored; a workflow that has ended is left as
 	// it is. Codes: NOT_FOUND.
 	CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error)
+	// TerminateWorkflow ends a workflow at once, without letting its program clean up. The world is told by
+	// com.gitlab.cd.workflow.failed, whose error says who ended it (D36). A workflow that has ended is left as it is. Codes:
+	// NOT_FOUND, INVALID_ARGUMENT.
+	TerminateWorkflow(ctx context.Context, in *TerminateWorkflowRequest, opts ...grpc.CallOption) (*TerminateWorkflowResponse, error)
+	// RetryWorkflow has a failed workflow continue from the step that failed (E29): what was recorded before that step is
+	// kept and not done again, the step itself and what followed is forgotten. Events and calls made from then on have ids
+	// of their own, so that nobody takes them for those of the failed attempt.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION when the workflow has not failed; INVALID_ARGUMENT.
+	RetryWorkflow(ctx context.Context, in *RetryWorkflowRequest, opts ...grpc.CallOption) (*RetryWorkflowResponse, error)
 }
 
 type autoFlowClient struct {
@@ -88,10 +121,30 @@ func (c *autoFlowClient) StartWorkflow(ctx context.Context, in *StartWorkflowReq
 	return out, nil
 }
 
+func (c *autoFlowClient) StartWorkflows(ctx context.Context, in *StartWorkflowsRequest, opts ...grpc.CallOption) (*StartWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartWorkflowsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_StartWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*GetWorkflowResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetWorkflowResponse)
 	err := c.cc.Invoke(ctx, AutoFlow_GetWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkflowsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListWorkflows_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +161,59 @@ func (c *autoFlowClient) GetHistory(ctx context.Context, in *GetHistoryRequest, 
 	return out, nil
 }
 
+func (c *autoFlowClient) GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLogsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_GetLogs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) WatchWorkflow(ctx context.Context, in *WatchWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkflowResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[0], AutoFlow_WatchWorkflow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchWorkflowRequest, WatchWorkflowResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_WatchWorkflowClient = grpc.ServerStreamingClient[WatchWorkflowResponse]
+
 func (c *autoFlowClient) CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelWorkflowResponse)
 	err := c.cc.Invoke(ctx, AutoFlow_CancelWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) TerminateWorkflow(ctx context.Context, in *TerminateWorkflowRequest, opts ...grpc.CallOption) (*TerminateWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TerminateWorkflowResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_TerminateWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) RetryWorkflow(ctx context.Context, in *RetryWorkflowRequest, opts ...grpc.CallOption) (*RetryWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryWorkflowResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_RetryWorkflow_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +226,10 @@ func (c *autoFlowClient) CancelWorkflow(ctx context.Context, in *CancelWorkflowR
 //
 // AutoFlow runs durable workflows.
 //
-// Errors carry google.rpc.ErrorInfo (reason, domain "lockstep.dev") and, for bad input, google.rpc.BadRequest naming
-// each field. UNAUTHENTICATED and PERMISSION_DENIED are answered before anything is read.
+// Errors carry google.rpc.ErrorInfo (reason, domain "lockstep.dev") and, where a field is at fault, google.rpc.BadRequest
+// naming each. UNAUTHENTICATED and PERMISSION_DENIED (the token's scope does not cover the method) are answered before
+// anything is read. What belongs to an organization that the token is not for is NOT_FOUND, whatever the method. A token
+// that is for one organization may leave organization_id 0: it means that one.
 type AutoFlowServer interface {
 	// CloudEvent delivers one event: to every parked workflow whose wait matches it (E17, D19). It answers once the event
 	// is stored. The same (source, id) again is accepted and changes nothing.
@@ -137,15 +241,40 @@ type AutoFlowServer interface {
 	// ALREADY_EXISTS and names what differs (E19, D5).
 	//
 	// Codes: INVALID_ARGUMENT when the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS;
-	// UNAVAILABLE.
+	// UNAVAILABLE. ALREADY_EXISTS names each part that differs in BadRequest as well.
 	StartWorkflow(context.Context, *StartWorkflowRequest) (*StartWorkflowResponse, error)
+	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
+	// other. Codes: INVALID_ARGUMENT when there are too many.
+	StartWorkflows(context.Context, *StartWorkflowsRequest) (*StartWorkflowsResponse, error)
 	// GetWorkflow answers the state of one workflow. Codes: NOT_FOUND.
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*GetWorkflowResponse, error)
+	// ListWorkflows answers the workflows of an organization, newest first, by pages. It reads what is committed: a workflow
+	// whose start was answered is there. Codes: INVALID_ARGUMENT.
+	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
 	// GetHistory answers what a workflow recorded, oldest first, by pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
+	// GetLogs answers what a workflow printed and which Functions it called, oldest first, by pages (D29). Codes: NOT_FOUND,
+	// INVALID_ARGUMENT.
+	GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error)
+	// WatchWorkflow tells every history entry as it is recorded and every state as it is reached. The stream ends with the
+	// message that holds the final state. A client that was cut off goes on from the last sequence it has seen.
+	//
+	// Codes: NOT_FOUND; INVALID_ARGUMENT when the history does not reach after_sequence; UNAVAILABLE when the service stops
+	// (watch again).
+	WatchWorkflow(*WatchWorkflowRequest, grpc.ServerStreamingServer[WatchWorkflowResponse]) error
 	// CancelWorkflow asks a workflow to stop. It answers once the request is stored; a workflow that has ended is left as
 	// it is. Codes: NOT_FOUND.
 	CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error)
+	// TerminateWorkflow ends a workflow at once, without letting its program clean up. The world is told by
+	// com.gitlab.cd.workflow.failed, whose error says who ended it (D36). A workflow that has ended is left as it is. Codes:
+	// NOT_FOUND, INVALID_ARGUMENT.
+	TerminateWorkflow(context.Context, *TerminateWorkflowRequest) (*TerminateWorkflowResponse, error)
+	// RetryWorkflow has a failed workflow continue from the step that failed (E29): what was recorded before that step is
+	// kept and not done again, the step itself and what followed is forgotten. Events and calls made from then on have ids
+	// of their own, so that nobody takes them for those of the failed attempt.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION when the workflow has not failed; INVALID_ARGUMENT.
+	RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error)
 	mustEmbedUnimplementedAutoFlowServer()
 }
 
@@ -162,14 +291,32 @@ func (UnimplementedAutoFlowServer) CloudEvent(context.Context, *CloudEventReques
 func (UnimplementedAutoFlowServer) StartWorkflow(context.Context, *StartWorkflowRequest) (*StartWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartWorkflow not implemented")
 }
+func (UnimplementedAutoFlowServer) StartWorkflows(context.Context, *StartWorkflowsRequest) (*StartWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartWorkflows not implemented")
+}
 func (UnimplementedAutoFlowServer) GetWorkflow(context.Context, *GetWorkflowRequest) (*GetWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkflows not implemented")
 }
 func (UnimplementedAutoFlowServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
 }
+func (UnimplementedAutoFlowServer) GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLogs not implemented")
+}
+func (UnimplementedAutoFlowServer) WatchWorkflow(*WatchWorkflowRequest, grpc.ServerStreamingServer[WatchWorkflowResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchWorkflow not implemented")
+}
 func (UnimplementedAutoFlowServer) CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) TerminateWorkflow(context.Context, *TerminateWorkflowRequest) (*TerminateWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TerminateWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryWorkflow not implemented")
 }
 func (UnimplementedAutoFlowServer) mustEmbedUnimplementedAutoFlowServer() {}
 func (UnimplementedAutoFlowServer) testEmbeddedByValue()                  {}
@@ -228,6 +375,24 @@ func _AutoFlow_StartWorkflow_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_StartWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).StartWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_StartWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).StartWorkflows(ctx, req.(*StartWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_GetWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetWorkflowRequest)
 	if err := dec(in); err != nil {
@@ -242,6 +407,24 @@ func _AutoFlow_GetWorkflow_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AutoFlowServer).GetWorkflow(ctx, req.(*GetWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListWorkflows(ctx, req.(*ListWorkflowsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -264,6 +447,35 @@ func _AutoFlow_GetHistory_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_GetLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLogsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).GetLogs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_GetLogs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).GetLogs(ctx, req.(*GetLogsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_WatchWorkflow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchWorkflowRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AutoFlowServer).WatchWorkflow(m, &grpc.GenericServerStream[WatchWorkflowRequest, WatchWorkflowResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_WatchWorkflowServer = grpc.ServerStreamingServer[WatchWorkflowResponse]
+
 func _AutoFlow_CancelWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelWorkflowRequest)
 	if err := dec(in); err != nil {
@@ -278,6 +490,42 @@ func _AutoFlow_CancelWorkflow_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AutoFlowServer).CancelWorkflow(ctx, req.(*CancelWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_TerminateWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TerminateWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).TerminateWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_TerminateWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).TerminateWorkflow(ctx, req.(*TerminateWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_RetryWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).RetryWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_RetryWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).RetryWorkflow(ctx, req.(*RetryWorkflowRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -298,18 +546,44 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AutoFlow_StartWorkflow_Handler,
 		},
 		{
+			MethodName: "StartWorkflows",
+			Handler:    _AutoFlow_StartWorkflows_Handler,
+		},
+		{
 			MethodName: "GetWorkflow",
 			Handler:    _AutoFlow_GetWorkflow_Handler,
+		},
+		{
+			MethodName: "ListWorkflows",
+			Handler:    _AutoFlow_ListWorkflows_Handler,
 		},
 		{
 			MethodName: "GetHistory",
 			Handler:    _AutoFlow_GetHistory_Handler,
 		},
 		{
+			MethodName: "GetLogs",
+			Handler:    _AutoFlow_GetLogs_Handler,
+		},
+		{
 			MethodName: "CancelWorkflow",
 			Handler:    _AutoFlow_CancelWorkflow_Handler,
 		},
+		{
+			MethodName: "TerminateWorkflow",
+			Handler:    _AutoFlow_TerminateWorkflow_Handler,
+		},
+		{
+			MethodName: "RetryWorkflow",
+			Handler:    _AutoFlow_RetryWorkflow_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchWorkflow",
+			Handler:       _AutoFlow_WatchWorkflow_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "lockstep/autoflow/v1/autoflow.proto",
 }

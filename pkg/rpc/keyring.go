@@ -1,0 +1,151 @@
+package rpc
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Key is a bearer token as a configuration names it, by digest or by reference, never itself. To rotate one, configure the
+// new one beside the old, change the callers, and take the old one out.
+type Key struct {
+	Caller Caller
+	// SHA256 is the token's digest, hexadecimal.
+	SHA256 string
+	// Ref is where the token is: env:NAME, or file:/path, which is looked at again whenever the file has changed. Exactly
+	// one of the two is given.
+	Ref string
+}
+
+// Keyring is the tokens that a server accepts. It is safe for concurrent use.
+type Keyring struct {
+	keys []*key
+}
+
+// key is a token by its digest. Digests all have one length, so that comparing takes the same time whatever is wrong with
+// a token.
+type key struct {
+	caller Caller
+	file   string
+
+	mu     sync.Mutex
+	digest [sha256.Size]byte
+	known  bool
+	stamp  stamp
+}
+
+// NewKeyring checks the keys. The error is Invalid; its fields are named after the key's place: "1.sha256".
+func NewKeyring(keys []Key) (*Keyring, error) {
+	r := &Keyring{}
+	var wrong []fault.Field
+	for i, k := range keys {
+		made, field, problem := newKey(k)
+		if problem != "" {
+			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("%d.%s", i, field), Problem: problem})
+			continue
+		}
+		r.keys = append(r.keys, made)
+	}
+	if len(wrong) > 0 {
+		return nil, fault.InvalidFields(wrong...)
+	}
+	return r, nil
+}
+
+// newKey never shows what it found: it may be a token that somebody put there by mistake.
+func newKey(k Key) (made *key, field, problem string) {
+	made = &key{caller: k.Caller}
+	scheme, rest, _ := strings.Cut(k.Ref, ":")
+	switch {
+	case (k.SHA256 == "") == (k.Ref == ""):
+		return nil, "sha256", "expected either it or ref"
+	case k.SHA256 != "":
+		sum, err := hex.DecodeString(k.SHA256)
+		if err != nil || len(sum) != sha256.Size {
+			return nil, "sha256", "expected 64 hexadecimal digits"
+		}
+		made.digest, made.known = [sha256.Size]byte(sum), true
+	case scheme == "env" && rest != "":
+		token := os.Getenv(rest)
+		if token == "" {
+			return nil, "ref", "environment variable " + rest + " is empty or not set"
+		}
+		made.digest, made.known = sha256.Sum256([]byte(token)), true
+	case scheme == "file" && rest != "":
+		made.file = rest
+		if !made.current() {
+			return nil, "ref", "file " + rest + " cannot be read or is empty"
+		}
+	default:
+		return nil, "ref", "expected a reference, env:NAME or file:/path"
+	}
+	return made, "", ""
+}
+
+// current reads the file again if it has changed, and reports whether there is a token. A file that is gone is a token
+// that was taken back.
+func (k *key) current() bool {
+	if k.file == "" {
+		return k.known
+	}
+	s, err := stampOf(k.file)
+	if err != nil {
+		k.known, k.stamp = false, stamp{}
+		return false
+	}
+	if k.known && s == k.stamp {
+		return true
+	}
+	text, err := os.ReadFile(k.file)
+	token := strings.TrimRight(string(text), "\r\n") // an editor's, and no part of the token
+	k.known, k.stamp = err == nil && token != "", s
+	k.digest = sha256.Sum256([]byte(token))
+	return k.known
+}
+
+// with is the keyring and tokens that are given themselves. The empty token is nobody's.
+func (r *Keyring) with(tokens map[string]Caller) *Keyring {
+	all := &Keyring{}
+	if r != nil {
+		all.keys = append(all.keys, r.keys...)
+	}
+	for token, caller := range tokens {
+		if token != "" {
+			all.keys = append(all.keys, &key{caller: caller, digest: sha256.Sum256([]byte(token)), known: true})
+		}
+	}
+	return all
+}
+
+// find compares with every token, so that the time does not tell which one was close.
+func (r *Keyring) find(given [sha256.Size]byte) (found Caller, known bool) {
+	for _, k := range r.keys {
+		k.mu.Lock()
+		if k.current() && subtle.ConstantTimeCompare(k.digest[:], given[:]) == 1 {
+			found, known = k.caller, true
+		}
+		k.mu.Unlock()
+	}
+	return found, known
+}
+
+// stamp tells one version of a file from another.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+func stampOf(file string) (stamp, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return stamp{}, fmt.Errorf("look at %s: %w", file, err)
+	}
+	return stamp{modified: info.ModTime(), size: info.Size()}, nil
+}
