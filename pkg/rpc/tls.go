@@ -37,8 +37,8 @@ func (f TLSFiles) Server(log *slog.Logger) (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			loaded := s.current()
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			loaded := s.current(hello.Context())
 			config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{loaded.certificate}, NextProtos: []string{"h2"}}
 			if loaded.authorities != nil {
 				config.ClientCAs, config.ClientAuth = loaded.authorities, tls.RequireAndVerifyClientCert
@@ -54,7 +54,7 @@ func (f TLSFiles) client() (credentials.TransportCredentials, error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	return clientTLS{credentials.NewTLS(s.clientConfig()), s}, nil
+	return clientTLS{credentials.NewTLS(s.loaded.clientConfig()), s}, nil
 }
 
 // tlsSource is files and what they held when they last fitted together.
@@ -74,12 +74,12 @@ type tlsMaterial struct {
 }
 
 // current is what the files hold now, or held before.
-func (s *tlsSource) current() tlsMaterial {
+func (s *tlsSource) current(ctx context.Context) tlsMaterial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.look() != s.stamps {
 		if err := s.load(); err != nil {
-			s.log.WarnContext(context.Background(), "certificates not replaced", telemetry.KeyError, err)
+			s.log.WarnContext(ctx, "certificates not replaced", telemetry.KeyError, err)
 		}
 	}
 	return s.loaded
@@ -119,11 +119,10 @@ func (s *tlsSource) load() error {
 	return nil
 }
 
-func (s *tlsSource) clientConfig() *tls.Config {
-	loaded := s.current()
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: loaded.authorities}
-	if loaded.certificate.Certificate != nil {
-		config.Certificates = []tls.Certificate{loaded.certificate}
+func (m tlsMaterial) clientConfig() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: m.authorities}
+	if m.certificate.Certificate != nil {
+		config.Certificates = []tls.Certificate{m.certificate}
 	}
 	return config
 }
@@ -136,7 +135,7 @@ type clientTLS struct {
 
 // ClientHandshake is that of the present files.
 func (c clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secured, info, err := credentials.NewTLS(c.source.clientConfig()).ClientHandshake(ctx, authority, conn)
+	secured, info, err := credentials.NewTLS(c.source.current(ctx).clientConfig()).ClientHandshake(ctx, authority, conn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tls with %s: %w", authority, err)
 	}

@@ -58,7 +58,7 @@ func TestAPI(t *testing.T) {
 				_, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "a\x00b"})
 				return err
 			},
-			"id": func() error {
+			"cloud_event.id": func() error {
 				_, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{
 					CloudEvent: []byte(`{"specversion":"1.0","id":"1\u0000","source":"/x","type":"a.b","organizationid":"1","data":{}}`),
 				})

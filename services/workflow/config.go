@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 )
 
 // Config is what an operator may set. The zero value works, but for a database and a token: without a token nobody is
@@ -26,8 +27,17 @@ type Config struct {
 	NATSPassword string `koanf:"nats_password" secret:"true"`
 	// GRPCAddress is where AutoFlow is served.
 	GRPCAddress string `koanf:"grpc_address" default:":8083"`
-	// Token is the domain service's bearer token; empty: nobody is let in.
+	// GRPCCert and GRPCKey are PEM files with AutoFlow's certificate and key; without them it is served in plain text. With
+	// GRPCClientCA as well, callers have to show a certificate that it vouches for (mTLS). Files that are replaced take
+	// effect at the next connection.
+	GRPCCert     string `koanf:"grpc_cert"`
+	GRPCKey      string `koanf:"grpc_key"`
+	GRPCClientCA string `koanf:"grpc_client_ca"`
+	// Token is the domain service's bearer token, which may do everything.
 	Token string `koanf:"token" secret:"true"`
+	// Tokens are those of all other callers. To rotate one, have both in the list for a while. Without Token and Tokens
+	// nobody is let in.
+	Tokens []AccessToken `koanf:"tokens"`
 	// Agents are the numbers of the relays that programs may call. Each gets a queue of its own.
 	Agents []int64 `koanf:"agents"`
 	// Instance names this process. Give it a stable name, different for each replica: a process that comes back under its
@@ -59,6 +69,21 @@ type Config struct {
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
+// AccessToken is a bearer token, by its digest or by a reference to it, and what it may do.
+type AccessToken struct {
+	// Name is the caller's, for logs.
+	Name string `koanf:"name" yaml:"name" json:"name"`
+	// Organization is the only one that the caller sees; 0 is all of them.
+	Organization int64 `koanf:"organization" yaml:"organization" json:"organization"`
+	// Scope is read (look), start (also start workflows and send events), operate (also cancel, terminate and retry) or
+	// admin.
+	Scope string `koanf:"scope" yaml:"scope" json:"scope"`
+	// SHA256 is the token's digest, hexadecimal: printf %s "$TOKEN" | sha256sum. Either this or Ref.
+	SHA256 string `koanf:"sha256" yaml:"sha256" json:"sha256"`
+	// Ref is where the token is: env:NAME, or file:/path, which is read again when it changes.
+	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
+}
+
 // GitCredential is a user name and a reference to a password.
 type GitCredential struct {
 	// URLPrefix is scheme, host and the beginning of a path.
@@ -75,6 +100,20 @@ func (c Config) Validate() error {
 	for i, agent := range c.Agents {
 		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("agents[%d]", i), Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent)})
+		}
+	}
+	if (c.GRPCCert == "") != (c.GRPCKey == "") {
+		problems = append(problems, fault.Field{Name: "grpc_cert", Problem: "expected grpc_cert and grpc_key, or neither"})
+	}
+	if c.GRPCClientCA != "" && c.GRPCCert == "" {
+		problems = append(problems, fault.Field{Name: "grpc_client_ca", Problem: "found without grpc_cert, expected a certificate of our own as well"})
+	}
+	for i, t := range c.Tokens {
+		if _, err := rpc.ParseScope(t.Scope); err != nil {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})
+		}
+		if t.Name == "" || t.Organization < 0 {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d]", i), Problem: "expected a name, and an organization's number or 0"})
 		}
 	}
 	for _, d := range []struct {

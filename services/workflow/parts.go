@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
@@ -58,17 +59,35 @@ func loop(part string, fn func(context.Context) error) run.Part {
 }
 
 // grpcPart serves AutoFlow, and is ready when its address is taken.
-func grpcPart(c Config, log *slog.Logger, autoflow autoflowv1.AutoFlowServer) run.Part {
-	return listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
-		// Without a token nobody is let in, so an empty one must not become a key.
-		tokens := map[string]rpc.Caller{}
-		if c.Token != "" {
-			tokens[c.Token] = rpc.Caller{Name: receiver}
+func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
+	config := rpc.ServerConfig{Log: log, Tokens: map[string]rpc.Caller{}, Scopes: api.Scopes()}
+	// Without a token nobody is let in, so an empty one must not become a key.
+	if c.Token != "" {
+		config.Tokens[c.Token] = rpc.Caller{Scope: rpc.ScopeAdmin, Name: receiver}
+	}
+	keys := make([]rpc.Key, len(c.Tokens))
+	for i, t := range c.Tokens {
+		scope, err := rpc.ParseScope(t.Scope)
+		if err != nil {
+			return run.Part{}, fmt.Errorf("token of %s: %w", t.Name, err)
 		}
-		server := rpc.NewServer(rpc.ServerConfig{Log: log, Tokens: tokens})
-		autoflowv1.RegisterAutoFlowServer(server, autoflow)
+		keys[i] = rpc.Key{Caller: rpc.Caller{Organization: t.Organization, Scope: scope, Name: t.Name}, SHA256: t.SHA256, Ref: t.Ref}
+	}
+	var err error
+	if config.Keyring, err = rpc.NewKeyring(keys); err != nil {
+		return run.Part{}, fmt.Errorf("tokens: %w", err)
+	}
+	if c.GRPCCert != "" {
+		if config.TLS, err = (rpc.TLSFiles{Cert: c.GRPCCert, Key: c.GRPCKey, CA: c.GRPCClientCA}).Server(log); err != nil {
+			return run.Part{}, fmt.Errorf("serve AutoFlow: %w", err)
+		}
+	}
+	return listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
+		deps.Stopping = ctx.Done()
+		server := rpc.NewServer(config)
+		autoflowv1.RegisterAutoFlowServer(server, api.New(deps))
 		return rpc.Serve(ctx, server, listener)
-	})
+	}), nil
 }
 
 // healthPart serves health and metrics.

@@ -44,7 +44,7 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
-	if c.Token == "" {
+	if c.Token == "" && len(c.Tokens) == 0 {
 		log.WarnContext(ctx, "no token is configured: every call will be refused")
 	}
 	if err := migrate(ctx, c, log); err != nil {
@@ -84,11 +84,16 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if err != nil {
 		return err
 	}
+	watchers := core.NewWatchers(executions, wall, log)
 	engine := core.NewEngine(core.EngineDeps{
-		Store: executions, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
 		Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine.Wake)
+	grpc, err := grpcPart(c, log, api.Deps{Operator: core.NewOperator(service, executions, watchers), FromWire: events.FromWire}) //nolint:contextcheck // each handshake has a context of its own
+	if err != nil {
+		return err
+	}
 	dispatcher := core.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
 	}
@@ -109,7 +114,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		loop("domain", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
 		}),
-		grpcPart(c, log, api.New(service, events.FromWire)),
+		loop("watchers", watchers.Run),
+		grpc,
 	}
 	if c.HealthAddress != "" {
 		parts = append(parts, healthPart(c, log, map[string]func(context.Context) error{

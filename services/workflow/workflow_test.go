@@ -40,6 +40,12 @@ type service struct {
 
 func start(t *testing.T) *service {
 	t.Helper()
+	return startWith(t, func(*workflow.Config) {})
+}
+
+// startWith is start with another configuration.
+func startWith(t *testing.T, change func(*workflow.Config)) *service {
+	t.Helper()
 	pool, database := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
 	pool.Close()
 	nats := bustest.Server(t)
@@ -48,6 +54,7 @@ func start(t *testing.T) *service {
 		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
 		GRPCAddress: freeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
 	}}
+	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {
 		t.Fatal(err)

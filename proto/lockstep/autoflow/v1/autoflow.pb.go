@@ -1077,7 +1077,7 @@ type ListWorkflowsRequest struct {
 	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// Only those in one of these states; none means all.
 	States []WorkflowState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=lockstep.autoflow.v1.WorkflowState" json:"states,omitempty"`
-	// Only those with all of these labels, at most 8. A rollout's driver is the label "driver".
+	// Only those with all of these labels, at most 8.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Only those of the program with this SHA-256, hexadecimal.
 	ProgramDigest string `protobuf:"bytes,4,opt,name=program_digest,json=programDigest,proto3" json:"program_digest,omitempty"`

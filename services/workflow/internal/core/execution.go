@@ -19,7 +19,29 @@ const (
 	Failed
 	// Cancelled executions were stopped by a request.
 	Cancelled
+	// Terminated executions were ended by an operator, without being asked.
+	Terminated State = 6
 )
+
+// String is the state as messages have it.
+func (s State) String() string {
+	switch s {
+	case Running:
+		return "running"
+	case Parked:
+		return "parked"
+	case Completed:
+		return "completed"
+	case Failed:
+		return "failed"
+	case Cancelled:
+		return "cancelled"
+	case Terminated:
+		return "terminated"
+	default:
+		return "of an unknown state"
+	}
+}
 
 // Ended reports whether the state is final.
 func (s State) Ended() bool { return s >= Completed }
@@ -37,7 +59,7 @@ type Execution struct {
 	Workflow string
 	// State is where it stands.
 	State State
-	// Error says why, for Failed and Cancelled.
+	// Error says why, for Failed, Cancelled and Terminated.
 	Error string
 	// Labels are the caller's.
 	Labels map[string]string
@@ -45,6 +67,11 @@ type Execution struct {
 	Program string
 	// CreatedAt and EndedAt bound its life; EndedAt is zero while it lives.
 	CreatedAt, EndedAt time.Time
+	// LastSeq is the end of its history, and UpdatedAt when that was written; CreatedAt where there is none.
+	LastSeq   int64
+	UpdatedAt time.Time
+	// Attempt counts the retries, from 1.
+	Attempt int
 }
 
 // Start is everything a program is started with.

@@ -41,6 +41,8 @@ const (
 	KindCompleted Kind = "completed"
 	KindFailed    Kind = "failed"
 	KindCancelled Kind = "cancelled"
+	// KindTerminated is the end that TypeFailed tells of.
+	KindTerminated Kind = "terminated"
 )
 
 // Entry is one recorded result. A history is the sequence of an execution's entries: replaying a program means running

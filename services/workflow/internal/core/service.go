@@ -5,12 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
@@ -48,7 +45,7 @@ func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 	}
 	if !created {
 		if differing := digests.Differences(existing); len(differing) > 0 {
-			return Started{}, fault.New(fault.Conflict, "workflow %q exists with different %s", start.Workflow, strings.Join(differing, ", "))
+			return Started{}, conflict(start.Workflow, differing)
 		}
 		return Started{Workflow: start.Workflow, Ref: ref}, nil
 	}
@@ -88,16 +85,13 @@ func (s *Service) History(ctx context.Context, organization int64, workflow stri
 	return s.store.History(ctx, e.ID, after, limit)
 }
 
-// maxReason bounds a cancellation's reason, in characters: it goes into the row, the history and an event.
-const maxReason = 1024
-
 // Cancel ends an execution. It answers once that is stored; an execution that has ended stays as it is.
 func (s *Service) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
 	if err := checkNamed(workflow); err != nil {
 		return err
 	}
-	if utf8.RuneCountInString(reason) > maxReason {
-		return fault.InvalidFields(fault.Field{Name: "reason", Problem: fmt.Sprintf("expected at most %d characters", maxReason)})
+	if err := checkReason(reason, 0); err != nil {
+		return err
 	}
 	ended, err := s.store.Cancel(ctx, organization, workflow, storable(reason), s.clock.Now())
 	if ended {

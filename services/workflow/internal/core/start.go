@@ -62,14 +62,22 @@ func (s Start) validate() error {
 		report("inputs", "found bytes that are not UTF-8, expected JSON in UTF-8")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		if len(name) > maxLabel || len(s.Labels[name]) > maxLabel || name == "" || strings.ContainsRune(name+s.Labels[name], 0) {
-			report("labels."+name, "expected a name and a value of at most %d bytes, without NUL", maxLabel)
+		if problem := checkLabel(name, s.Labels[name]); problem != "" {
+			report("labels."+name, "%s", problem)
 		}
 	}
 	if len(fields) > 0 {
 		return fault.InvalidFields(fields...)
 	}
 	return nil
+}
+
+// checkLabel says what is wrong with a label.
+func checkLabel(name, value string) string {
+	if len(name) > maxLabel || len(value) > maxLabel || name == "" || strings.ContainsRune(name+value, 0) || !utf8.ValidString(name+value) {
+		return fmt.Sprintf("expected a name and a value of at most %d bytes of text, without NUL", maxLabel)
+	}
+	return ""
 }
 
 // secretReference is the grammar of D27. The message about a bad one never shows it: it may be a secret by mistake.
@@ -116,6 +124,15 @@ func (s Start) digests() (Digests, error) {
 		Inputs:  sha256.Sum256(inputs),
 		Secrets: [32]byte(secrets.Sum(nil)),
 	}, nil
+}
+
+// conflict is the refusal of a start whose id is taken by another (D5).
+func conflict(workflow string, differing []string) error {
+	fields := make([]fault.Field, len(differing))
+	for i, part := range differing {
+		fields[i] = fault.Field{Name: part, Problem: "differs from what the workflow was started with"}
+	}
+	return fault.WithFields(fault.Conflict, fmt.Sprintf("workflow %q exists with different %s", workflow, strings.Join(differing, ", ")), fields...)
 }
 
 // Canonical is JSON with sorted members and no white space; nothing stands for an empty object. Numbers are compared as

@@ -195,5 +195,7 @@ type Waiting struct {
 	Location Location
 	Agent    int64
 	Attempt  int
-	Due      time.Time
+	// Since is when it began.
+	Since time.Time
+	Due   time.Time
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -236,47 +235,4 @@ func (s *Store) emit(ctx context.Context, tx pgx.Tx, q *query.Queries, emits []c
 		return nil, nil
 	}
 	return stored, s.Add(ctx, tx, wire...)
-}
-
-// Cancel ends an execution. It needs no word from the owner: state and turn move on under the lock, and the owner's
-// next commit is refused. A Function that is under way may still have its effect; its answer finds no call.
-func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	var cancelled bool
-	var events []int64
-	err := s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		cancelled = false
-		row, err := q.LockWorkflow(ctx, query.LockWorkflowParams{Organization: organization, Workflow: workflow})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fault.New(fault.NotFound, "there is no workflow %q in organization %d", workflow, organization)
-		}
-		// Ended already is no error: the caller has what it wants.
-		if err != nil || core.State(row.State).Ended() {
-			return pg.Classify(err, "lock workflow %q", workflow)
-		}
-		data, err := json.Marshal(map[string]string{"workflow_id": workflow, "reason": reason})
-		if err != nil {
-			return fmt.Errorf("encode cancellation of %q: %w", workflow, err)
-		}
-		if err := q.CancelExecution(ctx, query.CancelExecutionParams{ID: row.ID, Error: reason, EndedAt: &at}); err != nil {
-			return pg.Classify(err, "cancel workflow %q", workflow)
-		}
-		last := core.Entry{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: core.KindCancelled, Value: data, At: at}
-		if err := appendEntries(ctx, q, row.ID, []core.Entry{last}); err != nil {
-			return err
-		}
-		if err := dropAll(ctx, q, row.ID); err != nil {
-			return err
-		}
-		cancelled = true
-		events, err = s.emit(ctx, tx, q, []core.Emit{{
-			ID: row.Ref + "/" + string(core.KindCancelled), Organization: organization, Workflow: workflow,
-			Type: core.TypeCancelled, Data: data, Time: at,
-		}})
-		return err
-	})
-	if err == nil && cancelled {
-		s.Committed()
-		s.matchAll(ctx, events)
-	}
-	return cancelled, err
 }

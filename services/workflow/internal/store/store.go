@@ -134,7 +134,7 @@ func newExecution(n core.NewExecution, modules map[string]string) (query.CreateE
 	for _, field := range []struct {
 		into  *[]byte
 		value any
-	}{{&p.Modules, modules}, {&p.Secrets, n.Secrets}, {&p.Labels, n.Labels}} {
+	}{{&p.Modules, modules}, {&p.Secrets, n.Secrets}, {(*[]byte)(&p.Labels), n.Labels}} {
 		b, err := json.Marshal(field.value)
 		if err != nil {
 			return p, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
@@ -153,15 +153,21 @@ func (s *Store) Get(ctx context.Context, organization int64, workflow string) (c
 	if err != nil {
 		return core.Execution{}, pg.Classify(err, "find workflow %q", workflow)
 	}
+	return execution(row)
+}
+
+// execution is a row as core knows it.
+func execution(row query.FindExecutionRow) (core.Execution, error) {
 	e := core.Execution{
 		ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
 		State: core.State(row.State), Error: row.Error, Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
+		LastSeq: row.LastSeq, UpdatedAt: row.UpdatedAt, Attempt: int(row.Attempt),
 	}
 	if row.EndedAt != nil {
 		e.EndedAt = *row.EndedAt
 	}
 	if err := json.Unmarshal(row.Labels, &e.Labels); err != nil {
-		return core.Execution{}, fmt.Errorf("labels of workflow %q: %w", workflow, err)
+		return core.Execution{}, fmt.Errorf("labels of workflow %q: %w", row.Workflow, err)
 	}
 	return e, nil
 }
@@ -174,7 +180,7 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 	}
 	waiting := make([]core.Waiting, len(rows))
 	for i, row := range rows {
-		w := core.Waiting{Op: ref(row.Branch, row.Op), Kind: core.KindSleep, Due: row.Due}
+		w := core.Waiting{Op: ref(row.Branch, row.Op), Kind: core.KindSleep, Since: row.OpenedAt, Due: row.Due}
 		// What has neither a call nor a wait beside its timer is a sleep.
 		switch {
 		case row.Function != nil:

@@ -56,6 +56,7 @@ JOIN event_key k ON k.key = w.key AND k.event > x.start_event
 WHERE w.execution = sqlc.arg(execution) AND w.branch = sqlc.arg(branch) AND w.op = sqlc.arg(op)
   AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = w.execution AND n.event = k.event)
   AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.event = k.event)
+  AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = w.execution AND s.event = k.event)
 ORDER BY k.event
 LIMIT 1
 ON CONFLICT DO NOTHING

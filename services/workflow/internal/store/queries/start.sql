@@ -19,14 +19,15 @@ FROM execution
 WHERE organization = $1 AND workflow = $2;
 
 -- name: FindExecution :one
-SELECT id, ref, organization, workflow, state, error, program, labels, created_at, ended_at
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
 FROM execution
 WHERE organization = $1 AND workflow = $2;
 
 -- name: Waiting :many
 -- Everything open, with its timer: waits, sleeps and calls in the order of branches.
 SELECT
-    timer.branch, timer.op, timer.due,
+    timer.branch, timer.op, timer.opened_at, timer.due,
     call.function, call.location, call.agent, call.attempt,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
@@ -34,7 +35,7 @@ FROM timer
 LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.due, call.function, call.location, call.agent, call.attempt
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt
 ORDER BY timer.branch, timer.op;
 
 -- name: History :many

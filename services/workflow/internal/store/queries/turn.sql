@@ -26,7 +26,8 @@ WHERE id IN (
 RETURNING id;
 
 -- name: LoadExecution :one
-SELECT id, ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
+-- After a retry the handle says so, and with it every activity id that is made of it.
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
 FROM execution
 WHERE id = $1;
 
@@ -71,12 +72,7 @@ RETURNING turn, state, last_seq;
 SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;
 
 -- name: LockWorkflow :one
-SELECT id, ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
-
--- name: CancelExecution :exec
-UPDATE execution SET
-    state = 4, error = $2, ended_at = $3, last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
-WHERE id = $1;
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
 
 -- name: Wake :exec
 UPDATE execution SET wakes = wakes + 1, state = 0 WHERE id = $1 AND state IN (0, 1);

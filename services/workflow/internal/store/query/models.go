@@ -5,6 +5,7 @@
 package query
 
 import (
+	"encoding/json"
 	"time"
 )
 
@@ -85,7 +86,7 @@ type Execution struct {
 	InputsDigest  []byte
 	Secrets       []byte
 	SecretsDigest []byte
-	Labels        []byte
+	Labels        json.RawMessage
 	LastSeq       int64
 	Turn          int64
 	Wakes         int64
@@ -94,6 +95,7 @@ type Execution struct {
 	StartEvent    int64
 	CreatedAt     time.Time
 	EndedAt       *time.Time
+	Attempt       int32
 }
 
 type Lease struct {
@@ -107,6 +109,15 @@ type Program struct {
 	Source []byte
 }
 
+type Retry struct {
+	Execution int64
+	Number    int32
+	FromSeq   int64
+	Error     string
+	Reason    string
+	RetriedAt time.Time
+}
+
 type Shape struct {
 	ID           int64
 	Organization int64
@@ -115,12 +126,18 @@ type Shape struct {
 	Filled       bool
 }
 
+type Spent struct {
+	Execution int64
+	Event     int64
+}
+
 type Timer struct {
 	Execution int64
 	Branch    int32
 	Op        int32
 	Due       time.Time
 	Fired     bool
+	OpenedAt  time.Time
 }
 
 type Wait struct {

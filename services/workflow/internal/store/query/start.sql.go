@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -33,7 +34,7 @@ type CreateExecutionParams struct {
 	InputsDigest  []byte
 	Secrets       []byte
 	SecretsDigest []byte
-	Labels        []byte
+	Labels        json.RawMessage
 	CreatedAt     time.Time
 }
 
@@ -91,7 +92,8 @@ func (q *Queries) FindDigests(ctx context.Context, arg FindDigestsParams) (FindD
 }
 
 const findExecution = `-- name: FindExecution :one
-SELECT id, ref, organization, workflow, state, error, program, labels, created_at, ended_at
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
 FROM execution
 WHERE organization = $1 AND workflow = $2
 `
@@ -109,9 +111,12 @@ type FindExecutionRow struct {
 	State        int16
 	Error        string
 	Program      []byte
-	Labels       []byte
+	Labels       json.RawMessage
+	Attempt      int32
+	LastSeq      int64
 	CreatedAt    time.Time
 	EndedAt      *time.Time
+	UpdatedAt    time.Time
 }
 
 func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (FindExecutionRow, error) {
@@ -126,8 +131,11 @@ func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (F
 		&i.Error,
 		&i.Program,
 		&i.Labels,
+		&i.Attempt,
+		&i.LastSeq,
 		&i.CreatedAt,
 		&i.EndedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -206,7 +214,7 @@ func (q *Queries) SaveProgram(ctx context.Context, arg SaveProgramParams) error 
 
 const waiting = `-- name: Waiting :many
 SELECT
-    timer.branch, timer.op, timer.due,
+    timer.branch, timer.op, timer.opened_at, timer.due,
     call.function, call.location, call.agent, call.attempt,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
@@ -214,13 +222,14 @@ FROM timer
 LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.due, call.function, call.location, call.agent, call.attempt
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt
 ORDER BY timer.branch, timer.op
 `
 
 type WaitingRow struct {
 	Branch   int32
 	Op       int32
+	OpenedAt time.Time
 	Due      time.Time
 	Function *string
 	Location *int16
@@ -243,6 +252,7 @@ func (q *Queries) Waiting(ctx context.Context, execution int64) ([]WaitingRow, e
 		if err := rows.Scan(
 			&i.Branch,
 			&i.Op,
+			&i.OpenedAt,
 			&i.Due,
 			&i.Function,
 			&i.Location,

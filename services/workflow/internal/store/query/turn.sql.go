@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -104,23 +105,6 @@ func (q *Queries) Arrivals(ctx context.Context, execution int64) ([]ArrivalsRow,
 		return nil, err
 	}
 	return items, nil
-}
-
-const cancelExecution = `-- name: CancelExecution :exec
-UPDATE execution SET
-    state = 4, error = $2, ended_at = $3, last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
-WHERE id = $1
-`
-
-type CancelExecutionParams struct {
-	ID      int64
-	Error   string
-	EndedAt *time.Time
-}
-
-func (q *Queries) CancelExecution(ctx context.Context, arg CancelExecutionParams) error {
-	_, err := q.db.Exec(ctx, cancelExecution, arg.ID, arg.Error, arg.EndedAt)
-	return err
 }
 
 const claim = `-- name: Claim :many
@@ -342,7 +326,7 @@ func (q *Queries) EndTurn(ctx context.Context, arg EndTurnParams) (EndTurnRow, e
 }
 
 const loadExecution = `-- name: LoadExecution :one
-SELECT id, ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
 FROM execution
 WHERE id = $1
 `
@@ -358,12 +342,13 @@ type LoadExecutionRow struct {
 	Modules      []byte
 	Inputs       []byte
 	Secrets      []byte
-	Labels       []byte
+	Labels       json.RawMessage
 	Turn         int64
 	Wakes        int64
 	CreatedAt    time.Time
 }
 
+// After a retry the handle says so, and with it every activity id that is made of it.
 func (q *Queries) LoadExecution(ctx context.Context, id int64) (LoadExecutionRow, error) {
 	row := q.db.QueryRow(ctx, loadExecution, id)
 	var i LoadExecutionRow
@@ -440,7 +425,7 @@ func (q *Queries) LockExecution(ctx context.Context, id int64) (LockExecutionRow
 }
 
 const lockWorkflow = `-- name: LockWorkflow :one
-SELECT id, ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
 `
 
 type LockWorkflowParams struct {

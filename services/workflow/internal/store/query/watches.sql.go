@@ -12,7 +12,7 @@ import (
 
 const closeWatch = `-- name: CloseWatch :one
 DELETE FROM watch USING execution
-WHERE watch.id = $1 AND execution.id = watch.execution AND execution.ref = $2
+WHERE watch.id = $1 AND execution.id = watch.execution AND execution.ref = split_part($2::text, '~', 1)
 RETURNING watch.agent
 `
 
@@ -31,9 +31,10 @@ func (q *Queries) CloseWatch(ctx context.Context, arg CloseWatchParams) (int64, 
 
 const dropEndedWatches = `-- name: DropEndedWatches :exec
 DELETE FROM watch USING execution
-WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2
+WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2 AND execution.state <> 3
 `
 
+// Those of a run that has failed are kept, and not wanted: it may be retried.
 func (q *Queries) DropEndedWatches(ctx context.Context, agent int64) error {
 	_, err := q.db.Exec(ctx, dropEndedWatches, agent)
 	return err
@@ -61,7 +62,7 @@ const openWatch = `-- name: OpenWatch :execrows
 INSERT INTO watch (id, execution, agent, spec, created_at)
 SELECT $1::text, execution.id, $2::bigint, $3::json, $4::timestamptz
 FROM execution
-WHERE execution.ref = $5 AND execution.state < 2
+WHERE execution.ref = split_part($5::text, '~', 1) AND execution.state < 2
 ON CONFLICT (id) DO NOTHING
 `
 
@@ -73,7 +74,8 @@ type OpenWatchParams struct {
 	Ref       string
 }
 
-// A repeat changes nothing; an execution that has ended, or that nobody knows, gets none.
+// A repeat changes nothing; an execution that has ended, or that nobody knows, gets none. After a retry the handle says
+// which attempt it is.
 func (q *Queries) OpenWatch(ctx context.Context, arg OpenWatchParams) (int64, error) {
 	result, err := q.db.Exec(ctx, openWatch,
 		arg.ID,

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// errStopping ends the streams of a service that stops; clients go on where they were.
+var errStopping = fault.New(fault.Unavailable, "the service stops; watch again")
+
+// CancelWorkflow ends a run.
+func (s *Server) CancelWorkflow(ctx context.Context, req *autoflowv1.CancelWorkflowRequest) (*autoflowv1.CancelWorkflowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Operator.Cancel(ctx, org, req.GetWorkflowId(), req.GetReason()); err != nil {
+		return nil, err
+	}
+	return &autoflowv1.CancelWorkflowResponse{}, nil
+}
+
+// TerminateWorkflow ends a run without asking it.
+func (s *Server) TerminateWorkflow(ctx context.Context, req *autoflowv1.TerminateWorkflowRequest) (*autoflowv1.TerminateWorkflowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Operator.Terminate(ctx, org, req.GetWorkflowId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.TerminateWorkflowResponse{Workflow: view(v)}, nil
+}
+
+// RetryWorkflow has a failed run go on.
+func (s *Server) RetryWorkflow(ctx context.Context, req *autoflowv1.RetryWorkflowRequest) (*autoflowv1.RetryWorkflowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Operator.Retry(ctx, core.RetryRequest{
+		Organization: org, Workflow: req.GetWorkflowId(), Reason: req.GetReason(), From: req.GetFromSequence(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.RetryWorkflowResponse{Workflow: view(v)}, nil
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"unicode"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+// maxEvent bounds a CloudEvent in bytes.
+const maxEvent = 1 << 20
+
+// CloudEvent stores an event and hands it to the waits it matches.
+func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventRequest) (*autoflowv1.CloudEventResponse, error) {
+	if n := len(req.GetCloudEvent()); n == 0 || n > maxEvent {
+		return nil, invalid("cloud_event", "found %d bytes, expected 1 to %d", n, maxEvent)
+	}
+	var wire event.Event
+	if err := json.Unmarshal(req.GetCloudEvent(), &wire); err != nil {
+		return nil, invalid("cloud_event", "not a CloudEvent 1.0 in JSON: %v", err)
+	}
+	if err := check(wire); err != nil {
+		return nil, under("cloud_event", err)
+	}
+	e, err := s.FromWire(wire)
+	if err != nil {
+		return nil, under("cloud_event", err)
+	}
+	if _, err := organization(ctx, e.Organization); err != nil {
+		return nil, err
+	}
+	matched, duplicate, err := s.Operator.Receive(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil
+}
+
+// check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone. Others are let in
+// because programs may wait for what some webhook tells: nobody else reads them.
+func check(wire event.Event) error {
+	if _, known := event.Lookup(wire.Type()); known {
+		return event.Validate(wire)
+	}
+	if err := wire.Validate(); err != nil {
+		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %v", err)
+	}
+	for name, text := range map[string]string{"id": wire.ID(), "source": wire.Source(), "type": wire.Type(), "subject": wire.Subject()} {
+		if strings.ContainsFunc(text, unicode.IsControl) {
+			return invalid(name, "found %q, expected text without control characters", text)
+		}
+	}
+	return nil
+}
+
+// under puts the fields of an error below the field of the request that holds them: cloud_event.data.rollout_id.
+func under(field string, err error) error {
+	if !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	fields := fault.FieldsOf(err)
+	if len(fields) == 0 {
+		return invalid(field, "%s", fault.Public(err))
+	}
+	below := make([]fault.Field, len(fields))
+	for i, f := range fields {
+		below[i] = fault.Field{Name: field + "." + f.Name, Problem: f.Problem}
+	}
+	return fault.InvalidFields(below...)
+}

@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// How many things a page has when the request does not say, and at the most.
+const (
+	defaultPage, maxPage           = 100, 1000
+	defaultWorkflows, maxWorkflows = 50, 500
+)
+
+// GetWorkflow answers where a run stands.
+func (s *Server) GetWorkflow(ctx context.Context, req *autoflowv1.GetWorkflowRequest) (*autoflowv1.GetWorkflowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Operator.View(ctx, org, req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.GetWorkflowResponse{Workflow: view(v)}, nil
+}
+
+// ListWorkflows answers a page of an organization's runs.
+func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflowsRequest) (*autoflowv1.ListWorkflowsResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.GetPageSize(), defaultWorkflows, maxWorkflows)
+	if err != nil {
+		return nil, err
+	}
+	q := core.ListQuery{Organization: org, Labels: req.GetLabels(), Limit: size + 1} // one more tells whether there is a next page
+	for _, wanted := range req.GetStates() {
+		known, ok := fromState(wanted)
+		if !ok {
+			return nil, invalid("states", "found %s, expected states that a workflow can be in", wanted)
+		}
+		q.States = append(q.States, known)
+	}
+	if digest := req.GetProgramDigest(); digest != "" {
+		if q.Program, err = hex.DecodeString(digest); err != nil || len(q.Program) != 32 {
+			return nil, invalid("program_digest", "found %.80q, expected 64 hexadecimal digits", digest)
+		}
+	}
+	if q.Before, err = position(req.GetPageToken(), "list", org, q.States, q.Labels, q.Program); err != nil {
+		return nil, err
+	}
+	list, err := s.Operator.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.ListWorkflowsResponse{}
+	if len(list) > size {
+		list = list[:size]
+		resp.NextPageToken = pageToken(list[size-1].ID, "list", org, q.States, q.Labels, q.Program)
+	}
+	for _, e := range list {
+		resp.Workflows = append(resp.Workflows, view(core.View{Execution: e}))
+	}
+	return resp, nil
+}
+
+// GetHistory answers a page of what a run recorded.
+func (s *Server) GetHistory(ctx context.Context, req *autoflowv1.GetHistoryRequest) (*autoflowv1.GetHistoryResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.GetPageSize(), defaultPage, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	after, err := position(req.GetPageToken(), "history", org, req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.Operator.History(ctx, org, req.GetWorkflowId(), after, size+1)
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.GetHistoryResponse{}
+	if len(entries) > size {
+		entries = entries[:size]
+		resp.NextPageToken = pageToken(entries[size-1].Seq, "history", org, req.GetWorkflowId())
+	}
+	for _, entry := range entries {
+		shown, err := historyEntry(entry)
+		if err != nil {
+			return nil, err
+		}
+		resp.Entries = append(resp.Entries, shown)
+	}
+	return resp, nil
+}
+
+// GetLogs answers a page of a run's log.
+func (s *Server) GetLogs(ctx context.Context, req *autoflowv1.GetLogsRequest) (*autoflowv1.GetLogsResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.GetPageSize(), defaultPage, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	q := core.LogQuery{Limit: size + 1}
+	branch := "all"
+	if req.Branch != nil {
+		if req.GetBranch() < 0 {
+			return nil, invalid("branch", "found %d, expected a number from 0", req.GetBranch())
+		}
+		n := int(req.GetBranch())
+		q.Branch, branch = &n, strconv.Itoa(n)
+	}
+	if q.After, err = position(req.GetPageToken(), "log", org, req.GetWorkflowId(), branch); err != nil {
+		return nil, err
+	}
+	lines, err := s.Operator.Logs(ctx, org, req.GetWorkflowId(), q)
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.GetLogsResponse{}
+	if len(lines) > size {
+		lines = lines[:size]
+		resp.NextPageToken = pageToken(lines[size-1].Seq, "log", org, req.GetWorkflowId(), branch)
+	}
+	for _, line := range lines {
+		resp.Lines = append(resp.Lines, logLine(line))
+	}
+	return resp, nil
+}
+
+// WatchWorkflow tells what happens to a run until it has ended.
+func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream autoflowv1.AutoFlow_WatchWorkflowServer) error {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return err
+	}
+	return s.Operator.Watch(ctx, org, req.GetWorkflowId(), req.GetAfterSequence(), func(n core.News) error {
+		if n.View != nil {
+			return stream.Send(&autoflowv1.WatchWorkflowResponse{News: &autoflowv1.WatchWorkflowResponse_Workflow{Workflow: view(*n.View)}})
+		}
+		entry, err := historyEntry(*n.Entry)
+		if err != nil {
+			return err
+		}
+		return stream.Send(&autoflowv1.WatchWorkflowResponse{News: &autoflowv1.WatchWorkflowResponse_Entry{Entry: entry}})
+	})
+}

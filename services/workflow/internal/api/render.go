@@ -1,0 +1,91 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// maxValue is where a value is cut for reading, in bytes.
+const maxValue = 64 << 10
+
+// view is a run as the API shows it.
+func view(v core.View) *autoflowv1.Workflow {
+	w := &autoflowv1.Workflow{
+		WorkflowId: v.Workflow, WorkflowRef: v.Ref, OrganizationId: v.Organization, State: state(v.State), Error: v.Error,
+		Labels: v.Labels, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
+		LastSequence: v.LastSeq,
+	}
+	if !v.EndedAt.IsZero() {
+		w.FinishedAt = timestamppb.New(v.EndedAt)
+	}
+	for _, waiting := range v.Waiting {
+		w.WaitingFor = append(w.WaitingFor, waiting.Sentence())
+		w.Waits = append(w.Waits, &autoflowv1.Wait{
+			Branch: int32(waiting.Op.Branch), Kind: string(waiting.Kind), Name: waiting.Name, EventTypes: waiting.Types, Filter: waiting.Filter,
+			AgentId: waiting.Agent, Attempt: int32(waiting.Attempt), Since: timestamppb.New(waiting.Since), Until: timestamppb.New(waiting.Due),
+		})
+	}
+	for _, r := range v.Retries {
+		w.Retries = append(w.Retries, &autoflowv1.Retry{At: timestamppb.New(r.At), Reason: r.Reason, Error: r.Error, FromSequence: r.From})
+	}
+	return w
+}
+
+// historyEntry is an entry as people read it. What is cut here is whole in the store, which is what replay reads.
+func historyEntry(e core.Entry) (*autoflowv1.HistoryEntry, error) {
+	value, truncated := string(e.Value), false
+	if e.Error != nil {
+		b, err := json.Marshal(map[string]*core.FunctionError{"error": e.Error})
+		if err != nil {
+			return nil, fmt.Errorf("encode entry %d: %w", e.Seq, err)
+		}
+		value = string(b)
+	}
+	// Whoever has the token of a channel may send to it, and readers may not.
+	if e.Kind == core.KindChannel {
+		value = `"` + core.Redacted + `"`
+	}
+	if len(value) > maxValue {
+		value, truncated = strings.ToValidUTF8(value[:maxValue], ""), true // not in the middle of a character
+	}
+	return &autoflowv1.HistoryEntry{
+		Sequence: e.Seq, Branch: int32(e.Op.Branch), Kind: string(e.Kind), Name: e.Name, Value: value, Truncated: truncated, RecordedAt: timestamppb.New(e.At),
+	}, nil
+}
+
+func logLine(l core.LogLine) *autoflowv1.LogLine {
+	return &autoflowv1.LogLine{
+		Sequence: l.Seq, Branch: int32(l.Branch), Kind: string(l.Kind), Name: l.Name, Text: l.Text, Code: l.Code,
+		Truncated: l.Truncated, Redacted: l.Redacted, RecordedAt: timestamppb.New(l.At),
+	}
+}
+
+// states keeps the stored numbers and the published ones apart: neither may change because of the other.
+func states() map[core.State]autoflowv1.WorkflowState {
+	return map[core.State]autoflowv1.WorkflowState{
+		core.Running:    autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
+		core.Parked:     autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
+		core.Completed:  autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		core.Failed:     autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED,
+		core.Cancelled:  autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED,
+		core.Terminated: autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED,
+	}
+}
+
+func state(s core.State) autoflowv1.WorkflowState { return states()[s] }
+
+// fromState is the stored state; false for one that no run can be in.
+func fromState(wanted autoflowv1.WorkflowState) (core.State, bool) {
+	for stored, published := range states() {
+		if published == wanted {
+			return stored, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// StartWorkflow stores a run.
+func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflowRequest) (*autoflowv1.StartWorkflowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	started, err := s.Operator.Start(ctx, core.Start{
+		Organization: org,
+		Workflow:     req.GetWorkflowId(),
+		Program:      core.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
+		Inputs:       req.GetInputs(),
+		Secrets:      req.GetSecrets(),
+		Labels:       req.GetLabels(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.StartWorkflowResponse{WorkflowId: started.Workflow, WorkflowRef: started.Ref, Created: started.Created}, nil
+}
+
+const (
+	maxStarts = 1000
+	// startsAtOnce is how many starts of one request are under way together; they share the store's commits.
+	startsAtOnce = 16
+)
+
+// StartWorkflows stores several runs.
+func (s *Server) StartWorkflows(ctx context.Context, req *autoflowv1.StartWorkflowsRequest) (*autoflowv1.StartWorkflowsResponse, error) {
+	starts := req.GetWorkflows()
+	if len(starts) == 0 || len(starts) > maxStarts {
+		return nil, invalid("workflows", "found %d, expected 1 to %d", len(starts), maxStarts)
+	}
+	results := make([]*autoflowv1.StartResult, len(starts))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(startsAtOnce, len(starts)) {
+		workers.Go(func() {
+			for i := range next {
+				results[i] = s.startOne(ctx, starts[i])
+			}
+		})
+	}
+	for i := range starts {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	if ctx.Err() != nil { // some were started; to send the request again is harmless (E19)
+		return nil, fmt.Errorf("start %d workflows: %w", len(starts), ctx.Err())
+	}
+	return &autoflowv1.StartWorkflowsResponse{Results: results}, nil
+}
+
+// startOne is one start of several. Its refusal is an answer like another.
+func (s *Server) startOne(ctx context.Context, req *autoflowv1.StartWorkflowRequest) *autoflowv1.StartResult {
+	started, err := s.StartWorkflow(ctx, req)
+	if err == nil {
+		return &autoflowv1.StartResult{Outcome: &autoflowv1.StartResult_Started{Started: started}}
+	}
+	row := fault.Describe(fault.ClassOf(err))
+	refused := &autoflowv1.StartRefusal{Code: int32(row.GRPC), Reason: row.GraphQL, Message: fault.Public(err), Fields: map[string]string{}}
+	for _, f := range fault.FieldsOf(err) {
+		refused.Fields[f.Name] = f.Problem
+	}
+	return &autoflowv1.StartResult{Outcome: &autoflowv1.StartResult_Refused{Refused: refused}}
+}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// Cancel ends an execution. It needs no word from the owner: state and turn move on under the lock, and the owner's
+// next commit is refused. A Function that is under way may still have its effect; its answer finds no call.
+func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return s.end(ctx, organization, workflow, ending{
+		state: core.Cancelled, kind: core.KindCancelled, event: core.TypeCancelled, error: reason,
+		data: map[string]string{"workflow_id": workflow, "reason": reason}, at: at,
+	})
+}
+
+// Terminate is Cancel by an operator. For the world the execution has failed (D36): whoever waits for its end knows what
+// to do then.
+func (s *Store) Terminate(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	why := "terminated: " + reason
+	return s.end(ctx, organization, workflow, ending{
+		state: core.Terminated, kind: core.KindTerminated, event: core.TypeFailed, error: why,
+		data: map[string]string{"workflow_id": workflow, "error": why}, at: at,
+	})
+}
+
+// ending is how an execution ends that did not end by itself.
+type ending struct {
+	state core.State
+	kind  core.Kind
+	// event is the type of the event about it, data its payload and that of the last entry.
+	event string
+	data  map[string]string
+	error string
+	at    time.Time
+}
+
+// end writes state, last entry and event, and removes everything that is open, in one transaction.
+func (s *Store) end(ctx context.Context, organization int64, workflow string, with ending) (bool, error) {
+	data, err := json.Marshal(with.data)
+	if err != nil {
+		return false, fmt.Errorf("encode the end of %q: %w", workflow, err)
+	}
+	var ended bool
+	var events []int64
+	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
+		ended = false
+		row, err := lockWorkflow(ctx, q, organization, workflow)
+		// Ended already is no error: the caller has what it wants.
+		if err != nil || core.State(row.State).Ended() {
+			return err
+		}
+		err = q.EndExecution(ctx, query.EndExecutionParams{ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at})
+		if err != nil {
+			return pg.Classify(err, "end workflow %q", workflow)
+		}
+		last := core.Entry{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}
+		if err := appendEntries(ctx, q, row.ID, []core.Entry{last}); err != nil {
+			return err
+		}
+		if err := dropAll(ctx, q, row.ID); err != nil {
+			return err
+		}
+		ended = true
+		events, err = s.emit(ctx, tx, q, []core.Emit{{
+			ID: row.Ref + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
+		}})
+		return err
+	})
+	if err == nil && ended {
+		s.Committed()
+		s.matchAll(ctx, events)
+	}
+	return ended, err
+}
+
+// lockWorkflow locks an execution by the id that its caller chose.
+func lockWorkflow(ctx context.Context, q *query.Queries, organization int64, workflow string) (query.LockWorkflowRow, error) {
+	row, err := q.LockWorkflow(ctx, query.LockWorkflowParams{Organization: organization, Workflow: workflow})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, fault.New(fault.NotFound, "there is no workflow %q in organization %d", workflow, organization)
+	}
+	return row, pg.Classify(err, "lock workflow %q", workflow)
+}
+
+// Retry cuts the history of a failed execution and has it run again. The turn moves on, so that an owner which still has
+// the failed attempt in memory is refused.
+func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
+	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		row, err := lockWorkflow(ctx, q, r.Organization, r.Workflow)
+		if err != nil {
+			return err
+		}
+		if core.State(row.State) != core.Failed {
+			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed can be retried", r.Workflow, core.State(row.State))
+		}
+		from := r.From
+		if from == 0 {
+			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Immediate: immediateKinds()})
+			if err != nil {
+				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)
+			}
+		}
+		if from > row.LastSeq {
+			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, row.LastSeq)})
+		}
+		return pg.Classify(errors.Join(
+			q.SaveRetry(ctx, query.SaveRetryParams{Execution: row.ID, FromSeq: from, Reason: r.Reason, RetriedAt: r.At}),
+			q.SpendEvents(ctx, query.SpendEventsParams{Execution: row.ID, Seq: from}),
+			q.ForgetEntries(ctx, query.ForgetEntriesParams{Execution: row.ID, Seq: from}),
+			q.ReopenChannels(ctx, query.ReopenChannelsParams{Execution: row.ID, Seq: from}),
+			q.RetryExecution(ctx, query.RetryExecutionParams{ID: row.ID, FromSeq: from}),
+		), "retry workflow %q", r.Workflow)
+	})
+}
+
+// immediateKinds are what a program is answered on the spot: to begin with one of them would lead to the same end.
+func immediateKinds() []string {
+	return []string{
+		string(core.KindNow), string(core.KindUUID), string(core.KindRandom), string(core.KindChannel), string(core.KindPrint), string(core.KindEmit),
+	}
+}

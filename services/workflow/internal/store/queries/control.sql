@@ -1,0 +1,90 @@
+-- name: ListExecutions :many
+-- The newest executions of an organization, by execution_newest.
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+FROM execution
+WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
+  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+  AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+ORDER BY id DESC
+LIMIT sqlc.arg(most);
+
+-- name: ListTroubled :many
+-- The same among those that ended badly, by execution_troubled.
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+FROM execution
+WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
+  AND state IN (3, 4, 6) AND state = ANY (sqlc.arg(states)::smallint[])
+  AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+ORDER BY id DESC
+LIMIT sqlc.arg(most);
+
+-- name: ListLabelled :many
+-- The same among those with labels, by execution_labelled.
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+FROM execution
+WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
+  AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
+  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+  AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+ORDER BY id DESC
+LIMIT sqlc.arg(most);
+
+-- name: LogEntries :many
+-- What a log shows of a history.
+SELECT seq, branch, op, kind, name, value, error, recorded_at
+FROM entry
+WHERE execution = sqlc.arg(execution) AND seq > sqlc.arg(after)
+  AND kind = ANY (sqlc.arg(kinds)::text[])
+  AND (sqlc.narg(branch)::int IS NULL OR branch = sqlc.narg(branch))
+ORDER BY seq
+LIMIT sqlc.arg(most);
+
+-- name: Progresses :many
+SELECT id, state, last_seq, turn FROM execution WHERE id = ANY (sqlc.arg(ids)::bigint[]);
+
+-- name: EndExecution :exec
+UPDATE execution SET
+    state = sqlc.arg(state), error = sqlc.arg(error), ended_at = sqlc.arg(ended_at)::timestamptz,
+    last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
+WHERE id = sqlc.arg(id);
+
+-- name: FailedStep :one
+-- The last entry with an error, or where there is none the last one that its branch was blocked for; 1 where nothing was.
+SELECT coalesce(
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.branch >= 0 AND e.error IS NOT NULL),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
+    1
+)::bigint AS seq;
+
+-- name: SpendEvents :exec
+INSERT INTO spent (execution, event)
+SELECT entry.execution, entry.event FROM entry WHERE entry.execution = $1 AND entry.seq >= $2 AND entry.event IS NOT NULL
+ON CONFLICT DO NOTHING;
+
+-- name: ForgetEntries :exec
+DELETE FROM entry WHERE execution = $1 AND seq >= $2;
+
+-- name: ReopenChannels :exec
+-- The channels that the kept part of a history has made were closed when the run ended.
+INSERT INTO channel (token, execution, organization)
+SELECT entry.value #>> '{}', execution.id, execution.organization
+FROM entry JOIN execution ON execution.id = entry.execution
+WHERE entry.execution = $1 AND entry.seq < $2 AND entry.kind = 'channel'
+ON CONFLICT DO NOTHING;
+
+-- name: RetryExecution :exec
+UPDATE execution SET
+    state = 0, error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,
+    turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, owner = NULL, owner_epoch = NULL
+WHERE id = sqlc.arg(id);
+
+-- name: SaveRetry :exec
+INSERT INTO retry (execution, number, from_seq, error, reason, retried_at)
+SELECT sqlc.arg(execution)::bigint, execution.attempt, sqlc.arg(from_seq)::bigint, execution.error, sqlc.arg(reason)::text, sqlc.arg(retried_at)::timestamptz
+FROM execution WHERE execution.id = sqlc.arg(execution)::bigint;
+
+-- name: Retries :many
+SELECT from_seq, error, reason, retried_at FROM retry WHERE execution = $1 ORDER BY number;
