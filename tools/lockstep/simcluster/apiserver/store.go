@@ -325,3 +325,11 @@ func (s *Store) since(version int64) ([]event, <-chan struct{}, bool) {
 	i, _ := slices.BinarySearchFunc(s.log, version+1, func(e event, v int64) int { return int(e.version - v) })
 	return slices.Clone(s.log[i:]), s.changed, true
 }
+
+// ScaledToZero reports whether somebody wants a workload to have no pods. A simulated controller rests then: so a test can
+// stop one.
+func (s *Store) ScaledToZero(k Key) bool {
+	o := s.Get(k)
+	replicas, set := o.Number("spec", "replicas")
+	return o != nil && set && replicas == 0
+}

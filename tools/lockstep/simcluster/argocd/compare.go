@@ -25,7 +25,7 @@ type desired struct {
 
 // want are the objects of a commit as the Application wants them.
 func want(app apiserver.Object, commit *object.Commit) ([]desired, error) {
-	objects, err := manifests(commit, app.Text("spec", "source", "path"))
+	objects, err := rendered(app, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +105,8 @@ func (c *Controller) judge(o apiserver.Object, commit *object.Commit) {
 		if live == nil || !reflect.DeepEqual(live, applied(live, d.object)) {
 			resource["status"], synced = "OutOfSync", false
 		}
-		if status, message := healthOf(d.key.Resource, live); status != "" {
-			resource["health"] = map[string]any{"status": status, "message": message}
-			health = worse(health, status)
-		}
+		// Since version 3, Argo CD keeps the health of single resources to itself (resourceHealthSource).
+		health = worse(health, healthOf(d.key.Resource, live))
 		resources = append(resources, resource)
 	}
 	for _, k := range c.orphans(o, wanted) {
@@ -124,7 +122,9 @@ func (c *Controller) judge(o apiserver.Object, commit *object.Commit) {
 	}, "status", "sync")
 	o.Set(health, "status", "health", "status")
 	o.Set(resources, "status", "resources")
-	o.Set("Directory", "status", "sourceType")
+	o.Set(sourceType(o, commit), "status", "sourceType")
+	o.Set("appTree", "status", "resourceHealthSource")
+	o.Set("argocd", "status", "controllerNamespace")
 	c.automate(o, synced)
 }
 
@@ -144,29 +144,28 @@ func (c *Controller) automate(o apiserver.Object, synced bool) {
 	}, "operation")
 }
 
-// healthOf is an object's health as Argo CD sees it; "" for kinds that have none.
-func healthOf(r apiserver.Resource, live apiserver.Object) (status, message string) {
+// healthOf is an object's health as Argo CD sees it; kinds that have none are healthy.
+func healthOf(r apiserver.Resource, live apiserver.Object) string {
 	if r != apiserver.Rollouts && r != apiserver.Deployments && r != apiserver.StatefulSets {
-		return "", ""
+		return "Healthy"
 	}
 	if live == nil {
-		return "Missing", ""
+		return "Missing"
 	}
 	if r != apiserver.Rollouts {
-		return "Progressing", "the simulated cluster runs Rollouts only"
+		return "Progressing" // nothing but Rollouts runs here
 	}
 	generation, _ := live.Number("metadata", "generation")
 	if live.Text("status", "observedGeneration") != strconv.FormatInt(generation, 10) {
-		return "Progressing", "Waiting for rollout spec update to be observed"
+		return "Progressing"
 	}
-	message = live.Text("status", "message")
 	switch phase := live.Text("status", "phase"); phase {
 	case "Paused":
-		return "Suspended", message
+		return "Suspended"
 	case "Degraded", "Healthy":
-		return phase, message
+		return phase
 	default:
-		return "Progressing", message
+		return "Progressing"
 	}
 }
 

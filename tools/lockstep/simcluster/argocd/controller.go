@@ -1,7 +1,8 @@
 // Package argocd behaves like the Argo CD application controller (v3.2) on the Application objects of a simulated cluster:
 // it compares them with their repositories, and carries out the syncs that their operation field asks for.
 //
-// It is a simulation: plain YAML folders only, no Helm, Kustomize, hooks, waves or projects' rules, one cluster.
+// It is a simulation: folders of plain YAML, or a kustomization with resources and images; no Helm, hooks, waves or
+// projects' rules, one cluster.
 package argocd
 
 import (
@@ -74,6 +75,9 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // Sync looks at every Application once.
 func (c *Controller) Sync(ctx context.Context) {
+	if c.Store.ScaledToZero(apiserver.Key{Resource: apiserver.StatefulSets, Namespace: "argocd", Name: "argocd-application-controller"}) {
+		return
+	}
 	all, _ := c.Store.List(apiserver.Applications, "")
 	for _, app := range all {
 		err := c.reconcile(ctx, app)
@@ -90,7 +94,15 @@ func (c *Controller) reconcile(ctx context.Context, app apiserver.Object) error 
 	if app.Map("operation") != nil {
 		return c.operate(ctx, app)
 	}
+	if c.repositoriesRest() {
+		return nil
+	}
 	return c.refresh(ctx, app)
+}
+
+// repositoriesRest reports whether somebody has stopped the repository server.
+func (c *Controller) repositoriesRest() bool {
+	return c.Store.ScaledToZero(apiserver.Key{Resource: apiserver.Deployments, Namespace: "argocd", Name: "argocd-repo-server"})
 }
 
 func key(app apiserver.Object) apiserver.Key {

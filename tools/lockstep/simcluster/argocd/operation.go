@@ -17,6 +17,9 @@ func (c *Controller) operate(ctx context.Context, app apiserver.Object) error {
 			o.Set(map[string]any{"phase": "Running", "operation": copied(o, "operation"), "startedAt": c.stamp()}, "status", "operationState")
 		})
 	}
+	if c.repositoriesRest() {
+		return nil // it waits for the manifests
+	}
 	state = state.Copy()
 	c.carryOut(ctx, app, state)
 	if ctx.Err() != nil && state.Text("phase") == "Error" {

@@ -205,6 +205,11 @@ func parse(file *object.File) ([]apiserver.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
+	return parseText(text)
+}
+
+// parseText reads all documents that have something in them.
+func parseText(text string) ([]apiserver.Object, error) {
 	var objects []apiserver.Object
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for {

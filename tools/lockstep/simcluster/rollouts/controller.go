@@ -1,8 +1,8 @@
 // Package rollouts behaves like the Argo Rollouts controller (v1.10) on the Rollout objects of a simulated cluster: canary
 // steps, pauses and how they are left, abort and retry, the first deploy, the way back to the stable version, the progress
-// deadline. ReplicaSets are kept as objects, and pods become ready by the clock.
+// deadline; and blue-green: the pause before the promotion, and the cutover. ReplicaSets are kept as objects, and pods become ready by the clock.
 //
-// It is a simulation: no pods, no traffic, no analysis, no blue-green. What it copies of the real controller is what a
+// It is a simulation: no pods, no traffic, no analysis, no delay before old pods go. What it copies of the real controller is what a
 // client can see in the status, and in which order.
 package rollouts
 
@@ -76,6 +76,9 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // Sync brings every Rollout one step on, and answers when to look again at the latest.
 func (c *Controller) Sync(ctx context.Context) time.Duration {
+	if c.Store.ScaledToZero(apiserver.Key{Resource: apiserver.Deployments, Namespace: "argo-rollouts", Name: "argo-rollouts"}) {
+		return idle
+	}
 	all, _ := c.Store.List(apiserver.Rollouts, "")
 	c.collect(all)
 	rest := idle

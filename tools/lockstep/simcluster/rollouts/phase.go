@@ -36,7 +36,9 @@ func (v *view) phase() (phase, message string) {
 		return "Progressing", "more replicas need to be updated"
 	case available < updated:
 		return "Progressing", "updated replicas are still becoming available"
-	case v.rollout.Map("spec", "strategy", "canary", "trafficRouting") == nil && all > updated:
+	case v.blueGreen() != nil && v.cutOverPhase() != "":
+		return "Progressing", v.cutOverPhase()
+	case v.blueGreen() == nil && v.rollout.Map("spec", "strategy", "canary", "trafficRouting") == nil && all > updated:
 		return "Progressing", "old replicas are pending termination"
 	case v.new.Text("stableRS") == "" || v.new.Text("stableRS") != v.new.Text("currentPodHash"):
 		return "Progressing", "waiting for all steps to complete"
@@ -50,7 +52,7 @@ func (v *view) healthy() bool {
 	updated, _ := v.new.Number("updatedReplicas")
 	available, _ := v.new.Number("availableReplicas")
 	all, _ := v.new.Number("replicas")
-	return updated == v.replicas && available == v.replicas && all == v.replicas &&
+	return updated == v.replicas && available == v.replicas && (all == v.replicas || v.blueGreen() != nil) &&
 		v.new.Text("stableRS") == v.hash && (v.stepCount() == 0 || v.index() == v.stepCount()) && v.old.Text("observedGeneration") == strconv.FormatInt(v.generation(), 10)
 }
 
@@ -96,7 +98,7 @@ func negated(b bool) string {
 
 // cameOn reports whether anything in the status shows progress.
 func (v *view) cameOn() bool {
-	for _, field := range []string{"stableRS", "currentStepHash", "currentPodHash", "currentStepIndex", "updatedReplicas"} {
+	for _, field := range []string{"stableRS", "currentStepHash", "currentPodHash", "currentStepIndex", "updatedReplicas", "blueGreen"} {
 		if !reflect.DeepEqual(v.old[field], v.new[field]) {
 			return true
 		}
@@ -108,6 +110,9 @@ func (v *view) cameOn() bool {
 
 // atPause reports whether the present step may take as long as it likes.
 func (v *view) atPause() bool {
+	if v.blueGreen() != nil {
+		return len(v.new.List("pauseConditions")) > 0
+	}
 	if v.index() >= v.stepCount() {
 		return false
 	}

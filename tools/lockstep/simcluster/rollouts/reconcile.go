@@ -27,7 +27,7 @@ const reasonPause = "CanaryPauseStep"
 // reconcile brings one Rollout one step on, in the order in which the real controller does, and writes its status once.
 func (c *Controller) reconcile(ctx context.Context, ro apiserver.Object) (time.Duration, error) {
 	v := c.look(ro)
-	if problem := invalid(ro); problem != "" {
+	if problem := c.invalid(ro); problem != "" {
 		return idle, c.refuse(v, problem)
 	}
 	if v.changed() {
@@ -50,7 +50,9 @@ func (c *Controller) look(ro apiserver.Object) *view {
 		hash: hashOf(ro.At("spec", "template")), sets: c.replicaSets(ro), now: c.Clock.Now(),
 		old: ro.Map("status"), new: apiserver.Object{},
 	}
-	v.stepHash = hashOf(v.steps)
+	if v.blueGreen() == nil {
+		v.stepHash = hashOf(v.steps)
+	}
 	if n, ok := ro.Number("spec", "replicas"); ok {
 		v.replicas = n
 	}
@@ -63,14 +65,16 @@ func (c *Controller) look(ro apiserver.Object) *view {
 }
 
 // invalid says why a spec cannot be carried out.
-func invalid(ro apiserver.Object) string {
+func (c *Controller) invalid(ro apiserver.Object) string {
 	switch {
 	case ro.Map("spec", "template") == nil:
 		return "The Rollout \"" + ro.Name() + "\" is invalid: spec.template: Required value: Rollout has missing field '.spec.template'"
-	case ro.Map("spec", "strategy", "canary") == nil:
-		return "The Rollout \"" + ro.Name() + "\" is invalid: spec.strategy: the simulated cluster carries out canaries only"
 	case ro.Map("spec", "selector") == nil:
 		return "The Rollout \"" + ro.Name() + "\" is invalid: spec.selector: Required value: Rollout has missing field '.spec.selector'"
+	case ro.Map("spec", "strategy", "blueGreen") != nil:
+		return c.invalidBlueGreen(ro)
+	case ro.Map("spec", "strategy", "canary") == nil:
+		return "The Rollout \"" + ro.Name() + "\" is invalid: spec.strategy.strategy: Required value: Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
 	default:
 		return ""
 	}
@@ -123,6 +127,10 @@ func (c *Controller) begin(v *view) error {
 func (c *Controller) pods(ctx context.Context, v *view) (time.Duration, error) {
 	weight := v.weight()
 	canary, stable := split(v.replicas, weight, v.rollout.Map("spec", "strategy", "canary", "trafficRouting") != nil)
+	if v.blueGreen() != nil {
+		canary, stable = v.twoColours()
+		weight = 100
+	}
 	if v.new.Text("stableRS") == v.hash || v.new.Text("stableRS") == "" {
 		canary, stable, weight = v.replicas, 0, 100
 	}
@@ -182,6 +190,10 @@ func (v *view) count() {
 			updated = rs.desired
 		}
 	}
+	// What a blue-green Rollout has available is what serves.
+	if serving := v.sets[v.new.Text("blueGreen", "activeSelector")]; v.blueGreen() != nil && serving != nil {
+		available = serving.available
+	}
 	v.new.Set(all, "replicas")
 	v.new.Set(updated, "updatedReplicas")
 	v.new.Set(available, "readyReplicas")
@@ -192,6 +204,9 @@ func (v *view) count() {
 // advance promotes, pauses or goes to the next step, and answers when a timed pause ends.
 func (v *view) advance(c *Controller) time.Duration {
 	rs := v.sets[v.hash]
+	if v.blueGreen() != nil {
+		return v.cutOver(rs)
+	}
 	aborted, full := v.new.Flag("abort"), v.new.Flag("promoteFull")
 	ready := rs.available >= v.replicas
 	if full {
