@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -109,7 +108,10 @@ func TestAControllerThatIsScaledToZeroRests(t *testing.T) {
 	}
 	scale(0)
 	f.sync(revision)
-	time.Sleep(100 * time.Millisecond) // a controller that works takes a tenth of it
+	// Argo CD works, and sees a Rollout that nobody has looked at.
+	f.await(f.app(), "shop", "the health to be Progressing", func(o *unstructured.Unstructured) bool {
+		return text(o, "status", "health", "status") == "Progressing"
+	})
 	if o, err := f.rollout().Get(t.Context(), "api", metav1.GetOptions{}); err != nil || o.Object["status"] != nil {
 		t.Errorf("status: found %v, %v; expected none", o.Object["status"], err)
 	}

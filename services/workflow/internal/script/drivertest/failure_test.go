@@ -77,7 +77,7 @@ func TestTheApplicationChoosesWhatHappensToTheOthers(t *testing.T) {
 	const reason = "staging: worker is degraded at gate 50: ProgressDeadlineExceeded"
 	for policy, want := range map[string][]string{
 		"stop": {"deployment.failed deployment_id=11 reason=stopped: " + reason},
-		"abort_all": {
+		"abort": {
 			"abort: api", "abort: worker",
 			"deployment.failed deployment_id=11 reason=stopped and aborted: " + reason,
 		},
@@ -87,7 +87,7 @@ func TestTheApplicationChoosesWhatHappensToTheOthers(t *testing.T) {
 			w := shop(t)
 			w.rollouts["shop/worker"].failsAt = 50
 			w.rollouts["shop/worker"].pace = 30 * time.Second
-			w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["failure_policy"] = policy }))
+			w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["on_failure"] = policy }))
 			expectEnd(t, w, append(append([]string{"deployment.degraded deployment_id=12 reason=ProgressDeadlineExceeded"}, want...),
 				"rollout_environment.failed environment_id=3 reason="+reason, "rollout.failed reason="+reason)...)
 		})
@@ -99,7 +99,7 @@ func TestAnAbortThatDoesNotWorkIsPartOfTheReason(t *testing.T) {
 	w := shop(t)
 	w.rollouts["shop/worker"].failsAt = 25
 	w.fail = failing("argo.abort", "forbidden", "no right to patch rollouts/status")
-	w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["failure_policy"] = "abort_all" }))
+	w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["on_failure"] = "abort" }))
 	if last := w.story[len(w.story)-1]; !strings.Contains(last, "; api: abort: no right to patch rollouts/status; worker: abort: no right") {
 		t.Errorf("last word: %s", last)
 	}
