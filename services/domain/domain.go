@@ -38,6 +38,7 @@ const (
 	// ownerOrganization and owner are who the bootstrap token stands for.
 	ownerOrganization = 1
 	owner             = 1
+	ownerName         = "owner"
 )
 
 // Run is the service until ctx ends. The API is served as soon as the database is there; bus and workflow service may
@@ -69,6 +70,9 @@ func Run(ctx context.Context, c Config) error {
 
 	s := assemble(pool, drivers, log)
 	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	if err := s.store.EnsureOwner(ctx, ownerOrganization, owner, ownerName); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	handler, err := s.handler(c)

@@ -224,7 +224,7 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 
 	_, err = s.domain.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
 	s.ok(err)
-	s.want(s.gates(r)["staging"].Quorum, 2) // what a rollout has pinned stays
+	s.want(s.gates(r)["staging"].Quorum, 2)                                                   // what a rollout has pinned stays
 	_, err = s.domain.CancelRollout(t.Context(), user(), r.ID, "nobody has to agree to that") // R41
 	s.ok(err)
 	r = s.rollout(s.set)

@@ -38,7 +38,8 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Tokens: api.Tokens{c.BootstrapToken: {
 			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Permissions: core.RoleOwner.Permissions(),
 		}},
-		Clock: clock.System(),
+		Access: s.domain,
+		Clock:  clock.System(),
 	}), nil
 }
 

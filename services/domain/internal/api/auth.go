@@ -3,24 +3,35 @@
 package api
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Tokens are bearer tokens and who shows them. Nobody else may do anything (D28).
+// Tokens are bearer tokens that are configured, and who shows them: how an installation begins. All others are made in the
+// organization. Nobody else may do anything (D28).
 type Tokens map[string]core.Actor
+
+// Access knows the tokens that members have. Its errors are Unauthenticated for what is none, or not good any more.
+type Access interface {
+	Authenticate(ctx context.Context, secret string, session bool) (core.Actor, error)
+	StartSession(ctx context.Context, secret string) (session string, until time.Time, err error)
+	EndSession(ctx context.Context, session string) error
+}
 
 // keyring is what is known of the tokens.
 type keyring struct {
 	entries []entry
+	access  Access
 	clock   clock.Clock
 }
 
@@ -32,8 +43,8 @@ type entry struct {
 	actor      core.Actor
 }
 
-func newKeyring(tokens Tokens, c clock.Clock) keyring {
-	k := keyring{clock: c}
+func newKeyring(tokens Tokens, access Access, c clock.Clock) keyring {
+	k := keyring{access: access, clock: c}
 	for token, actor := range tokens {
 		// An installation without a bootstrap token has an entry for the empty one, which must let nobody in.
 		if token == "" {
@@ -80,11 +91,26 @@ func (k keyring) actor(w http.ResponseWriter, r *http.Request) (core.Actor, bool
 		unauthenticated(w, "authorization: found another scheme; expected a bearer token")
 		return core.Actor{}, false
 	}
-	e, ok := k.find(strings.TrimSpace(token))
-	if !ok {
-		unauthenticated(w, "authorization: found a token that nobody has; expected one that this installation gave out")
+	token = strings.TrimSpace(token)
+	if e, ok := k.find(token); ok {
+		return e.actor, true
 	}
-	return e.actor, ok
+	actor, err := k.access.Authenticate(r.Context(), token, false)
+	return actor, known(w, "authorization", err)
+}
+
+// known is whether somebody was found; where nobody was, it has been answered.
+func known(w http.ResponseWriter, where string, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case fault.Is(err, fault.Unauthenticated):
+		unauthenticated(w, where+": "+fault.Public(err))
+	default:
+		row := fault.Describe(fault.ClassOf(err))
+		refuse(w, row.HTTP, row.GraphQL, where+": "+fault.Public(err))
+	}
+	return false
 }
 
 func (k keyring) sessionActor(w http.ResponseWriter, r *http.Request) (core.Actor, bool) {
@@ -103,11 +129,11 @@ func (k keyring) sessionActor(w http.ResponseWriter, r *http.Request) (core.Acto
 		refuse(w, http.StatusForbidden, "REFUSED", csrfHeader+": missing; a request with a session has to carry the header, with any value")
 		return core.Actor{}, false
 	}
-	actor, ok := k.session(cookie.Value, k.clock.Now())
-	if !ok {
-		unauthenticated(w, "session: found one that has ended; expected to be signed in")
+	if actor, ok := k.session(cookie.Value, k.clock.Now()); ok {
+		return actor, true
 	}
-	return actor, ok
+	actor, err := k.access.Authenticate(r.Context(), cookie.Value, true)
+	return actor, known(w, "session", err)
 }
 
 // unauthenticated answers that nobody knows who asks.

@@ -12,13 +12,15 @@ type Deps struct {
 	GraphQL http.Handler
 	// Console answers every path that nothing else does. What it shows it asks of /graphql.
 	Console http.Handler
-	Tokens  Tokens
-	Clock   clock.Clock
+	// Tokens are configured; Access knows all others.
+	Tokens Tokens
+	Access Access
+	Clock  clock.Clock
 }
 
 // NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
-	keys := newKeyring(d.Tokens, d.Clock)
+	keys := newKeyring(d.Tokens, d.Access, d.Clock)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.HandleFunc("POST /session", keys.signIn)

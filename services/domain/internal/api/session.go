@@ -14,13 +14,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// A session is a browser's sign-in: a cookie that no script can read, given for a token. It holds no token and the server
-// keeps none: it is an expiry and a MAC over it, whose key is made of the token. So every replica knows it, a restart does
-// not end it, and a token that is taken away takes its sessions with it.
+// A session is a browser's sign-in: a cookie that no script can read, given for a token, which it never holds. Of a configured
+// token it is an expiry and a MAC over it, whose key is made of the token, and the server keeps none. Of a member's token it
+// is a secret of its own, kept as the token is. Either way every replica knows it, a restart does not end it, and a token
+// that is taken away takes its sessions with it.
 
 const (
-	// sessionTime is how long somebody stays signed in.
-	sessionTime = 12 * time.Hour
 	// csrfHeader is what a request with a session has to carry. A form on another site cannot set it, and a script on
 	// another site may not.
 	csrfHeader = "Lockstep-Csrf"
@@ -100,14 +99,19 @@ func (k keyring) signIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "INVALID", "body: found no token; expected {\"token\": \"…\"}")
 		return
 	}
-	e, ok := k.find(strings.TrimSpace(given.Token))
-	if !ok {
-		unauthenticated(w, "token: found one that nobody has; expected one that this installation gave out")
-		return
+	now, token := k.clock.Now(), strings.TrimSpace(given.Token)
+	until := now.Add(core.SessionLife)
+	var value string
+	if e, ok := k.find(token); ok {
+		value = k.sign(e, until)
+	} else {
+		var err error
+		if value, until, err = k.access.StartSession(r.Context(), token); !known(w, "token", err) {
+			return
+		}
 	}
-	now := k.clock.Now()
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
-		Name: name, Value: k.sign(e, now.Add(sessionTime)), Path: "/", MaxAge: int(sessionTime.Seconds()),
+		Name: name, Value: value, Path: "/", MaxAge: int(until.Sub(now).Seconds()),
 		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.WriteHeader(http.StatusNoContent)
@@ -120,6 +124,10 @@ func (k keyring) signOut(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if name := cookieName(r); name != "" {
+		// Of a member's token the session is ended here as well, not only forgotten by this browser.
+		if cookie, err := r.Cookie(name); err == nil && !strings.Contains(cookie.Value, ".") && !known(w, "session", k.access.EndSession(r.Context(), cookie.Value)) {
+			return
+		}
 		http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
 			Name: name, Path: "/", MaxAge: -1, Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		})

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,10 +9,52 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 const token = "a-token-for-tests-only"
+
+// members is an Access with one member, whose token is "a-token-of-a-member".
+type members struct{ session string }
+
+func (m *members) Authenticate(_ context.Context, secret string, session bool) (core.Actor, error) {
+	if !session && secret == memberToken || session && secret != "" && secret == m.session {
+		return core.Actor{Organization: 1, Type: core.PrincipalUser, ID: 7}, nil
+	}
+	return core.Actor{}, fault.New(fault.Unauthenticated, "nobody has it")
+}
+
+func (m *members) StartSession(ctx context.Context, secret string) (string, time.Time, error) {
+	if _, err := m.Authenticate(ctx, secret, false); err != nil {
+		return "", time.Time{}, err
+	}
+	m.session = "a-session-of-a-member"
+	return m.session, time.Unix(1_800_003_600, 0), nil
+}
+
+func (m *members) EndSession(context.Context, string) error {
+	m.session = ""
+	return nil
+}
+
+const memberToken = "a-token-of-a-member"
+
+func TestAMembersTokenIsGoodForASession(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(200, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+memberToken)
+	w := b.expect(204, "POST", "http://127.0.0.1/session", `{"token":"`+memberToken+`"}`, csrfHeader, "1")
+	if cookie := w.Result().Cookies()[0]; cookie.MaxAge != 3600 || strings.Contains(cookie.Value, memberToken) {
+		t.Errorf("found %+v; want a cookie that ends with the session, and is not the token", cookie)
+	}
+	session := b.value
+	b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+session) // a cookie is no token
+	b.expect(204, "DELETE", "http://127.0.0.1/session", "", csrfHeader, "1")
+	b.cookie, b.value = "lockstep-80", session
+	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended on the server too
+}
 
 // stopped is a clock that stands still.
 type stopped struct {
@@ -40,7 +83,8 @@ func newBrowser(t *testing.T, tokens Tokens) *browser {
 		w.WriteHeader(http.StatusOK)
 	})
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	return &browser{t: t, clock: c, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Clock: c})}
+	access := &members{}
+	return &browser{t: t, clock: c, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c})}
 }
 
 func (b *browser) send(method, url, body string, header ...string) *httptest.ResponseRecorder {
@@ -94,7 +138,7 @@ func TestASessionIsForOneOriginAndEnds(t *testing.T) {
 		}
 		b.expect(200, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
 		b.expect(403, "POST", c.origin+"/graphql", "{}") // as a form on another site would
-		b.clock.at = b.clock.at.Add(sessionTime)
+		b.clock.at = b.clock.at.Add(core.SessionLife)
 		b.expect(401, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
 	}
 }

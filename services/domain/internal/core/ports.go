@@ -14,11 +14,13 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next three methods
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next four methods
 	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
 	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithToken is the one that a token of this digest belongs to.
+	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
 	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
 	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
@@ -34,6 +36,7 @@ type Tx interface {
 	RolloutWrites
 	HandoffWrites
 	PolicyWrites
+	AccessWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.
@@ -131,6 +134,26 @@ type HandoffWrites interface {
 	SaveHandoff(ctx context.Context, h Handoff) error
 	// SetWorkflowRef stores the handle on the subject.
 	SetWorkflowRef(ctx context.Context, kind HandoffSubject, id int64, ref string) error
+}
+
+// AccessWrites changes members, groups and tokens.
+type AccessWrites interface {
+	AddMember(ctx context.Context, m Member) (Member, error)
+	// LockMembers locks a member, if it is there, and every owner.
+	LockMembers(ctx context.Context, id int64) ([]Member, error)
+	// SaveMember writes role and removal.
+	SaveMember(ctx context.Context, m Member) error
+	AddGroup(ctx context.Context, g Group) (Group, error)
+	LockGroup(ctx context.Context, id int64) (Group, error)
+	// SetGroupMembers ends and begins memberships, so that these members belong to the group and nobody else.
+	SetGroupMembers(ctx context.Context, group int64, members []int64, at time.Time) error
+	AddToken(ctx context.Context, t AccessToken, digest []byte) (AccessToken, error)
+	// RevokeTokens ends a token and the sessions it began; what has ended stays as it was.
+	RevokeTokens(ctx context.Context, id int64, at time.Time) error
+	// TokenByDigest is a token that is good at an instant, and whose it is.
+	TokenByDigest(ctx context.Context, digest []byte, at time.Time) (AccessToken, Member, error)
+	// TouchToken notes that a token was used; not more than once a minute.
+	TouchToken(ctx context.Context, id int64, at time.Time) error
 }
 
 // PolicyWrites changes policies, and what they want.

@@ -39,6 +39,20 @@ type Reads interface {
 
 	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
 	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]EnvironmentApproval, error)
+	// Members are those who have not been removed, in the order in which they came.
+	Members(ctx context.Context, organization int64, p Page) (Slice[Member], error)
+	// MembersByID finds removed ones as well: journals speak of them.
+	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]Member, error)
+	MemberByName(ctx context.Context, organization int64, name string) (Member, error)
+	Groups(ctx context.Context, organization int64, p Page) (Slice[Group], error)
+	GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Group, error)
+	GroupByName(ctx context.Context, organization int64, name string) (Group, error)
+	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]Member, error)
+	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]Group, error)
+	TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]AccessToken, error)
+	// TokensByMember is newest first, and without browsers' sessions.
+	TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]AccessToken, error)
+
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RollbackPolicy, error)
 	// Rollouts are newest first.

@@ -105,6 +105,8 @@ func weights() exec.ComplexityRoot {
 	var c exec.ComplexityRoot
 	c.Query.Applications = connection
 	c.Query.Environments = connection
+	c.Query.Members = connection
+	c.Query.Groups = connection
 	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState) int {
 		return connection(children, first, after)
 	}

@@ -47,6 +47,12 @@ type loaders struct {
 	standings               *loader[int64, core.Standing]
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	waitsOf                 *loader[int64, []core.Wait]
+	members                 *loader[int64, core.Member]
+	groups                  *loader[int64, core.Group]
+	membersOf               *loader[int64, []core.Member]
+	groupsOf                *loader[int64, []core.Group]
+	tokens                  *loader[int64, core.AccessToken]
+	tokensOf                *loader[int64, []core.AccessToken]
 }
 
 // paged is one page of what belongs to an object.
@@ -93,6 +99,14 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		standings:               plain(b, r.Standings),
 		applicationStandings:    plain(b, r.ApplicationStandings),
 		waitsOf:                 plain(b, r.Waits),
+		members:                 plain(b, r.MembersByID),
+		groups:                  plain(b, r.GroupsByID),
+		membersOf:               plain(b, r.MembersByGroup),
+		groupsOf:                plain(b, r.GroupsByMember),
+		tokens:                  plain(b, r.TokensByID),
+		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
+			return r.VisibleTokens(ctx, actor, members)
+		}),
 	}
 }
 

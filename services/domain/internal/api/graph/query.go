@@ -122,6 +122,10 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.bindings, number, model.WrapDriverBinding)
 	case model.KindApplicationEnvironment:
 		return node(ctx, l.applicationEnvironments, number, model.WrapApplicationEnvironment)
+	case model.KindMember:
+		return node(ctx, l.members, number, model.WrapMember)
+	case model.KindGroup:
+		return node(ctx, l.groups, number, model.WrapGroup)
 	case model.KindRollout:
 		return node(ctx, l.rollouts, number, model.WrapRollout)
 	case model.KindRolloutEnvironment:

@@ -10,6 +10,15 @@ var _ exec.ResolverRoot = resolvers{}
 // Viewer resolves its fields.
 func (resolvers) Viewer() exec.ViewerResolver { return viewer{} }
 
+// Member resolves its fields.
+func (resolvers) Member() exec.MemberResolver { return member{} }
+
+// Group resolves its fields.
+func (resolvers) Group() exec.GroupResolver { return group{} }
+
+// Transition resolves its fields.
+func (resolvers) Transition() exec.TransitionResolver { return transition{} }
+
 // Gate resolves its fields.
 func (resolvers) Gate() exec.GateResolver { return gate{} }
 

@@ -9,6 +9,24 @@ import (
 	"time"
 )
 
+type AccessToken struct {
+	ID             int64
+	OrganizationID int64
+	MemberID       int64
+	// Of a browser's session: the token that was shown to sign in. It ends with that token.
+	ParentID *int64
+	Name     string
+	// SHA-256 of the token, which is 256 random bits: it is shown once and kept nowhere.
+	Digest []byte
+	// Bits: 1 read 2 deploy 4 approve 8 configure 16 administer. What it is good for, as far as the member's role allows it too.
+	Scopes     int16
+	ExpiresAt  time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 type Application struct {
 	ID             int64
 	OrganizationID int64
@@ -187,6 +205,25 @@ type GateExpiry struct {
 	UpdatedAt time.Time
 }
 
+type Group struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// A row for each time that somebody belonged; removed_at ends it.
+type GroupMember struct {
+	ID             int64
+	OrganizationID int64
+	GroupID        int64
+	MemberID       int64
+	RemovedAt      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type Handoff struct {
 	ID             int64
 	OrganizationID int64
@@ -207,6 +244,18 @@ type Handoff struct {
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// People and machines; id is the principal_id that journals name. Never deleted: journals speak of them.
+type Member struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	Kind           string
+	Role           string
+	RemovedAt      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 // The owner and shard key of every other table; id is its organization_id.

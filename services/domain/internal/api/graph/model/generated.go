@@ -75,6 +75,18 @@ type CreateFlowDefinitionPayload struct {
 	Errors         []UserError     `json:"errors"`
 }
 
+type CreateGroupInput struct {
+	Name string `json:"name"`
+	// Identifiers of members.
+	Members []string `json:"members,omitempty"`
+}
+
+type CreateMemberInput struct {
+	Name string              `json:"name"`
+	Kind *core.PrincipalType `json:"kind,omitempty"`
+	Role core.Role           `json:"role"`
+}
+
 type CreateRolloutInput struct {
 	VersionSetID string  `json:"versionSetId"`
 	Reason       *string `json:"reason,omitempty"`
@@ -89,6 +101,24 @@ type CreateServiceInput struct {
 	Name            string                      `json:"name"`
 	Description     *string                     `json:"description,omitempty"`
 	ArtifactSources []CreateArtifactSourceInput `json:"artifactSources"`
+}
+
+type CreateTokenInput struct {
+	// Tells its holder's tokens apart.
+	Name string `json:"name"`
+	// Whose; the viewer's own without it.
+	MemberID *string `json:"memberId,omitempty"`
+	// What it is good for; everything that the viewer may do without it. Reading always belongs to it.
+	Scopes []core.Permission `json:"scopes,omitempty"`
+	// 60 to 31622400 (366 days).
+	LifetimeSeconds *int `json:"lifetimeSeconds,omitempty"`
+}
+
+type CreateTokenPayload struct {
+	AccessToken *AccessToken `json:"accessToken,omitempty"`
+	// The token itself: it is kept nowhere, and cannot be shown again.
+	Token  *string     `json:"token,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 type EnvironmentApprovalInput struct {
@@ -109,9 +139,29 @@ type EnvironmentConnection struct {
 	PageInfo PageInfo      `json:"pageInfo"`
 }
 
+type GroupConnection struct {
+	Nodes    []Group  `json:"nodes"`
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+type GroupPayload struct {
+	Group  *Group      `json:"group,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 type JournalConnection struct {
 	Nodes    []Transition `json:"nodes"`
 	PageInfo PageInfo     `json:"pageInfo"`
+}
+
+type MemberConnection struct {
+	Nodes    []Member `json:"nodes"`
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+type MemberPayload struct {
+	Member *Member     `json:"member,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 type PageInfo struct {
@@ -127,6 +177,10 @@ type PauseRolloutInput struct {
 type PauseRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+type RemoveMemberInput struct {
+	MemberID string `json:"memberId"`
 }
 
 type ResolveGateInput struct {
@@ -168,6 +222,15 @@ type RetryEnvironmentOnboardingPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+type RevokeTokenInput struct {
+	TokenID string `json:"tokenId"`
+}
+
+type RevokeTokenPayload struct {
+	AccessToken *AccessToken `json:"accessToken,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 type RollbackRolloutInput struct {
 	// What to go back from.
 	RolloutID string `json:"rolloutId"`
@@ -196,6 +259,16 @@ type SetEnvironmentApprovalInput struct {
 type SetEnvironmentApprovalPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+type SetGroupMembersInput struct {
+	GroupID string   `json:"groupId"`
+	Members []string `json:"members"`
+}
+
+type SetMemberRoleInput struct {
+	MemberID string    `json:"memberId"`
+	Role     core.Role `json:"role"`
 }
 
 type SetRollbackPolicyInput struct {
@@ -236,6 +309,8 @@ type Viewer struct {
 	Organization  Organization `json:"organization"`
 	PrincipalType string       `json:"principalType"`
 	PrincipalID   int          `json:"principalId"`
+	// Null for a principal that is no member.
+	Member *Member `json:"member,omitempty"`
 	// What the viewer's role and token allow together.
 	Permissions []core.Permission `json:"permissions"`
 	// What may be done in the organization as a whole.

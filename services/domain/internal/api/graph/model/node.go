@@ -21,6 +21,9 @@ const (
 	KindEnvironment            = "environment"
 	KindDriverBinding          = "driverbinding"
 	KindApplicationEnvironment = "applicationenvironment"
+	KindMember                 = "member"
+	KindGroup                  = "group"
+	KindAccessToken            = "accesstoken"
 	KindRollout                = string(core.SubjectRollout)
 	KindRolloutEnvironment     = string(core.SubjectRolloutEnvironment)
 	KindDeployment             = string(core.SubjectDeployment)
@@ -140,6 +143,33 @@ func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
 
 // ExpiresAfterSeconds is 0 for never.
 func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
+
+// Member wraps the domain's.
+type Member struct{ core.Member }
+
+// Group wraps the domain's.
+type Group struct{ core.Group }
+
+// AccessToken wraps the domain's.
+type AccessToken struct{ core.AccessToken }
+
+// GlobalID is member_<number>.
+func (m Member) GlobalID() string { return id.Format(KindMember, m.ID) }
+
+// GlobalID is group_<number>.
+func (g Group) GlobalID() string { return id.Format(KindGroup, g.ID) }
+
+// GlobalID is accesstoken_<number>.
+func (t AccessToken) GlobalID() string { return id.Format(KindAccessToken, t.ID) }
+
+// Scopes are what it is good for.
+func (t AccessToken) Scopes() []core.Permission { return t.AccessToken.Scopes.List() }
+
+// IsNode marks a node.
+func (Member) IsNode() {}
+
+// IsNode marks a node.
+func (Group) IsNode() {}
 
 // Wait wraps the domain's.
 type Wait struct{ core.Wait }

@@ -79,6 +79,21 @@ func MarshalGateOutcome(o core.GateOutcome) graphql.Marshaler { return word(stri
 func UnmarshalGateOutcome(v any) (core.GateOutcome, error) {
 	return enum(v, core.ExpiryRejects, core.ExpiryApproves)
 }
+
+// MarshalRole writes a role.
+func MarshalRole(r core.Role) graphql.Marshaler { return word(string(r)) }
+
+// UnmarshalRole reads a role.
+func UnmarshalRole(v any) (core.Role, error) { return enum(v, core.AllRoles()...) }
+
+// MarshalMemberKind writes what a member is.
+func MarshalMemberKind(k core.PrincipalType) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalMemberKind reads what a member is.
+func UnmarshalMemberKind(v any) (core.PrincipalType, error) {
+	return enum(v, core.PrincipalUser, core.PrincipalAgent)
+}
+
 // MarshalPermission writes a permission.
 func MarshalPermission(p core.Permission) graphql.Marshaler { return word(p.String()) }
 

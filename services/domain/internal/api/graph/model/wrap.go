@@ -63,6 +63,16 @@ func WrapGate(g core.Gate) Gate { return Gate{g} }
 func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
 	return EnvironmentApproval{a}
 }
+
+// WrapMember wraps the domain's.
+func WrapMember(m core.Member) Member { return Member{m} }
+
+// WrapGroup wraps the domain's.
+func WrapGroup(g core.Group) Group { return Group{g} }
+
+// WrapAccessToken wraps the domain's.
+func WrapAccessToken(t core.AccessToken) AccessToken { return AccessToken{t} }
+
 // WrapWait wraps the domain's.
 func WrapWait(w core.Wait) Wait { return Wait{w} }
 

@@ -1,0 +1,191 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Members, groups and tokens: who may do what.
+
+// Members is one page of those who belong to the organization.
+func (q query) Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.MemberConnection{}, err
+	}
+	s, err := q.domain.Members(ctx, loadersOf(ctx).actor.Organization, p)
+	return model.MemberConnection{Nodes: wrapAll(s.Nodes, model.WrapMember), PageInfo: pageInfo(s)}, err
+}
+
+// Groups is one page of them.
+func (q query) Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.GroupConnection{}, err
+	}
+	s, err := q.domain.Groups(ctx, loadersOf(ctx).actor.Organization, p)
+	return model.GroupConnection{Nodes: wrapAll(s.Nodes, model.WrapGroup), PageInfo: pageInfo(s)}, err
+}
+
+// Member is the viewer as a member; null for a principal that is none.
+func (viewer) Member(ctx context.Context, _ *model.Viewer) (*model.Member, error) {
+	l := loadersOf(ctx)
+	return principal(ctx, l.actor.Type, l.actor.ID)
+}
+
+// transition resolves those of Transition.
+type transition struct{}
+
+// Principal is the member who did it.
+func (transition) Principal(ctx context.Context, t *model.Transition) (*model.Member, error) {
+	return principal(ctx, t.Transition.PrincipalType, t.Transition.PrincipalID)
+}
+
+// principal is a member by what journals say of it.
+func principal(ctx context.Context, kind core.PrincipalType, number int64) (*model.Member, error) {
+	if kind != core.PrincipalUser && kind != core.PrincipalAgent {
+		return nil, nil
+	}
+	return optional(ctx, loadersOf(ctx).members, number, model.WrapMember)
+}
+
+// member resolves those of Member.
+type member struct{}
+
+// Groups are those that the member belongs to.
+func (member) Groups(ctx context.Context, m *model.Member) ([]model.Group, error) {
+	return list(ctx, loadersOf(ctx).groupsOf, m.ID, model.WrapGroup)
+}
+
+// Tokens are the member's; null for whoever may not see them.
+func (member) Tokens(ctx context.Context, m *model.Member) ([]model.AccessToken, error) {
+	l := loadersOf(ctx)
+	if m.ID != l.actor.ID && !l.actor.Permissions.Has(core.MayAdminister) {
+		return nil, nil
+	}
+	return list(ctx, l.tokensOf, m.ID, model.WrapAccessToken)
+}
+
+// group resolves those of Group.
+type group struct{}
+
+// Members are those who belong to it.
+func (group) Members(ctx context.Context, g *model.Group) ([]model.Member, error) {
+	return list(ctx, loadersOf(ctx).membersOf, g.ID, model.WrapMember)
+}
+
+// CreateMember adds a person or a machine.
+func (m mutation) CreateMember(ctx context.Context, in model.CreateMemberInput) (p model.MemberPayload, err error) {
+	l := loadersOf(ctx)
+	n := core.NewMember{Name: in.Name, Kind: core.PrincipalUser, Role: in.Role}
+	if in.Kind != nil {
+		n.Kind = *in.Kind
+	}
+	made, err := m.domain.CreateMember(ctx, l.actor, n)
+	p.Member, p.Errors, err = outcome(ctx, l.members, made.ID, model.WrapMember, err)
+	return p, err
+}
+
+// SetMemberRole gives a member another role.
+func (m mutation) SetMemberRole(ctx context.Context, in model.SetMemberRoleInput) (model.MemberPayload, error) {
+	return changeMember(ctx, in.MemberID, func(n int64) (core.Member, error) {
+		return m.domain.SetMemberRole(ctx, loadersOf(ctx).actor, n, in.Role)
+	})
+}
+
+// RemoveMember ends a membership.
+func (m mutation) RemoveMember(ctx context.Context, in model.RemoveMemberInput) (model.MemberPayload, error) {
+	return changeMember(ctx, in.MemberID, func(n int64) (core.Member, error) {
+		return m.domain.RemoveMember(ctx, loadersOf(ctx).actor, n)
+	})
+}
+
+func changeMember(ctx context.Context, global string, change func(int64) (core.Member, error)) (p model.MemberPayload, err error) {
+	n, err := number("/memberId", model.KindMember, global)
+	if err == nil {
+		_, err = change(n)
+		err = inField(err, "/memberId")
+	}
+	p.Member, p.Errors, err = outcome(ctx, loadersOf(ctx).members, n, model.WrapMember, err)
+	return p, err
+}
+
+// CreateGroup makes a group with its first members.
+func (m mutation) CreateGroup(ctx context.Context, in model.CreateGroupInput) (p model.GroupPayload, err error) {
+	l := loadersOf(ctx)
+	members, err := memberNumbers(in.Members)
+	var made core.Group
+	if err == nil {
+		made, err = m.domain.CreateGroup(ctx, l.actor, in.Name, members)
+	}
+	p.Group, p.Errors, err = outcome(ctx, l.groups, made.ID, model.WrapGroup, err)
+	return p, err
+}
+
+// SetGroupMembers says who belongs to a group.
+func (m mutation) SetGroupMembers(ctx context.Context, in model.SetGroupMembersInput) (p model.GroupPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/groupId", model.KindGroup, in.GroupID)
+	var members []int64
+	if err == nil {
+		members, err = memberNumbers(in.Members)
+	}
+	if err == nil {
+		_, err = m.domain.SetGroupMembers(ctx, l.actor, n, members)
+		err = inField(err, "/groupId")
+	}
+	p.Group, p.Errors, err = outcome(ctx, l.groups, n, model.WrapGroup, err)
+	return p, err
+}
+
+func memberNumbers(globals []string) ([]int64, error) {
+	all := make([]int64, len(globals))
+	for i, global := range globals {
+		n, err := number(fmt.Sprintf("/members/%d", i), model.KindMember, global)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = n
+	}
+	return all, nil
+}
+
+// CreateToken makes a token, and shows it this once.
+func (m mutation) CreateToken(ctx context.Context, in model.CreateTokenInput) (p model.CreateTokenPayload, err error) {
+	l := loadersOf(ctx)
+	n := core.NewToken{Name: in.Name, Scopes: core.PermissionsOf(in.Scopes...)}
+	if in.LifetimeSeconds != nil {
+		// 0 would be taken for "as usual"; the core refuses what is too short, with the bounds.
+		n.Lifetime = max(time.Duration(*in.LifetimeSeconds)*time.Second, time.Nanosecond)
+	}
+	if in.MemberID != nil {
+		n.MemberID, err = number("/memberId", model.KindMember, *in.MemberID)
+	}
+	var made core.AccessToken
+	var secret string
+	if err == nil {
+		made, secret, err = m.domain.CreateToken(ctx, l.actor, n)
+		err = inField(err, "/memberId")
+	}
+	if err == nil {
+		p.Token = &secret
+	}
+	p.AccessToken, p.Errors, err = outcome(ctx, l.tokens, made.ID, model.WrapAccessToken, err)
+	return p, err
+}
+
+// RevokeToken ends a token at once.
+func (m mutation) RevokeToken(ctx context.Context, in model.RevokeTokenInput) (p model.RevokeTokenPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/tokenId", model.KindAccessToken, in.TokenID)
+	if err == nil {
+		_, err = m.domain.RevokeToken(ctx, l.actor, n)
+		err = inField(err, "/tokenId")
+	}
+	p.AccessToken, p.Errors, err = outcome(ctx, l.tokens, n, model.WrapAccessToken, err)
+	return p, err
+}

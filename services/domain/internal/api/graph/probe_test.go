@@ -1,0 +1,208 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// refersTo is what an input field names, by its name: an object of our organization's story. A field of type ID that is
+// not here fails the test, so that a new one cannot be forgotten.
+var refersTo = map[string]string{
+	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3", "applicationEnvironmentId": "applicationenvironment_1",
+	"application": "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1", "members": "member_1",
+}
+
+// example is a value of an input field that names nothing.
+func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
+	t.Helper()
+	if typ.Elem != nil {
+		return []any{example(t, schema, typ.Elem, name)}
+	}
+	switch typ.NamedType {
+	case "String":
+		return name
+	case "Int":
+		if name == "quorum" {
+			return 2
+		}
+		return 60
+	case "Boolean":
+		return true
+	case "JSON":
+		return map[string]any{}
+	}
+	def := schema.Types[typ.NamedType]
+	switch def.Kind {
+	case ast.Enum:
+		return def.EnumValues[0].Name
+	case ast.InputObject:
+		return inputOf(t, schema, def)
+	default:
+		t.Fatalf("%s: there is no example of a %s", name, typ)
+		return nil
+	}
+}
+
+// references are the fields of an input that name objects.
+func references(t *testing.T, mutation string, input *ast.Definition) []string {
+	t.Helper()
+	var all []string
+	for _, f := range input.Fields {
+		_, known := refersTo[f.Name]
+		if f.Type.Name() == "ID" && !known {
+			t.Errorf("%s.%s is an identifier: say in refersTo of what", mutation, f.Name)
+		}
+		if known {
+			all = append(all, f.Name)
+		}
+	}
+	return all
+}
+
+// inputOf is an example of an input, with the objects of refersTo.
+func inputOf(t *testing.T, schema *ast.Schema, def *ast.Definition) map[string]any {
+	t.Helper()
+	in := map[string]any{}
+	for _, f := range def.Fields {
+		switch target, refers := refersTo[f.Name]; {
+		case refers && f.Type.Elem != nil:
+			in[f.Name] = []any{target}
+		case refers:
+			in[f.Name] = target
+		default:
+			in[f.Name] = example(t, schema, f.Type, f.Name)
+		}
+	}
+	return in
+}
+
+var numbers = regexp.MustCompile(`\d+`)
+
+// TestEveryMutationProbedFromAnotherOrganization names, field by field of the schema, objects of another organization. The
+// answer is that there is none, in the very words of an object that nobody has: not even that it exists can be inferred.
+func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate()
+	schema, probes := contract(t), 0
+	for _, m := range schema.Mutation.Fields {
+		input := schema.Types[m.Arguments.ForName("input").Type.Name()]
+		for _, field := range references(t, m.Name, input) {
+			probes++
+			ask := func(target string) string {
+				in := inputOf(t, schema, input)
+				if _, many := in[field].([]any); many {
+					in[field] = []any{target}
+				} else {
+					in[field] = target
+				}
+				for _, other := range references(t, m.Name, input) {
+					if other != field && !input.Fields.ForName(other).Type.NonNull {
+						delete(in, other)
+					}
+				}
+				a := f.ask(theirs, "mutation($input: "+input.Name+"!) { it: "+m.Name+"(input: $input) { errors { field message code } } }", map[string]any{"input": in})
+				var data struct{ It struct{ Errors []userError } }
+				a.into(t, &data)
+				if len(data.It.Errors) == 0 || !strings.Contains(data.It.Errors[0].Message, "does not exist") || !slices.Contains([]string{"NOT_FOUND", "INVALID"}, data.It.Errors[0].Code) {
+					t.Errorf("%s with %s = %s from another organization: answered %+v; want that it does not exist", m.Name, field, target, data.It.Errors)
+				}
+				return numbers.ReplaceAllString(fmt.Sprint(data.It.Errors), "#")
+			}
+			target := refersTo[field]
+			if there, nowhere := ask(target), ask(target[:strings.LastIndexByte(target, '_')]+"_99999"); there != nowhere {
+				t.Errorf("%s with %s: what is there answers %s, what is not %s", m.Name, field, there, nowhere)
+			}
+		}
+	}
+	if probes < 15 {
+		t.Errorf("%d probes: the schema was not understood", probes)
+	}
+}
+
+// TestEveryNodeProbedFromAnotherOrganization asks for one of each kind that the schema has.
+func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate()
+	schema := contract(t)
+	kinds := schema.GetPossibleTypes(schema.Types["Node"])
+	if len(kinds) < 14 {
+		t.Fatalf("%d kinds of nodes", len(kinds))
+	}
+	for _, kind := range kinds {
+		global := strings.ToLower(kind.Name) + "_1"
+		for organization, want := range map[int64]bool{ours: true, theirs: false} {
+			var data struct{ Node *struct{ ID string } }
+			f.ask(organization, `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": global}).into(t, &data)
+			if (data.Node != nil) != want {
+				t.Errorf("%s for organization %d: found %v, want it there: %v", global, organization, data.Node, want)
+			}
+		}
+	}
+}
+
+// TestEveryQueryProbedFromAnotherOrganization asks every field of Query from an organization that has nothing, with all
+// that it could name of ours.
+func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate()
+	named := map[string][]string{
+		"node": {}, "viewer": {}, "drivers": {}, // probed above, one's own, and nobody's
+		"application": {`(name: "shop")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
+		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`},
+	}
+	for _, field := range contract(t).Query.Fields {
+		if strings.HasPrefix(field.Name, "__") {
+			continue
+		}
+		arguments, known := named[field.Name]
+		connection := strings.HasSuffix(field.Type.Name(), "Connection")
+		if !known && !connection {
+			t.Errorf("Query.%s is new: say in named how to ask it for something of another organization", field.Name)
+		}
+		if !known {
+			arguments = []string{""}
+		}
+		for _, args := range arguments {
+			selection := "id"
+			if connection {
+				selection = "nodes { __typename } pageInfo { hasNextPage endCursor }"
+			}
+			a := f.ask(theirs, `{ it: `+field.Name+args+` { `+selection+` } }`, nil)
+			var data struct{ It json.RawMessage }
+			if len(a.Data) > 0 {
+				if err := json.Unmarshal(a.Data, &data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			empty := string(data.It) == "null" || strings.HasPrefix(string(data.It), `{"nodes":[],`)
+			if len(a.Errors) > 0 {
+				empty = a.Errors[0].Extensions.Code == "NOT_FOUND"
+			}
+			if !empty {
+				t.Errorf("%s%s from another organization: answered %s %+v", field.Name, args, a.Data, a.Errors)
+			}
+		}
+	}
+}
+
+// populate is the story, with one of everything that the probes name.
+func (f *fixture) populate() {
+	f.t.Helper()
+	f.story()
+	m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
+	must(f.domain.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
+	if _, _, err := f.domain.CreateToken(f.t.Context(), actor(ours), core.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
+		f.t.Fatal(err)
+	}
+}

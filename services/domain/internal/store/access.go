@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+func member(r sqlc.Member) core.Member {
+	return core.Member{ID: r.ID, Name: r.Name, Kind: core.PrincipalType(r.Kind), Role: core.Role(r.Role), RemovedAt: r.RemovedAt, CreatedAt: r.CreatedAt}
+}
+
+func group(r sqlc.Group) core.Group {
+	return core.Group{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt}
+}
+
+func accessToken(r sqlc.AccessToken) core.AccessToken {
+	return core.AccessToken{
+		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes), //nolint:gosec // a CHECK bounds it
+		ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
+	}
+}
+
+// EnsureOwner makes the first member of an organization, which the configured token stands for.
+func (s *Store) EnsureOwner(ctx context.Context, organization, id int64, name string) error {
+	return s.view(ctx, organization, func(q *sqlc.Queries) error {
+		if err := q.EnsureMember(ctx, organization, id, name); err != nil {
+			return pg.Classify(err, "ensure owner %d of organization %d", id, organization)
+		}
+		return pg.Classify(q.SkipMemberID(ctx), "advance member ids")
+	})
+}
+
+// OrganizationsWithToken implements core.Store.
+func (s *Store) OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithToken(ctx, digest)
+	return ids, pg.Classify(err, "find the organization of a token")
+}
+
+// Members implements core.Reads.
+func (r reader) Members(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Member], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListMembers(ctx, organization, w.after, w.limit())
+		s = slice(w, convertAll(rows, member), func(m core.Member) int64 { return m.ID })
+		return pg.Classify(err, "list members")
+	})
+	return s, err
+}
+
+// MembersByID implements core.Reads.
+func (r reader) MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error) {
+	return byKey(ctx, r, organization, ids, "members", (*sqlc.Queries).MembersByID, keyed(member, func(m core.Member) int64 { return m.ID }))
+}
+
+// MemberByName implements core.Reads.
+func (r reader) MemberByName(ctx context.Context, organization int64, name string) (m core.Member, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.MemberByName(ctx, organization, name)
+		m = member(row)
+		return missing(err, "member", name)
+	})
+	return m, err
+}
+
+// Groups implements core.Reads.
+func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Group], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListGroups(ctx, organization, w.after, w.limit())
+		s = slice(w, convertAll(rows, group), func(g core.Group) int64 { return g.ID })
+		return pg.Classify(err, "list groups")
+	})
+	return s, err
+}
+
+// GroupsByID implements core.Reads.
+func (r reader) GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Group, error) {
+	return byKey(ctx, r, organization, ids, "groups", (*sqlc.Queries).GroupsByID, keyed(group, func(g core.Group) int64 { return g.ID }))
+}
+
+// GroupByName implements core.Reads.
+func (r reader) GroupByName(ctx context.Context, organization int64, name string) (g core.Group, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.GroupByName(ctx, organization, name)
+		g = group(row)
+		return missing(err, "group", name)
+	})
+	return g, err
+}
+
+// MembersByGroup implements core.Reads.
+func (r reader) MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error) {
+	return under(ctx, r, organization, groups, "members of groups", (*sqlc.Queries).MembersByGroup,
+		func(row sqlc.MembersByGroupRow) (int64, core.Member) { return row.GroupID, member(row.Member) })
+}
+
+// GroupsByMember implements core.Reads.
+func (r reader) GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error) {
+	return under(ctx, r, organization, members, "groups of members", (*sqlc.Queries).GroupsByMember,
+		func(row sqlc.GroupsByMemberRow) (int64, core.Group) { return row.MemberID, group(row.Group) })
+}
+
+// TokensByID implements core.Reads.
+func (r reader) TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error) {
+	return byKey(ctx, r, organization, ids, "tokens", (*sqlc.Queries).TokensByID, keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
+}
+
+// TokensByMember implements core.Reads.
+func (r reader) TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.AccessToken, error) {
+	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.TokensByMemberRow, error) {
+		return q.TokensByMember(ctx, ids, organization)
+	}
+	return under(ctx, r, organization, members, "tokens of members", query, func(row sqlc.TokensByMemberRow) (int64, core.AccessToken) {
+		return row.AccessToken.MemberID, accessToken(row.AccessToken)
+	})
+}
+
+// AddMember implements core.Tx.
+func (t *tx) AddMember(ctx context.Context, m core.Member) (core.Member, error) {
+	row, err := t.q.InsertMember(ctx, sqlc.InsertMemberParams{OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind), Role: string(m.Role)})
+	return member(row), pg.Classify(err, "add member %q", m.Name)
+}
+
+// LockMembers implements core.Tx.
+func (t *tx) LockMembers(ctx context.Context, id int64) ([]core.Member, error) {
+	rows, err := t.q.LockMembers(ctx, t.organization, id)
+	return convertAll(rows, member), pg.Classify(err, "lock member %d and the owners", id)
+}
+
+// SaveMember implements core.Tx.
+func (t *tx) SaveMember(ctx context.Context, m core.Member) error {
+	n, err := t.q.SaveMember(ctx, sqlc.SaveMemberParams{OrganizationID: t.organization, ID: m.ID, Role: string(m.Role), RemovedAt: m.RemovedAt})
+	return one(n, err, "member", m.ID)
+}
+
+// AddGroup implements core.Tx.
+func (t *tx) AddGroup(ctx context.Context, g core.Group) (core.Group, error) {
+	row, err := t.q.InsertGroup(ctx, t.organization, g.Name)
+	return group(row), pg.Classify(err, "add group %q", g.Name)
+}
+
+// LockGroup implements core.Tx.
+func (t *tx) LockGroup(ctx context.Context, id int64) (core.Group, error) {
+	row, err := t.q.LockGroup(ctx, t.organization, id)
+	return group(row), missing(err, "group", id)
+}
+
+// SetGroupMembers implements core.Tx.
+func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at time.Time) error {
+	if members == nil {
+		members = []int64{} // NULL would mean that nobody knows
+	}
+	if err := t.q.LeaveGroup(ctx, sqlc.LeaveGroupParams{At: at, OrganizationID: t.organization, GroupID: id, Members: members}); err != nil {
+		return pg.Classify(err, "take members out of group %d", id)
+	}
+	return pg.Classify(t.q.JoinGroup(ctx, t.organization, id, members), "put members into group %d", id)
+}
+
+// AddToken implements core.Tx.
+func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte) (core.AccessToken, error) {
+	row, err := t.q.InsertToken(ctx, sqlc.InsertTokenParams{
+		OrganizationID: t.organization, MemberID: token.MemberID, ParentID: orNull(token.ParentID), Name: token.Name, Digest: digest,
+		Scopes: int16(token.Scopes), ExpiresAt: token.ExpiresAt,
+	})
+	return accessToken(row), pg.Classify(err, "add token of member %d", token.MemberID)
+}
+
+// RevokeTokens implements core.Tx.
+func (t *tx) RevokeTokens(ctx context.Context, id int64, at time.Time) error {
+	_, err := t.q.RevokeTokens(ctx, at, t.organization, id)
+	return pg.Classify(err, "revoke token %d", id)
+}
+
+// TokenByDigest implements core.Tx.
+func (t *tx) TokenByDigest(ctx context.Context, digest []byte, at time.Time) (core.AccessToken, core.Member, error) {
+	row, err := t.q.TokenByDigest(ctx, t.organization, digest, at)
+	return accessToken(row.AccessToken), member(row.Member), missing(err, "token", "of this digest")
+}
+
+// usedWithin is how exactly the last use of a token is known.
+const usedWithin = time.Minute
+
+// TouchToken implements core.Tx.
+func (t *tx) TouchToken(ctx context.Context, id int64, at time.Time) error {
+	err := t.q.TouchToken(ctx, sqlc.TouchTokenParams{At: at, OrganizationID: t.organization, ID: id, UnlessSince: at.Add(-usedWithin)})
+	return pg.Classify(err, "note the use of token %d", id)
+}

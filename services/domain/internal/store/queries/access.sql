@@ -1,0 +1,100 @@
+-- name: EnsureMember :exec
+-- The owner whose token is configured; the number is given by hand, so that journals always name the same one.
+INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES (@organization_id, @id, @name, 'user', 'owner') ON CONFLICT (id) DO NOTHING;
+
+-- name: SkipMemberID :exec
+-- The counter gives out 1 first; that one was given by hand.
+SELECT nextval(pg_get_serial_sequence('cd_members', 'id'));
+
+-- name: InsertMember :one
+INSERT INTO cd_members (organization_id, name, kind, role) VALUES (@organization_id, @name, @kind, @role) RETURNING *;
+
+-- name: LockMembers :many
+-- All owners, so that two who remove each other at the same moment do not leave an organization without one.
+SELECT * FROM cd_members WHERE organization_id = @organization_id AND removed_at IS NULL AND (role = 'owner' OR id = @id) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: SaveMember :execrows
+UPDATE cd_members SET role = @role, removed_at = @removed_at WHERE organization_id = @organization_id AND id = @id;
+
+-- name: ListMembers :many
+SELECT * FROM cd_members WHERE organization_id = @organization_id AND id > @after AND removed_at IS NULL ORDER BY id LIMIT @at_most;
+
+-- name: MembersByID :many
+SELECT * FROM cd_members WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: MemberByName :one
+SELECT * FROM cd_members WHERE organization_id = @organization_id AND name = @name AND removed_at IS NULL;
+
+-- name: InsertGroup :one
+INSERT INTO cd_groups (organization_id, name) VALUES (@organization_id, @name) RETURNING *;
+
+-- name: LockGroup :one
+SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: GroupByName :one
+SELECT * FROM cd_groups WHERE organization_id = @organization_id AND name = @name;
+
+-- name: ListGroups :many
+SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
+
+-- name: GroupsByID :many
+SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: LeaveGroup :exec
+UPDATE cd_group_members SET removed_at = @at::timestamptz
+WHERE organization_id = @organization_id AND group_id = @group_id AND removed_at IS NULL AND NOT (member_id = ANY(@members::bigint[]));
+
+-- name: JoinGroup :exec
+INSERT INTO cd_group_members (organization_id, group_id, member_id)
+SELECT @organization_id::bigint, @group_id::bigint, m.id FROM unnest(@members::bigint[]) AS m(id)
+ON CONFLICT (organization_id, group_id, member_id) WHERE removed_at IS NULL DO NOTHING;
+
+-- name: MembersByGroup :many
+SELECT g.group_id, sqlc.embed(m) FROM cd_group_members g
+JOIN cd_members m ON m.organization_id = g.organization_id AND m.id = g.member_id
+WHERE g.organization_id = @organization_id AND g.group_id = ANY(@ids::bigint[]) AND g.removed_at IS NULL AND m.removed_at IS NULL
+ORDER BY g.group_id, m.name;
+
+-- name: GroupsByMember :many
+SELECT g.member_id, sqlc.embed(c) FROM cd_group_members g
+JOIN cd_groups c ON c.organization_id = g.organization_id AND c.id = g.group_id
+WHERE g.organization_id = @organization_id AND g.member_id = ANY(@ids::bigint[]) AND g.removed_at IS NULL
+ORDER BY g.member_id, c.name;
+
+-- name: InsertToken :one
+INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at)
+VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expires_at) RETURNING *;
+
+-- name: TokensByID :many
+SELECT * FROM cd_access_tokens WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND parent_id IS NULL;
+
+-- name: TokensByMember :many
+-- The latest hundred of each; whoever has more has none of the older ones in use.
+SELECT sqlc.embed(v)
+FROM unnest(@ids::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (SELECT n.id FROM cd_access_tokens n
+    WHERE n.organization_id = @organization_id AND n.member_id = parent.id AND n.parent_id IS NULL ORDER BY n.id DESC LIMIT 100) page
+JOIN cd_access_tokens v ON v.organization_id = @organization_id AND v.id = page.id
+ORDER BY v.member_id, v.id DESC;
+
+-- name: RevokeTokens :execrows
+-- A token, with the sessions that it began.
+UPDATE cd_access_tokens SET revoked_at = @at::timestamptz
+WHERE organization_id = @organization_id AND (id = @id OR parent_id = @id) AND revoked_at IS NULL;
+
+-- name: TokenByDigest :one
+-- A token that is good, and whose it is. A session ends with the token that began it.
+SELECT sqlc.embed(t), sqlc.embed(m) FROM cd_access_tokens t
+JOIN cd_members m ON m.organization_id = t.organization_id AND m.id = t.member_id
+LEFT JOIN cd_access_tokens p ON p.organization_id = t.organization_id AND p.id = t.parent_id
+WHERE t.organization_id = @organization_id AND t.digest = @digest AND t.revoked_at IS NULL AND t.expires_at > @at AND m.removed_at IS NULL
+  AND (t.parent_id IS NULL OR p.revoked_at IS NULL AND p.expires_at > @at);
+
+-- name: TouchToken :exec
+-- To the minute: a row that is written with every request would be all that the database does.
+UPDATE cd_access_tokens SET last_used_at = @at::timestamptz
+WHERE organization_id = @organization_id AND id = @id AND (last_used_at IS NULL OR last_used_at < @unless_since::timestamptz);
+
+-- name: OrganizationsWithToken :many
+-- Across organizations, on purpose: a token is what says for which one somebody asks.
+SELECT organization_id::bigint FROM cd_organizations_with_token(@digest) AS organization_id;
