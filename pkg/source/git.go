@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -111,12 +110,6 @@ func filterDigest(groups ...[]string) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// artifactForm is what Artifact writes.
-var artifactForm = regexp.MustCompile(`^git:[^\s@#?]+/[^\s@#?]+#[^\s@#?]+(\?[0-9a-f]{12})?$`)
-
-// IsGitArtifact reports whether a published artifact's name is that of a Git repository.
-func IsGitArtifact(name string) bool { return artifactForm.MatchString(name) }
-
 // Key implements Source.
 func (s *Repository) Key() string { return s.Artifact() }
 
@@ -129,10 +122,13 @@ func (s *Repository) Interval() time.Duration { return s.interval }
 // Place implements Source.
 func (s *Repository) Place() string { return s.place }
 
-// Names reports whether a repository's URL, however it is written, is the source's.
-func (s *Repository) Names(repository string) bool {
+// Name is the repository in its one way of writing: host and path.
+func (s *Repository) Name() string { return s.name }
+
+// RepositoryName is the one way of writing a repository's URL; empty for what is none.
+func RepositoryName(repository string) string {
 	_, name := repositoryName(repository)
-	return name != "" && name == s.name
+	return name
 }
 
 // Filtered reports whether it matters which files a commit changes.

@@ -124,9 +124,11 @@ func (s *Image) Takes(tag string) bool {
 	return s.Selection != Semver || inRange(s.within, tag)
 }
 
+// inRange reports whether a tag is a version in range, with or without v in front. A number alone is a date, a build or the
+// beginning of a commit, and no version.
 func inRange(within *semver.Constraints, tag string) bool {
 	v, err := semver.NewVersion(tag)
-	return err == nil && within.Check(v)
+	return err == nil && strings.Contains(tag, ".") && within.Check(v)
 }
 
 // Interval implements Source.

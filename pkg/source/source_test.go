@@ -80,10 +80,10 @@ func TestWhichTagsASourceTakes(t *testing.T) {
 		{config: `{"ignore_tags":"-rc"}`, takes: []string{"", "1.0"}, not: []string{"1.0-rc1"}},
 		{config: `{"selection":"mutable_tag","tag":"stable"}`, takes: []string{"stable"}, not: []string{"", "latest"}},
 		{
-			config: `{"selection":"semver","range":">=1.2 <2"}`, takes: []string{"1.2.0", "v1.10.3", "1.9"}, not: []string{"", "2.0.0", "1.1.9", "1.3.0-rc.1", "latest"},
+			config: `{"selection":"semver","range":">=1.2 <2"}`, takes: []string{"1.2.0", "v1.10.3", "1.9"}, not: []string{"", "2.0.0", "1.1.9", "1.3.0-rc.1", "latest", "1", "v1"},
 			newest: "v1.10.3", fromTheLast: []string{"1.9.0", "v1.10.3", "1.2.0", "2.0.0", "latest", "1.11.0-rc.1"},
 		},
-		{config: `{"selection":"semver"}`, newest: "2.0.0", fromTheLast: []string{"2.0.0", "v1.10.3", "2.1.0-rc.1"}},
+		{config: `{"selection":"semver"}`, newest: "2.0.0", fromTheLast: []string{"2.0.0", "v1.10.3", "2.1.0-rc.1", "20260301", "7000000"}},
 		{config: `{"selection":"semver","range":">=1.0.0-0"}`, newest: "2.1.0-rc.1", fromTheLast: []string{"2.0.0", "2.1.0-rc.1"}},
 		{config: `{"selection":"lexical","allow_tags":"^[0-9]{8}-"}`, newest: "20260302-b", fromTheLast: []string{"20260301-z", "20260302-b", "20260302-a", "zzz"}},
 		{config: `{"selection":"semver","range":">=9"}`, fromTheLast: []string{"1.0.0"}},
@@ -138,12 +138,12 @@ func TestKeysMeetHoweverTheyAreWritten(t *testing.T) {
 	}
 	for _, s := range []Source{git, other, parse(t, Git, `{"repository":"https://x/y","follow":"tags"}`)} {
 		name := s.(*Repository).Artifact()
-		if key, err := ImageKey(name); err != nil || key != s.Key() || !IsGitArtifact(name) {
+		if key, err := ImageKey(name); err != nil || key != s.Key() {
 			t.Errorf("key of %q is %q, %v", name, key, err)
 		}
 	}
-	if !git.(*Repository).Names("https://git.example.com/shop/config.git") || git.(*Repository).Names("https://git.example.com/shop") {
-		t.Error("a repository does not know its URLs")
+	if name := git.(*Repository).Name(); name != "git.example.com/shop/config" || RepositoryName("https://git.example.com/shop/config.git") != name || RepositoryName("git.example.com") != "" {
+		t.Errorf("the repository is %q", name)
 	}
 }
 

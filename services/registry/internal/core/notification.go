@@ -57,7 +57,11 @@ type Artifact struct {
 
 // Check turns a notification into an artifact, or says everything that is wrong with it.
 func Check(n Notification) (Artifact, []fault.Field) {
-	if problems := check(n, validDigest(n.Digest)); len(problems) > 0 {
+	digestOK := validDigest(n.Digest)
+	if n.commit() {
+		digestOK = commitForm.MatchString(n.Digest)
+	}
+	if problems := check(n, digestOK); len(problems) > 0 {
 		return Artifact{}, problems
 	}
 	trace := n.TraceParent
@@ -87,7 +91,7 @@ func check(n Notification, digestOK bool) []fault.Field {
 	check(n.Names.ID, n.ID, validIdentity(n.ID), "1 to 1024 bytes, without control characters, that identify the event at its source")
 	check(n.Names.Source, n.Source, validIdentity(n.Source), "1 to 1024 bytes, without control characters, that name the source")
 	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation), "up to 1024 bytes without control characters")
-	check(n.Names.Image, n.Image, validImage(n.Image), "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
+	check(n.Names.Image, n.Image, validImage(n.Image) || n.commit() && gitForm.MatchString(n.Image) && len(n.Image) <= maxImage, "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
 	check(n.Names.Digest, n.Digest, digestOK, "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
 	check(n.Names.Tag, n.Tag, n.Tag == "" || tagForm.MatchString(n.Tag), "up to 128 letters, digits, dots, dashes and underscores")
 	_, err := time.Parse(time.RFC3339, n.PublishedAt)
@@ -126,6 +130,8 @@ var (
 	componentForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
 	digestForm    = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
 	traceForm     = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	gitForm       = regexp.MustCompile(`^git:[^\s@#?]+/[^\s@#?]+#[^\s@#?]+(?:\?[0-9a-f]{12})?$`)
+	commitForm    = regexp.MustCompile(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 	tagForm       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 )
 
@@ -135,6 +141,9 @@ func validIdentity(s string) bool {
 }
 
 func validDigest(s string) bool { return digestForm.MatchString(s) }
+
+// commit is whether n is a commit of a Git repository, which has names of its own: git:<host>/<path>#<branch> and a SHA.
+func (n Notification) commit() bool { return strings.HasPrefix(n.Image, "git:") }
 
 func validImage(s string) bool {
 	if s == "" || len(s) > maxImage {

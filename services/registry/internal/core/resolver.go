@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -43,8 +42,8 @@ type ResolverDeps struct {
 
 // Resolver asks registries about hints until each has become an artifact or has been given up.
 type Resolver struct {
-	d    ResolverDeps
-	wake chan struct{}
+	rounds
+	d ResolverDeps
 }
 
 // How a resolver works. With these pauses, and DefaultAttempts, a registry may be away for two days. workers is for
@@ -71,76 +70,31 @@ func NewResolver(d ResolverDeps) *Resolver {
 	if d.Attempts == 0 {
 		d.Attempts = DefaultAttempts
 	}
-	return &Resolver{d: d, wake: make(chan struct{}, 1)}
-}
-
-// Wake says that a hint has come.
-func (r *Resolver) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	return &Resolver{rounds: newRounds(d.Clock, idle, perRound), d: d}
 }
 
 // Run asks until ctx ends.
 func (r *Resolver) Run(ctx context.Context) error {
 	forget := r.d.Clock.Now()
-	for {
-		now := r.d.Clock.Now()
+	r.run(ctx, func(ctx context.Context, now time.Time) (int, error) {
+		var forgotten error
 		if !now.Before(forget) {
 			forget = now.Add(forgetsEvery)
-			if err := r.d.Queue.Forget(ctx, now.Add(-keepTold), now.Add(-keepGivenUp)); err != nil {
-				r.failed(ctx, err)
-			}
+			forgotten = r.d.Queue.Forget(ctx, now.Add(-keepTold), now.Add(-keepGivenUp))
 		}
-		n, err := r.round(ctx)
-		if err != nil {
-			r.failed(ctx, err)
-		}
-		// A full round: more is due. After an error there is a pause even so, or a database that is away would be hammered.
-		if n == perRound && err == nil {
-			continue
-		}
-		timer := r.d.Clock.NewTimer(idle)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-r.wake:
-			timer.Stop()
-		case <-timer.C():
-		}
-	}
-}
-
-func (r *Resolver) failed(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		r.d.Log.WarnContext(ctx, "hints wait for the database", "error", err.Error())
-	}
+		n, err := r.round(ctx, now)
+		return n, errors.Join(forgotten, err)
+	}, func(err error) { r.d.Log.WarnContext(ctx, "hints wait for the database", "error", err.Error()) })
+	return nil
 }
 
 // round asks about those that are due, several registries at a time.
-func (r *Resolver) round(ctx context.Context) (int, error) {
-	now := r.d.Clock.Now()
+func (r *Resolver) round(ctx context.Context, now time.Time) (int, error) {
 	hints, err := r.d.Queue.Claim(ctx, now, now.Add(lease), perRound)
 	if err != nil {
 		return 0, fmt.Errorf("claim hints: %w", err)
 	}
-	var (
-		group  sync.WaitGroup
-		errs   = make([]error, len(hints))
-		places = make(chan struct{}, workers)
-	)
-	for i, h := range hints {
-		// Taken before the goroutine starts, so that there are never more of them than places.
-		places <- struct{}{}
-		group.Go(func() {
-			defer func() { <-places }()
-			errs[i] = r.ask(ctx, h)
-		})
-	}
-	group.Wait()
-	return len(hints), errors.Join(errs...)
+	return len(hints), each(hints, workers, func(h Hint) error { return r.ask(ctx, h) })
 }
 
 // ask asks one registry about one hint.
@@ -181,8 +135,13 @@ func Pause(id string, attempts int) time.Duration {
 	if n := max(attempts, 1) - 1; n < 20 {
 		pause = min(firstPause<<n, longestPause)
 	}
+	return spread(id, pause)
+}
+
+// spread is a pause made up to a quarter shorter, always by as much for one key.
+func spread(key string, pause time.Duration) time.Duration {
 	jitter := uint32(0)
-	for _, c := range []byte(id) {
+	for _, c := range []byte(key) {
 		jitter = jitter*31 + uint32(c)
 	}
 	return pause - pause*time.Duration(jitter%256)/1024

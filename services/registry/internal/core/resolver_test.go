@@ -71,8 +71,8 @@ func waiting(at time.Time) *queue {
 	return &queue{due: &at, hint: &Hint{ID: "1", Hook: "h", Notification: Notification{Source: "/hooks/h", Image: "r.example.com/a", Tag: "1"}}}
 }
 
-// rounds lets a resolver ask until it has nothing to do, and says when it asked.
-func rounds(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
+// askedAt lets a resolver ask until it has nothing to do, and says when it asked.
+func askedAt(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
 	t.Helper()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	q.due = &start
@@ -84,7 +84,7 @@ func rounds(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
 			c.Advance(wait)
 		}
 		asked = append(asked, c.Now().Sub(start))
-		if _, err := r.round(t.Context()); err != nil {
+		if _, err := r.round(t.Context(), c.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestARegistryIsAskedAgainUntilItAnswers(t *testing.T) {
 	t.Parallel()
 	q := waiting(time.Time{})
 	away := fault.New(fault.Unavailable, "away")
-	asked := rounds(t, q, answers{away, fault.New(fault.NotFound, "not yet"), errors.New("odd"), nil}, 0)
+	asked := askedAt(t, q, answers{away, fault.New(fault.NotFound, "not yet"), errors.New("odd"), nil}, 0)
 	if len(asked) != 4 || !slices.IsSorted(asked) || asked[1] < 700*time.Millisecond || asked[3] > 8*time.Second {
 		t.Errorf("asked after %v", asked)
 	}
@@ -110,11 +110,11 @@ func TestARegistryIsAskedAgainUntilItAnswers(t *testing.T) {
 func TestAHintIsGivenUp(t *testing.T) {
 	t.Parallel()
 	q := waiting(time.Time{})
-	if asked := rounds(t, q, answers{fault.New(fault.NotFound, "gone")}, 5); len(asked) != 5 || q.due != nil || q.hint == nil {
+	if asked := askedAt(t, q, answers{fault.New(fault.NotFound, "gone")}, 5); len(asked) != 5 || q.due != nil || q.hint == nil {
 		t.Errorf("asked %d times, and then due at %v", len(asked), q.due)
 	}
 	q = waiting(time.Time{})
-	if asked := rounds(t, q, answers{fault.New(fault.Invalid, "no image")}, 5); len(asked) != 1 || q.hint == nil {
+	if asked := askedAt(t, q, answers{fault.New(fault.Invalid, "no image")}, 5); len(asked) != 1 || q.hint == nil {
 		t.Errorf("what can never be was asked about %d times", len(asked))
 	}
 }

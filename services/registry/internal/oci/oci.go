@@ -48,7 +48,8 @@ type Deps struct {
 
 // Registries ask any registry.
 type Registries struct {
-	d Deps
+	d        Deps
+	patience *patience
 
 	mu     sync.Mutex
 	puller *remote.Puller
@@ -70,7 +71,7 @@ func New(d Deps) (*Registries, error) {
 			})
 		}
 	}
-	return &Registries{d: d}, nil
+	return &Registries{d: d, patience: &patience{next: d.Transport, clock: d.Clock}}, nil
 }
 
 // Digest asks for what is under a tag or, where that is empty, whether a digest is there.
@@ -136,7 +137,7 @@ func (r *Registries) get() (*remote.Puller, error) {
 		return r.puller, nil
 	}
 	puller, err := remote.NewPuller(
-		remote.WithTransport(r.d.Transport), remote.WithAuthFromKeychain(r), remote.WithUserAgent("lockstep"),
+		remote.WithTransport(r.patience), remote.WithAuthFromKeychain(r), remote.WithUserAgent("lockstep"),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are tried again, much later, by who claims them
 	)
 	if err != nil {
@@ -204,7 +205,7 @@ func noDigest(err error) bool {
 }
 
 // classify says what can be done about an error.
-func classify(err error, reference name.Reference) error {
+func classify(err error, reference fmt.Stringer) error {
 	if own, ok := errors.AsType[*fault.Error](err); ok { // the transport's own refusals
 		return fault.New(own.Class(), "%s: %w", reference, own)
 	}

@@ -172,12 +172,7 @@ func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error 
 
 // Later puts a hint back.
 func (s *Hooks) Later(ctx context.Context, h core.Hint, reason string, at *time.Time) error {
-	const most = 1000
-	// An answer of the registry is in it, as long as that likes. A character that is cut in two here, clean mends.
-	if len(reason) > most {
-		reason = reason[:most]
-	}
-	err := query.New(s.pool).Later(ctx, query.LaterParams{ID: h.ID, Heard: int32(h.Heard), LastError: clean(reason), NextAt: at})
+	err := query.New(s.pool).Later(ctx, query.LaterParams{ID: h.ID, Heard: int32(h.Heard), LastError: bounded(reason), NextAt: at})
 	return pg.Classify(err, "put hint %s back", h.ID)
 }
 

@@ -59,6 +59,12 @@ func reference(image, tag, digest string) string {
 	return image
 }
 
-// clean is text that PostgreSQL takes: UTF-8 without zero bytes. What registries answer may have either, and an error
-// that cannot be stored would have the hint asked about again at every lease.
-func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
+// bounded is text that PostgreSQL takes: UTF-8 without zero bytes, and not endless. What registries answer may be any of
+// that, and an error that cannot be stored would have the same thing asked about again at every lease.
+func bounded(s string) string {
+	const most = 1000
+	if len(s) > most {
+		s = s[:most] // a character that is cut in two here is mended below
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?")
+}

@@ -21,6 +21,26 @@ type Hint struct {
 	NextAt       *time.Time
 }
 
+type Source struct {
+	ID              int64
+	OrganizationID  int64
+	SourceRef       string
+	SourceConfig    json.RawMessage
+	Revision        string
+	Name            string
+	Place           string
+	IntervalSeconds int32
+	PulledAt        time.Time
+	NextAt          *time.Time
+	Nudges          int32
+	LookedAt        *time.Time
+	Memory          []byte
+	Failures        int32
+	LastError       string
+	LastArtifact    string
+	LastArtifactAt  *time.Time
+}
+
 type Told struct {
 	ID        string
 	Hook      string

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// shelf is a queue of one source.
+type shelf struct {
+	source   Source
+	due      *time.Time
+	outcomes []Outcome
+	put      []time.Time
+}
+
+func (s *shelf) ClaimSources(_ context.Context, now, _ time.Time, _ int) ([]Source, error) {
+	if s.due == nil || now.Before(*s.due) {
+		return nil, nil
+	}
+	return []Source{s.source}, nil
+}
+
+func (s *shelf) TakeSource(_ context.Context, organization, id int64, _ time.Time) (Source, error) {
+	if organization != s.source.Organization || id != s.source.ID {
+		return Source{}, fault.New(fault.NotFound, "no source %d", id)
+	}
+	return s.source, nil
+}
+
+func (s *shelf) Postpone(_ context.Context, _ Source, until time.Time) error {
+	s.due = &until
+	s.put = append(s.put, until)
+	return nil
+}
+
+func (s *shelf) Looked(_ context.Context, _ Source, o Outcome) error {
+	s.outcomes = append(s.outcomes, o)
+	s.due, s.source.Failures, s.source.Memory = o.Next, o.Failures, o.Memory
+	return nil
+}
+
+// sights are a looker's answers, the last one for ever.
+type sights []func() (Sight, error)
+
+func (s *sights) Look(context.Context, Source) (Sight, error) {
+	f := (*s)[0]
+	if len(*s) > 1 {
+		*s = (*s)[1:]
+	}
+	return f()
+}
+
+func sees(tag string) func() (Sight, error) {
+	return func() (Sight, error) {
+		return Sight{Found: &Notification{Image: "r.example.com/a", Tag: tag, Digest: someDigest}, Memory: []byte(tag)}, nil
+	}
+}
+
+func failsWith(err error) func() (Sight, error) {
+	return func() (Sight, error) { return Sight{Memory: []byte("lost")}, err }
+}
+
+func stage(c *clocktest.Clock, interval time.Duration, answers ...func() (Sight, error)) (*Poller, *shelf) {
+	s := &shelf{source: Source{ID: 7, Organization: 3, Ref: "test@1", Interval: interval, Place: "r.example.com"}}
+	now := c.Now()
+	s.due = &now
+	all := sights(answers)
+	return NewPoller(PollerDeps{
+		Queue: s, Lookers: map[string]Looker{"test@1": &all}, Clock: c, Log: slog.New(slog.DiscardHandler),
+		Pace: func(string, time.Time) time.Duration { return 0 },
+	}), s
+}
+
+func TestASourceIsLookedAtInItsOwnTime(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	c := clocktest.New(start)
+	away := fault.New(fault.Unavailable, "away")
+	p, s := stage(c, 10*time.Minute, sees("1"), failsWith(away), failsWith(away), failsWith(away), sees("2"))
+	var waits []time.Duration
+	for range 5 {
+		c.Advance(s.due.Sub(c.Now()))
+		at := c.Now()
+		if _, err := p.round(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, s.due.Sub(at))
+	}
+	for i, most := range []time.Duration{10, 20, 40, 60, 10} {
+		if most *= time.Minute; waits[i] > most || waits[i] < most*3/4 {
+			t.Errorf("look %d: the next after %s; want up to a quarter less than %s", i, waits[i], most)
+		}
+	}
+	first, failed, last := s.outcomes[0], s.outcomes[3], s.outcomes[4]
+	if first.Artifact == nil || first.Artifact.Organization != 3 || first.Artifact.Tag != "1" || first.Artifact.ID == last.Artifact.ID {
+		t.Errorf("found %+v", first.Artifact)
+	}
+	// A failure forgets nothing, or the next look would take what it knows for new.
+	if failed.Problem != "away" || failed.Failures != 3 || string(failed.Memory) != "1" || last.Failures != 0 || string(last.Memory) != "2" {
+		t.Errorf("outcomes %+v, %+v", failed, last)
+	}
+}
+
+func TestWhoeverIsAskedTooOftenSaysWhen(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	c := clocktest.New(start)
+	p, s := stage(c, time.Minute, failsWith(Later{At: start.Add(time.Hour), Err: errors.New("slow down")}), failsWith(Later{At: start, Err: errors.New("slow down")}))
+	for _, want := range []time.Duration{time.Hour, 0} {
+		if _, err := p.round(t.Context(), c.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.due.Sub(start); want != 0 && got != want {
+			t.Errorf("next after %s, want %s", got, want)
+		} else if want == 0 && got < time.Hour+time.Minute {
+			t.Errorf("an instant that is past counts: next after %s", got)
+		}
+		c.Advance(time.Hour)
+	}
+}
+
+func TestAPlaceHasItsPace(t *testing.T) {
+	t.Parallel()
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	p, s := stage(c, time.Minute, sees("1"))
+	p.d.Pace = func(place string, _ time.Time) time.Duration {
+		if place != "r.example.com" {
+			t.Errorf("asked about %q", place)
+		}
+		return 5 * time.Second
+	}
+	if n, err := p.round(t.Context(), c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(5*time.Second)) {
+		t.Errorf("%d looks, %v, put back until %v", len(s.outcomes), err, s.put)
+	}
+	// Whoever asks for a look does not wait.
+	if o, err := p.LookNow(t.Context(), 3, 7); err != nil || o.Artifact == nil {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := p.LookNow(t.Context(), 4, 7); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another organization's source: %v", err)
+	}
+}
+
+func TestWhatIsFoundIsChecked(t *testing.T) {
+	t.Parallel()
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	sha := "9d8ecd27c1b5bd0b0c4b18ad0b2b5a8e2a2b6b5f"
+	for _, tt := range []struct {
+		found Notification
+		good  bool
+	}{
+		{Notification{Image: "git:git.example.com/shop/config#release/2", Digest: sha}, true},
+		{Notification{Image: "git:git.example.com/shop/config#main?0123456789ab", Digest: sha, Tag: "v1"}, true},
+		{Notification{Image: "git:git.example.com/shop/config", Digest: sha}, false},
+		{Notification{Image: "git:git.example.com/shop/config#main", Digest: someDigest}, false},
+		{Notification{Image: "r.example.com/a", Digest: sha}, false},
+	} {
+		p, s := stage(c, time.Minute, func() (Sight, error) { return Sight{Found: &tt.found}, nil })
+		if _, err := p.round(t.Context(), c.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if o := s.outcomes[0]; (o.Artifact != nil) != tt.good || (o.Problem == "") != tt.good {
+			t.Errorf("%+v: %+v", tt.found, o)
+		}
+	}
+	p, s := stage(c, 0, sees("1"))
+	s.source.Ref = "unknown@1"
+	if _, err := p.round(t.Context(), c.Now()); err != nil || s.outcomes[0].Problem == "" {
+		t.Errorf("a kind that nobody knows: %+v, %v", s.outcomes, err)
+	}
+}

@@ -1,0 +1,216 @@
+// Package git looks at repositories over Git's smart HTTP protocol for sources of kind git@1: where a branch or the newest
+// tag is, and whether what has changed on the way there counts.
+//
+// It clones nothing: of a branch with filters it fetches trees without files, and otherwise refs alone. It writes nothing.
+package git
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// Deps is what Repositories needs.
+type Deps struct {
+	// Transport reaches the repositories: their addresses are other people's (D41).
+	Transport http.RoundTripper
+	// Login is the account for a repository, host and path; an empty password: none.
+	Login func(repository string) (username, password string, err error)
+}
+
+// Repositories look at any repository.
+type Repositories struct {
+	client transport.Transport
+	login  func(repository string) (username, password string, err error)
+}
+
+var _ core.Looker = (*Repositories)(nil)
+
+// maxTransfer bounds what one repository may answer, because it is held in memory: refs, or trees without files.
+const maxTransfer = 64 << 20
+
+// New is repositories that are reached through a transport.
+func New(d Deps) *Repositories {
+	client := &http.Client{Transport: limited{d.Transport}}
+	return &Repositories{client: githttp.NewClient(client), login: d.Login}
+}
+
+// note is what a look notes: the commit that the branch was at.
+type note struct {
+	Commit string `json:"commit"`
+	// Told is the last commit that counted; the source's newest artifact.
+	Told string `json:"told"`
+}
+
+// Look implements core.Looker.
+func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, error) {
+	parsed, problems := source.Parse(s.Ref, s.Config)
+	repository, ok := parsed.(*source.Repository)
+	if len(problems) > 0 || !ok {
+		return core.Sight{}, fault.InvalidFields(problems...)
+	}
+	var noted note
+	if s.Memory != nil {
+		if err := json.Unmarshal(s.Memory, &noted); err != nil {
+			noted = note{} // another release's: the commit is told again, under the same identity
+		}
+	}
+	session, refs, err := r.open(ctx, repository)
+	if err != nil {
+		return core.Sight{}, err
+	}
+	defer session.Close() //nolint:errcheck // nothing is left to be read
+	found, err := newest(repository, refs)
+	if err != nil {
+		return core.Sight{}, err
+	}
+	if found == nil {
+		return core.Sight{Memory: s.Memory}, nil
+	}
+	counts, err := r.counts(ctx, repository, session, refs, noted, found.Digest)
+	if err != nil {
+		return core.Sight{}, err
+	}
+	noted.Commit = found.Digest
+	if counts {
+		noted.Told = found.Digest
+	} else {
+		found = nil
+	}
+	raw, err := json.Marshal(noted)
+	if err != nil {
+		return core.Sight{}, fmt.Errorf("note a look at %s: %w", repository.URL, err)
+	}
+	return core.Sight{Found: found, Memory: raw}, nil
+}
+
+// counts reports whether the commit that the branch is at is an artifact of the source: the first that is seen is, and any
+// that changes what the filters want since the look before. Where it is not known what has changed, it is.
+func (r *Repositories) counts(ctx context.Context, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs, noted note, commit string) (bool, error) {
+	switch {
+	case !s.Filtered() || noted.Commit == "":
+		return true, nil
+	case noted.Commit == commit:
+		return noted.Told == commit, nil
+	}
+	changed, known, err := changes(ctx, session, refs, noted.Commit, commit)
+	if err != nil {
+		return false, classify(err, s.URL)
+	}
+	return !known || s.Wants(changed), nil
+}
+
+// newest is where the branch is, or the newest tag; nil if there is none.
+func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, error) {
+	if s.Branch != "" {
+		hash, ok := refs.References[string(plumbing.NewBranchReferenceName(s.Branch))]
+		if !ok {
+			return nil, fault.New(fault.NotFound, "%s: there is no branch %q", s.URL, s.Branch)
+		}
+		return &core.Notification{Image: s.Artifact(), Digest: hash.String()}, nil
+	}
+	commits := map[string]string{}
+	for name, hash := range refs.References {
+		if tag, ok := strings.CutPrefix(name, "refs/tags/"); ok {
+			commits[tag] = hash.String()
+		}
+	}
+	// An annotated tag is an object of its own; what it points at is advertised beside it.
+	for name, hash := range refs.Peeled {
+		if tag, ok := strings.CutPrefix(name, "refs/tags/"); ok {
+			commits[tag] = hash.String()
+		}
+	}
+	names := make([]string, 0, len(commits))
+	for tag := range commits {
+		names = append(names, tag)
+	}
+	tag, ok := s.Newest(names)
+	if !ok {
+		return nil, nil //nolint:nilnil // nothing was found, and nothing went wrong
+	}
+	return &core.Notification{Image: s.Artifact(), Tag: tag, Digest: commits[tag]}, nil
+}
+
+// open asks a repository for its refs.
+func (r *Repositories) open(ctx context.Context, s *source.Repository) (transport.UploadPackSession, *packp.AdvRefs, error) {
+	endpoint, err := transport.NewEndpoint(s.URL)
+	if err != nil {
+		return nil, nil, fault.Because(err, fault.Invalid, "%s is not a repository", s.URL)
+	}
+	var auth transport.AuthMethod
+	username, password, err := r.login(s.Name())
+	if err != nil {
+		return nil, nil, err
+	}
+	if password != "" {
+		if username == "" {
+			username = "git" // forges take any name beside a token, but not none
+		}
+		auth = &githttp.BasicAuth{Username: username, Password: password}
+	}
+	session, err := r.client.NewUploadPackSession(endpoint, auth)
+	if err != nil {
+		return nil, nil, classify(err, s.URL)
+	}
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return nil, nil, classify(err, s.URL)
+	}
+	return session, refs, nil
+}
+
+// classify says what can be done about an error.
+func classify(err error, url string) error {
+	if own, ok := errors.AsType[*fault.Error](err); ok { // the transport's own refusals
+		return fault.New(own.Class(), "%s: %w", url, own)
+	}
+	switch {
+	case errors.Is(err, transport.ErrRepositoryNotFound), errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return fault.New(fault.NotFound, "%s: there is no such repository, or it is empty", url)
+	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
+		return fault.New(fault.Denied, "%s: the repository does not let us look", url)
+	default:
+		return fault.New(fault.Unavailable, "%s: the repository does not answer: %w", url, err)
+	}
+}
+
+// limited bounds answers.
+type limited struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.next.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // a transport hands through what the one below says
+	}
+	answer.Body = &limitedBody{ReadCloser: answer.Body, left: maxTransfer}
+	return answer, nil
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read fails once more has come than is held in memory.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fault.New(fault.Refused, "the repository answered more than %d MiB", maxTransfer>>20)
+	}
+	return n, err //nolint:wrapcheck // io.EOF has to stay itself
+}

@@ -1,0 +1,233 @@
+package git_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/git"
+)
+
+// forge is a bare repository behind Git's own HTTP backend, with a password.
+type forge struct {
+	dir, work, url string
+	repositories   *git.Repositories
+	// packs counts what was fetched beside refs.
+	packs atomic.Int64
+}
+
+func setup(t *testing.T, filtering bool) *forge {
+	t.Helper()
+	root := t.TempDir()
+	f := &forge{dir: filepath.Join(root, "shop.git"), work: filepath.Join(root, "work")}
+	f.git(t, "", "init", "--quiet", "--bare", "--initial-branch=main", f.dir)
+	f.git(t, f.dir, "config", "uploadpack.allowFilter", fmt.Sprint(filtering))
+	f.git(t, "", "clone", "--quiet", f.dir, f.work)
+	backend := &cgi.Handler{
+		Path: filepath.Join(f.git(t, "", "--exec-path"), "git-http-backend"),
+		Env:  append(hermetic(), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		if r.Method == http.MethodPost {
+			f.packs.Add(1)
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	f.url = web.URL + "/shop.git"
+	f.repositories = git.New(git.Deps{Transport: http.DefaultTransport, Login: func(repository string) (string, string, error) {
+		if want := strings.TrimPrefix(web.URL, "http://") + "/shop"; repository != want {
+			t.Errorf("asked for the account of %q, want %q", repository, want)
+		}
+		return "", "secret", nil
+	}})
+	return f
+}
+
+func hermetic() []string {
+	return []string{
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/nonexistent", "PATH=" + os.Getenv("PATH"),
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
+	}
+}
+
+func (f *forge) git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir, cmd.Env = dir, hermetic()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// commit changes files, each to content of its own, and answers the commit.
+func (f *forge) commit(t *testing.T, files ...string) string {
+	t.Helper()
+	for _, name := range files {
+		file := filepath.Join(f.work, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := os.ReadFile(file)
+		if err := os.WriteFile(file, append(before, '.'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.git(t, f.work, "add", "--all")
+	f.git(t, f.work, "commit", "--quiet", "-m", "change")
+	f.git(t, f.work, "push", "--quiet", "origin", "HEAD:main")
+	return f.git(t, f.work, "rev-parse", "HEAD")
+}
+
+func (f *forge) source(config string) core.Source {
+	return core.Source{ID: 1, Organization: 1, Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,`, f.url) + config + `}`)}
+}
+
+// look looks, and answers the commit found, "" for none.
+func (f *forge) look(t *testing.T, s *core.Source) string {
+	t.Helper()
+	sight, err := f.repositories.Look(t.Context(), *s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Memory = sight.Memory
+	if sight.Found == nil {
+		return ""
+	}
+	return sight.Found.Digest
+}
+
+func TestABranchIsFollowed(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	first := f.commit(t, "a")
+	s := f.source(`"branch":"main"`)
+	if got := f.look(t, &s); got != first {
+		t.Errorf("found %q, want %s", got, first)
+	}
+	if got := f.look(t, &s); got != first { // the poller tells it once
+		t.Errorf("found %q, want %s", got, first)
+	}
+	f.commit(t, "b")
+	last := f.commit(t, "c")
+	if got := f.look(t, &s); got != last {
+		t.Errorf("found %q, want %s", got, last)
+	}
+	if n := f.packs.Load(); n != 0 {
+		t.Errorf("%d packs were fetched; want refs alone", n)
+	}
+}
+
+// TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot leave files out.
+func TestAnIgnoredFileHidesNoRelevantOne(t *testing.T) {
+	t.Parallel()
+	for _, filtering := range []bool{true, false} {
+		t.Run(fmt.Sprintf("filtering %v", filtering), func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, filtering)
+			first := f.commit(t, "README.md")
+			s := f.source(`"branch":"main","paths":"deploy/**","ignore_paths":"**/*.md"`)
+			if got := f.look(t, &s); got != first {
+				t.Errorf("the first commit seen is %q, want %s", got, first)
+			}
+			f.commit(t, "src/main.go", "deploy/README.md")
+			for range 2 {
+				if got := f.look(t, &s); got != "" {
+					t.Errorf("found %s, whose files do not count", got)
+				}
+			}
+			f.commit(t, "deploy/README.md", "deploy/api/values.yaml")
+			last := f.commit(t, "README.md")
+			for range 2 {
+				if got := f.look(t, &s); got != last {
+					t.Errorf("found %q, want %s: a file that counts was changed on the way", got, last)
+				}
+			}
+			f.git(t, f.work, "mv", "deploy/api/values.yaml", "values.yaml")
+			if got, moved := f.look(t, &s), f.commit(t, "src/main.go"); got != last || f.look(t, &s) != moved {
+				t.Error("a file that was moved away is no change")
+			}
+		})
+	}
+}
+
+func TestARewrittenBranchCounts(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	f.commit(t, "deploy/a")
+	s := f.source(`"branch":"main","paths":"deploy/**"`)
+	f.look(t, &s)
+	f.git(t, f.work, "commit", "--quiet", "--amend", "-m", "rewritten")
+	f.git(t, f.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+	if got, want := f.look(t, &s), f.git(t, f.work, "rev-parse", "HEAD"); got != want {
+		t.Errorf("found %q, want %s", got, want)
+	}
+}
+
+func TestTagsAreVersions(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	first := f.commit(t, "a")
+	f.git(t, f.work, "tag", "v1.2.0")
+	second := f.commit(t, "b")
+	f.git(t, f.work, "tag", "-a", "-m", "annotated", "v1.10.0")
+	f.commit(t, "c")
+	f.git(t, f.work, "tag", "v2.0.0-rc.1")
+	f.git(t, f.work, "tag", "nightly")
+	f.git(t, f.work, "push", "--quiet", "--tags")
+	for config, want := range map[string]string{`"follow":"tags"`: second, `"follow":"tags","range":"<1.5"`: first, `"follow":"tags","range":">=2"`: ""} {
+		s := f.source(config)
+		if got := f.look(t, &s); got != want {
+			t.Errorf("%s: found %q, want %q", config, got, want)
+		}
+	}
+}
+
+func TestALookThatCannotGoWell(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	f.commit(t, "a")
+	wrong := git.New(git.Deps{Transport: http.DefaultTransport, Login: func(string) (string, string, error) { return "", "wrong", nil }})
+	for name, tt := range map[string]struct {
+		by     *git.Repositories
+		source core.Source
+		class  fault.Class
+	}{
+		"no branch":      {f.repositories, f.source(`"branch":"none"`), fault.NotFound},
+		"wrong password": {wrong, f.source(`"branch":"main"`), fault.Denied},
+		"bad source":     {f.repositories, f.source(`"follow":"branch"`), fault.Invalid},
+	} {
+		if _, err := tt.by.Look(t.Context(), tt.source); !fault.Is(err, tt.class) {
+			t.Errorf("%s: %v (%v), want %v", name, err, fault.ClassOf(err), tt.class)
+		}
+	}
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(elsewhere.Close)
+	open := git.New(git.Deps{Transport: http.DefaultTransport, Login: func(string) (string, string, error) { return "", "", nil }})
+	s := core.Source{Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,"branch":"main"}`, elsewhere.URL+"/x"))}
+	if _, err := open.Look(t.Context(), s); !fault.Is(err, fault.NotFound) {
+		t.Errorf("no repository: %v (%v)", err, fault.ClassOf(err))
+	}
+	elsewhere.Close()
+	if _, err := open.Look(t.Context(), s); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("no server: %v (%v)", err, fault.ClassOf(err))
+	}
+}

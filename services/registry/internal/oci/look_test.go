@@ -1,0 +1,224 @@
+package oci_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
+)
+
+// build pushes an image that was created at an instant for a platform, and answers its digest.
+func (h held) build(t *testing.T, tag string, at time.Time, platform v1.Platform) string {
+	t.Helper()
+	img, err := random.Image(20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Created, config.OS, config.Architecture = v1.Time{Time: at}, platform.OS, platform.Architecture
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, tag, img)
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest.String()
+}
+
+func (h held) write(t *testing.T, tag string, img v1.Image) {
+	t.Helper()
+	reference, err := name.NewTag(h.host + "/shop/api:" + tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(reference, img); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// selecting is a source of the held repository.
+func (h held) selecting(format string, args ...any) core.Source {
+	return core.Source{
+		ID: 1, Organization: 1, Ref: source.OCIImage,
+		Config: json.RawMessage(fmt.Sprintf(`{"image":%q,`, h.host+"/shop/api") + fmt.Sprintf(format, args...) + `}`),
+	}
+}
+
+var linux = v1.Platform{OS: "linux", Architecture: "amd64"}
+
+func TestASourceSelectsItsTag(t *testing.T) {
+	t.Parallel()
+	h := hold(t, asIs)
+	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	digests := map[string]string{}
+	for i, tag := range []string{"1.10.0", "1.9.0", "2.0.0-rc.1", "20260301", "edge", "zzz-old"} {
+		digests[tag] = h.build(t, tag, at.Add(time.Duration(-i)*time.Hour), linux)
+	}
+	digests["edge"] = h.build(t, "edge", at.Add(time.Hour), linux)
+	r := client(t, oci.Deps{})
+	for _, tt := range []struct{ config, tag string }{
+		{`"selection":"semver","range":"^1"`, "1.10.0"},
+		{`"selection":"semver","range":"<1.10"`, "1.9.0"},
+		{`"selection":"semver","range":">=2"`, ""},
+		{`"selection":"lexical","allow_tags":"^2026"`, "20260301"},
+		{`"selection":"mutable_tag","tag":"edge"`, "edge"},
+		{`"selection":"newest_build"`, "edge"},
+		{`"selection":"newest_build","ignore_tags":"^edge$","allow_tags":"^[0-9e]"`, "1.10.0"},
+		{`"selection":"any"`, ""},
+		{`"selection":"mutable_tag","tag":"edge","poll":true,"platform":"linux/amd64"`, "edge"},
+		{`"selection":"mutable_tag","tag":"edge","poll":true,"platform":"linux/arm64"`, ""},
+	} {
+		t.Run(tt.config, func(t *testing.T) {
+			t.Parallel()
+			sight, err := r.Look(t.Context(), h.selecting("%s", tt.config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.tag == "" {
+				if sight.Found != nil {
+					t.Errorf("found %+v", sight.Found)
+				}
+				return
+			}
+			if sight.Found == nil || sight.Found.Tag != tt.tag || sight.Found.Digest != digests[tt.tag] || sight.Found.Image != h.host+"/shop/api" {
+				t.Errorf("found %+v, want %s", sight.Found, tt.tag)
+			}
+			if strings.Contains(tt.config, "newest_build") != (sight.Found.PublishedAt != "") {
+				t.Errorf("published at %q", sight.Found.PublishedAt)
+			}
+		})
+	}
+}
+
+// TestASecondLookAsksLess: a look at a tag that has not moved is one HEAD request, and builds are asked about once.
+func TestASecondLookAsksLess(t *testing.T) {
+	t.Parallel()
+	var heads, gets atomic.Int64
+	h := hold(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodHead:
+				heads.Add(1)
+			case strings.Contains(r.URL.Path, "/manifests/"), strings.Contains(r.URL.Path, "/blobs/"):
+				gets.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	r := client(t, oci.Deps{})
+	for _, config := range []string{`"selection":"mutable_tag","tag":"many","poll":true,"platform":"linux/amd64"`, `"selection":"newest_build"`} {
+		s := h.selecting("%s", config)
+		first, err := r.Look(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Memory = first.Memory
+		heads.Store(0)
+		gets.Store(0)
+		if _, err := r.Look(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if heads.Load() != 1 || gets.Load() != 0 {
+			t.Errorf("%s: the second look took %d HEAD and %d GET requests of manifests and blobs; want 1 and 0", config, heads.Load(), gets.Load())
+		}
+	}
+}
+
+func TestAnIndexIsJudgedByItsPlatforms(t *testing.T) {
+	t.Parallel()
+	h := hold(t, asIs)
+	img, err := random.Image(20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}}})
+	reference, err := name.NewTag(h.host + "/shop/api:index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(reference, index); err != nil {
+		t.Fatal(err)
+	}
+	want, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := client(t, oci.Deps{})
+	for platform, fits := range map[string]bool{"linux/arm64": true, "linux/arm64/v8": true, "linux/amd64": false, "windows/arm64": false} {
+		sight, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"index","poll":true,"platform":%q`, platform))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fits != (sight.Found != nil) || fits && sight.Found.Digest != want.String() {
+			t.Errorf("%s: found %+v", platform, sight.Found)
+		}
+	}
+}
+
+func TestARegistryAsksForTime(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"120": 2 * time.Minute,
+		time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat): 10 * time.Minute,
+		"31536000": time.Hour, // as long as a stranger may ask for
+		"":         0,
+		"soon":     0,
+	} {
+		h := hold(t, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", header)
+				w.WriteHeader(http.StatusTooManyRequests)
+			})
+		})
+		_, err := client(t, oci.Deps{}).Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"one"`))
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("Retry-After %q: %v", header, err)
+		}
+		later, ok := err.(core.Later) //nolint:errorlint // the outermost, as the poller sees it
+		if ok != (want != 0) {
+			t.Errorf("Retry-After %q: %T", header, err)
+		}
+		if wait := time.Until(later.At); ok && (wait > want || wait < want-time.Minute) {
+			t.Errorf("Retry-After %q: later in %s, want %s", header, wait, want)
+		}
+	}
+}
+
+func TestALookThatCannotGoWell(t *testing.T) {
+	t.Parallel()
+	h := hold(t, asIs)
+	r := client(t, oci.Deps{})
+	missing := core.Source{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q,"selection":"semver"}`, h.host+"/shop/none"))}
+	if _, err := r.Look(t.Context(), missing); !fault.Is(err, fault.NotFound) {
+		t.Errorf("no such repository: %v", err)
+	}
+	if _, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"none"`)); !fault.Is(err, fault.NotFound) {
+		t.Errorf("no such tag: %v", err)
+	}
+	if _, err := r.Look(t.Context(), core.Source{Ref: source.OCIImage, Config: json.RawMessage(`{}`)}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("no image: %v", err)
+	}
+}

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
+)
+
+// Sources keeps the artifact sources of the domain, when each is looked at next, and what the last look came to. What looks
+// find is told through Hooks.
+type Sources struct {
+	pool *pgxpool.Pool
+	told *Hooks
+	wake func()
+}
+
+var _ core.SourceQueue = (*Sources)(nil)
+
+// NewSources is a store of sources. It calls wake after something may have become due.
+func NewSources(pool *pgxpool.Pool, told *Hooks, wake func()) *Sources {
+	return &Sources{pool: pool, told: told, wake: wake}
+}
+
+// Put stores a part of what the domain has, as of a pull. What is new, or has changed, is due when next says.
+func (s *Sources) Put(ctx context.Context, pulled time.Time, all []core.Source, next func(core.Source) *time.Time) error {
+	params := make([]query.PutSourceParams, len(all))
+	for i, src := range all {
+		params[i] = query.PutSourceParams{
+			ID: src.ID, OrganizationID: src.Organization, SourceRef: src.Ref, SourceConfig: src.Config, Revision: src.Revision,
+			Name: src.Name, Place: src.Place, IntervalSeconds: int32(src.Interval / time.Second), PulledAt: pulled, NextAt: next(src),
+		}
+	}
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var failed error
+		query.New(tx).PutSource(ctx, params).Exec(func(i int, err error) {
+			if err != nil && failed == nil {
+				failed = pg.Classify(err, "store source %d", all[i].ID)
+			}
+		})
+		return failed
+	})
+	if err != nil {
+		return fmt.Errorf("store %d sources: %w", len(all), err)
+	}
+	s.wake()
+	return nil
+}
+
+// Drop removes what the domain had before a pull, and not since.
+func (s *Sources) Drop(ctx context.Context, pulled time.Time) error {
+	return pg.Classify(query.New(s.pool).DropSources(ctx, pulled), "remove sources that are gone")
+}
+
+// ClaimSources implements core.SourceQueue.
+func (s *Sources) ClaimSources(ctx context.Context, now, until time.Time, most int) ([]core.Source, error) {
+	rows, err := query.New(s.pool).ClaimSources(ctx, query.ClaimSourcesParams{Now: now, Until: until, Most: int32(most)})
+	if err != nil {
+		return nil, pg.Classify(err, "claim %d sources", most)
+	}
+	all := make([]core.Source, len(rows))
+	for i, r := range rows {
+		all[i] = convert(r)
+	}
+	return all, nil
+}
+
+// TakeSource implements core.SourceQueue.
+func (s *Sources) TakeSource(ctx context.Context, organization, id int64, until time.Time) (core.Source, error) {
+	row, err := query.New(s.pool).TakeSource(ctx, query.TakeSourceParams{ID: id, OrganizationID: organization, Until: until})
+	return convert(row), pg.Classify(err, "take source %d", id)
+}
+
+func convert(r query.Source) core.Source {
+	return core.Source{
+		ID: r.ID, Organization: r.OrganizationID, Ref: r.SourceRef, Config: r.SourceConfig, Revision: r.Revision, Name: r.Name, Place: r.Place,
+		Interval: time.Duration(r.IntervalSeconds) * time.Second, Memory: r.Memory, Failures: int(r.Failures), Nudges: int(r.Nudges),
+	}
+}
+
+// Postpone implements core.SourceQueue.
+func (s *Sources) Postpone(ctx context.Context, src core.Source, until time.Time) error {
+	err := query.New(s.pool).PostponeSource(ctx, query.PostponeSourceParams{ID: src.ID, Revision: src.Revision, Until: until})
+	return pg.Classify(err, "postpone source %d", src.ID)
+}
+
+// Looked implements core.SourceQueue. An answer to a configuration that has been replaced meanwhile is not noted, and its
+// artifact is not told.
+func (s *Sources) Looked(ctx context.Context, src core.Source, o core.Outcome) error {
+	p := query.LookedAtSourceParams{
+		ID: src.ID, Revision: src.Revision, Nudges: int32(src.Nudges), LookedAt: o.At, NextAt: o.Next, Memory: o.Memory,
+		Failures: int32(o.Failures), LastError: bounded(o.Problem),
+	}
+	if o.Artifact != nil {
+		p.LastArtifact = reference(o.Artifact.Image, o.Artifact.Tag, o.Artifact.Digest)
+	}
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		n, err := query.New(tx).LookedAtSource(ctx, p)
+		if err != nil {
+			return pg.Classify(err, "note a look")
+		}
+		if o.Artifact == nil || n == 0 {
+			return nil
+		}
+		return s.told.tell(ctx, tx, fmt.Sprintf("source %d", src.ID), []core.Artifact{*o.Artifact})
+	})
+	if err != nil {
+		return fmt.Errorf("source %d: %w", src.ID, err)
+	}
+	if o.Artifact != nil {
+		s.told.wake()
+	}
+	return nil
+}
+
+// Nudge makes those sources of a kind due that have one of the names.
+func (s *Sources) Nudge(ctx context.Context, ref string, names []string, now time.Time) (int, error) {
+	n, err := query.New(s.pool).NudgeSources(ctx, query.NudgeSourcesParams{SourceRef: ref, Names: names, Now: now})
+	if err != nil {
+		return 0, pg.Classify(err, "nudge sources of %q", names)
+	}
+	if n > 0 {
+		s.wake()
+	}
+	return int(n), nil
+}
+
+// State is how a source is doing.
+type State struct {
+	ID int64
+	// Polled is whether it is looked at by itself.
+	Polled bool
+	// Next and Looked are when it is looked at next, and when it was last.
+	Next, Looked *time.Time
+	// Failures counts the looks in a row that failed, and LastError is the last one's reason, "" for none.
+	Failures  int
+	LastError string
+	// LastArtifact is what a look found last, and LastArtifactAt when that was new.
+	LastArtifact   string
+	LastArtifactAt *time.Time
+}
+
+// States are those of an organization's sources, as far as they are known here.
+func (s *Sources) States(ctx context.Context, organization int64, ids []int64) ([]State, error) {
+	rows, err := query.New(s.pool).SourceStates(ctx, query.SourceStatesParams{OrganizationID: organization, Ids: ids})
+	if err != nil {
+		return nil, pg.Classify(err, "read the state of %d sources", len(ids))
+	}
+	all := make([]State, len(rows))
+	for i, r := range rows {
+		all[i] = State{
+			ID: r.ID, Polled: r.IntervalSeconds > 0, Next: r.NextAt, Looked: r.LookedAt, Failures: int(r.Failures), LastError: r.LastError,
+			LastArtifact: r.LastArtifact, LastArtifactAt: r.LastArtifactAt,
+		}
+	}
+	return all, nil
+}
