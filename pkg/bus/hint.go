@@ -25,10 +25,22 @@ func (c *Conn) Hint(subject string, payload []byte) {
 // Each time the connection has been lost and is back, fn is called with nil as well: hints may have been missed, and the server
 // may have come back without its streams.
 func (c *Conn) OnHint(ctx context.Context, subject string, fn func(payload []byte)) error {
+	err := c.subscribe(ctx, subject, "", func(m *nats.Msg) { fn(append([]byte{}, m.Data...)) }) // never nil
+	if err != nil {
+		return err
+	}
+	forget := c.back.add(func() { fn(nil) })
+	context.AfterFunc(ctx, forget)
+	return nil
+}
+
+// subscribe calls fn, one message at a time, for what comes on a subject until ctx ends; each message goes to one of those
+// that subscribe with the same group, and to all that have none.
+func (c *Conn) subscribe(ctx context.Context, subject, group string, fn nats.MsgHandler) error {
 	var sub *nats.Subscription
 	concerns := func(s string) bool { return s == subject }
 	err := c.denied.watch(ctx, apiWithin, concerns, func(ctx context.Context) (err error) {
-		sub, err = c.nc.Subscribe(subject, func(m *nats.Msg) { fn(append([]byte{}, m.Data...)) }) // never nil
+		sub, err = c.nc.QueueSubscribe(subject, group, fn)
 		if err != nil {
 			return err
 		}
@@ -50,11 +62,7 @@ func (c *Conn) OnHint(ctx context.Context, subject string, fn func(payload []byt
 		}
 		return fault.Because(fmt.Errorf("subscribe to %s: %w", subject, err), fault.Unavailable, "subscribe to %s: nats is not connected", subject)
 	}
-	forget := c.back.add(func() { fn(nil) })
-	context.AfterFunc(ctx, func() {
-		forget()
-		_ = sub.Unsubscribe() // fails only on a connection that is closed
-	})
+	context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() }) // fails only on a connection that is closed
 	return nil
 }
 

@@ -27,14 +27,14 @@ func Permissions(user string) (publish, subscribe []string) {
 	inbox := "_INBOX_" + user + ".>"
 	switch user {
 	case UserRegistry:
-		publish = append(maker(StreamRegistry), "cd.registry.>")
-		return publish, []string{inbox, receipts(UserRegistry)}
+		publish = append(maker(StreamRegistry), "cd.registry.>", SourcesPull)
+		return publish, []string{inbox, receipts(UserRegistry), SourcesLook, SourcesStates, SourcesChanged}
 	case UserDomain:
 		publish = append(maker(StreamRegistry), maker(StreamDomain)...)
 		publish = append(publish, reader(StreamRegistry)...)
 		publish = append(publish, reader(StreamDomain)...)
-		publish = append(publish, "cd.domain.>", receipts(UserRegistry), receipts(UserWorkflow))
-		return publish, []string{inbox, "cd.registry.>", "cd.domain.>", receipts(UserDomain)}
+		publish = append(publish, "cd.domain.>", receipts(UserRegistry), receipts(UserWorkflow), SourcesLook, SourcesStates, SourcesChanged)
+		return publish, []string{inbox, "cd.registry.>", "cd.domain.>", receipts(UserDomain), SourcesPull}
 	case UserWorkflow:
 		publish = append(maker(StreamClusterCalls), maker(StreamCluster)...)
 		publish = append(publish, maker(StreamDomain)...)
@@ -52,6 +52,15 @@ func Permissions(user string) (publish, subscribe []string) {
 	}
 	return nil, nil
 }
+
+// What domain and registry ask each other about artifact sources, in the messages of proto/lockstep/sources/v1. The domain
+// answers SourcesPull and hints SourcesChanged; the registry service answers the others.
+const (
+	SourcesPull    = "cd.sources.pull"
+	SourcesLook    = "cd.sources.look"
+	SourcesStates  = "cd.sources.states"
+	SourcesChanged = "cd.sources.changed"
+)
 
 // wakes are the hints between the instances of the workflow service.
 const wakes = "cd.wake.>"

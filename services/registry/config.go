@@ -26,8 +26,11 @@ type Config struct {
 	Tokens []string `koanf:"tokens" secret:"true"`
 	// Hooks are the endpoints of senders that have a way of their own to prove who they are.
 	Hooks []HookConfig `koanf:"hooks"`
-	// Registries are where to log in to ask for digests.
+	// Registries are where to log in to ask for digests and tags. Git repositories of sources are looked up here too, by host
+	// and path.
 	Registries []AccountConfig `koanf:"registries"`
+	// PollRate is how many looks at sources one registry or forge gets in a second, from this process.
+	PollRate int `koanf:"poll_rate" default:"10"`
 	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
 	DockerConfig bool `koanf:"docker_config"`
 	// AllowNetworks is what may be reached beyond public addresses on ports 80 and 443 when a registry is asked: networks,
@@ -54,6 +57,9 @@ func (c Config) Validate() error {
 		}
 	}
 	problems = append(problems, c.hookProblems()...)
+	if c.PollRate < 0 {
+		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
+	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
 	}
@@ -70,6 +76,9 @@ func (c Config) withDefaults() Config {
 		if *d.field == "" {
 			*d.field = d.value
 		}
+	}
+	if c.PollRate == 0 {
+		c.PollRate = 10
 	}
 	return c
 }

@@ -32,6 +32,8 @@ type publisher struct {
 	log    *slog.Logger
 	// wake holds one nudge: while it has not been read, a second one would say nothing new.
 	wake chan struct{}
+	// follow keeps up with the domain's sources while the bus is there.
+	follow func(ctx context.Context, conn *bus.Conn) error
 }
 
 // nudge says that something has been committed. It never blocks, being called before a delivery is answered: one that
@@ -72,13 +74,17 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 			}
 		}
 	})
-	return sender.Run(ctx) // until ctx ends
+	return run.Parts(ctx, p.log, stopWithin,
+		run.Part{Name: "outbox", Run: func(ctx context.Context, ready func()) error { ready(); return sender.Run(ctx) }},
+		run.Part{Name: "sources", Run: func(ctx context.Context, ready func()) error { ready(); return p.follow(ctx, conn) }},
+	)
 }
 
 // intake is where deliveries arrive, and what asks registries about some of them.
 type intake struct {
 	handler   http.Handler
 	resolver  *core.Resolver
+	sources   *sourceSet
 	transport *httpx.Transport
 }
 
@@ -107,6 +113,8 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
+	in.sources = newSourceSet(c, pool, kept, registries, transport, log)
+
 	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
 	hooks, err := newHookSet(c, hookDeps{desk: core.NewDesk(take, kept), store: kept, client: transport.Client(), clock: clock.System(), log: log})
 	if err != nil {
@@ -123,11 +131,17 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	return in, nil
 }
 
-// resolve asks registries until ctx ends.
+// resolve asks registries about what was told until ctx ends.
 func (in *intake) resolve(ctx context.Context, ready func()) error {
 	ready()
 	defer in.transport.Close()
 	return in.resolver.Run(ctx)
+}
+
+// poll asks registries and repositories about what nobody tells until ctx ends.
+func (in *intake) poll(ctx context.Context, ready func()) error {
+	ready()
+	return in.sources.poller.Run(ctx)
 }
 
 // httpPart serves on an address, and is ready when that is taken: an address in use is an error at start, and not of

@@ -49,11 +49,13 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	sender.follow = in.sources.follow
 	// Parts end in reverse: nothing is taken any more when those go that ask and publish. What they leave behind is in the
 	// database, and goes on from there after a restart.
 	parts := []run.Part{
 		{Name: "publisher", Run: sender.run},
 		{Name: "resolver", Run: in.resolve},
+		{Name: "poller", Run: in.poll},
 		httpPart("http", c.HTTPAddress, log, in.handler),
 	}
 	if c.HealthAddress != "" {

@@ -49,6 +49,8 @@ type Server struct{ ns *server.Server }
 const (
 	readyWithin = 10 * time.Second
 	readyPoll   = 50 * time.Millisecond
+	// answerWithin is longer than the longest work that is asked for over the bus.
+	answerWithin = 2 * time.Minute
 	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
 	maxPayload = 8 << 20
 )
@@ -122,6 +124,8 @@ func (c Config) options() (*server.Options, error) {
 		}
 		permissions := &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+			// One answer to each request that has been received, wherever its sender wants it.
+			Response: &server.ResponsePermission{MaxMsgs: 1, Expires: answerWithin},
 		}
 		if u.NKey != "" {
 			o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: u.NKey, Permissions: permissions})

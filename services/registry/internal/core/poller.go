@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -75,6 +76,21 @@ type Outcome struct {
 	Next *time.Time
 }
 
+// SourceState is how a source is doing.
+type SourceState struct {
+	ID int64
+	// Polled is whether it is looked at by itself.
+	Polled bool
+	// Next and Looked are when it is looked at next, and when it was last.
+	Next, Looked *time.Time
+	// Failures counts the looks in a row that failed, and LastError is the last one's reason, "" for none.
+	Failures  int
+	LastError string
+	// LastArtifact is what a look found last, and LastArtifactAt when that was new.
+	LastArtifact   string
+	LastArtifactAt *time.Time
+}
+
 // SourceQueue hands sources out to whom looks at them.
 type SourceQueue interface {
 	// ClaimSources takes sources that are due, and leaves them to the caller until the instant given.
@@ -92,7 +108,7 @@ type PollerDeps struct {
 	Queue SourceQueue
 	// Lookers are those of the kinds, by source_ref.
 	Lookers map[string]Looker
-	// Pace takes one look at a place from its allowance, and answers how long to wait where there is none left.
+	// Pace takes one look at a place from its allowance, and answers how long to wait for it: 0 to look at once.
 	Pace  func(place string, now time.Time) time.Duration
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -102,6 +118,10 @@ type PollerDeps struct {
 type Poller struct {
 	rounds
 	d PollerDeps
+
+	// mu guards turns, when the sources that wait for their place have their turn.
+	mu    sync.Mutex
+	turns map[int64]time.Time
 }
 
 // How a poller works. Fewer at once than a registry would mind from one client; with a pause of a quarter of a second, and
@@ -118,7 +138,7 @@ const (
 
 // NewPoller is a poller that Run starts.
 func NewPoller(d PollerDeps) *Poller {
-	return &Poller{rounds: newRounds(d.Clock, pollIdle, looksAtOnce), d: d}
+	return &Poller{rounds: newRounds(d.Clock, pollIdle, looksAtOnce), d: d, turns: map[int64]time.Time{}}
 }
 
 // Run looks until ctx ends.
@@ -134,12 +154,32 @@ func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 		return 0, fmt.Errorf("claim sources: %w", err)
 	}
 	return len(sources), each(sources, lookers, func(s Source) error {
-		if wait := p.d.Pace(s.Place, p.d.Clock.Now()); wait > 0 {
-			return p.d.Queue.Postpone(ctx, s, p.d.Clock.Now().Add(wait))
+		now := p.d.Clock.Now()
+		if wait := p.turn(s, now); wait > 0 {
+			return p.d.Queue.Postpone(ctx, s, now.Add(wait))
 		}
 		_, err := p.look(ctx, s)
 		return err
 	})
+}
+
+// turn is how long a source has to wait for its turn at its place. Who waits has a turn of its own and does not ask again:
+// otherwise a thousand sources of one registry would all come back for the next turn, and all but one in vain.
+func (p *Poller) turn(s Source, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, ok := p.turns[s.ID]; ok {
+		if wait := at.Sub(now); wait > 0 {
+			return wait
+		}
+		delete(p.turns, s.ID)
+		return 0
+	}
+	wait := p.d.Pace(s.Place, now)
+	if wait > 0 {
+		p.turns[s.ID] = now.Add(wait)
+	}
+	return wait
 }
 
 // LookNow looks at one source of an organization at once, whatever its pace, and answers what came of it.

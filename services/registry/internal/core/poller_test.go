@@ -138,6 +138,13 @@ func TestAPlaceHasItsPace(t *testing.T) {
 	if n, err := p.round(t.Context(), c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(5*time.Second)) {
 		t.Errorf("%d looks, %v, put back until %v", len(s.outcomes), err, s.put)
 	}
+	asked := p.d.Pace
+	p.d.Pace = func(string, time.Time) time.Duration { t.Error("asked for a second turn"); return 0 }
+	c.Advance(5 * time.Second)
+	if _, err := p.round(t.Context(), c.Now()); err != nil || len(s.outcomes) != 1 {
+		t.Errorf("%d looks when the turn came, %v", len(s.outcomes), err)
+	}
+	p.d.Pace = asked
 	// Whoever asks for a look does not wait.
 	if o, err := p.LookNow(t.Context(), 3, 7); err != nil || o.Artifact == nil {
 		t.Errorf("%+v, %v", o, err)

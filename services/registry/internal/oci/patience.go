@@ -29,7 +29,7 @@ const mostPatience = time.Hour
 func (p *patience) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := p.next.RoundTrip(r)
 	if err != nil || answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
-		return answer, err //nolint:wrapcheck // a transport hands through what the one below says
+		return answer, err
 	}
 	now := p.clock.Now()
 	wait, ok := retryAfter(answer.Header.Get("Retry-After"), now)

@@ -2,12 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
@@ -74,6 +76,9 @@ func (s *Sources) ClaimSources(ctx context.Context, now, until time.Time, most i
 // TakeSource implements core.SourceQueue.
 func (s *Sources) TakeSource(ctx context.Context, organization, id int64, until time.Time) (core.Source, error) {
 	row, err := query.New(s.pool).TakeSource(ctx, query.TakeSourceParams{ID: id, OrganizationID: organization, Until: until})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Source{}, fault.New(fault.NotFound, "organization %d has no source %d here", organization, id)
+	}
 	return convert(row), pg.Classify(err, "take source %d", id)
 }
 
@@ -98,7 +103,7 @@ func (s *Sources) Looked(ctx context.Context, src core.Source, o core.Outcome) e
 		Failures: int32(o.Failures), LastError: bounded(o.Problem),
 	}
 	if o.Artifact != nil {
-		p.LastArtifact = reference(o.Artifact.Image, o.Artifact.Tag, o.Artifact.Digest)
+		p.LastArtifact = Reference(*o.Artifact)
 	}
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		n, err := query.New(tx).LookedAtSource(ctx, p)
@@ -131,30 +136,15 @@ func (s *Sources) Nudge(ctx context.Context, ref string, names []string, now tim
 	return int(n), nil
 }
 
-// State is how a source is doing.
-type State struct {
-	ID int64
-	// Polled is whether it is looked at by itself.
-	Polled bool
-	// Next and Looked are when it is looked at next, and when it was last.
-	Next, Looked *time.Time
-	// Failures counts the looks in a row that failed, and LastError is the last one's reason, "" for none.
-	Failures  int
-	LastError string
-	// LastArtifact is what a look found last, and LastArtifactAt when that was new.
-	LastArtifact   string
-	LastArtifactAt *time.Time
-}
-
 // States are those of an organization's sources, as far as they are known here.
-func (s *Sources) States(ctx context.Context, organization int64, ids []int64) ([]State, error) {
+func (s *Sources) States(ctx context.Context, organization int64, ids []int64) ([]core.SourceState, error) {
 	rows, err := query.New(s.pool).SourceStates(ctx, query.SourceStatesParams{OrganizationID: organization, Ids: ids})
 	if err != nil {
 		return nil, pg.Classify(err, "read the state of %d sources", len(ids))
 	}
-	all := make([]State, len(rows))
+	all := make([]core.SourceState, len(rows))
 	for i, r := range rows {
-		all[i] = State{
+		all[i] = core.SourceState{
 			ID: r.ID, Polled: r.IntervalSeconds > 0, Next: r.NextAt, Looked: r.LookedAt, Failures: int(r.Failures), LastError: r.LastError,
 			LastArtifact: r.LastArtifact, LastArtifactAt: r.LastArtifactAt,
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
 )
 
@@ -47,6 +48,9 @@ func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]Told, ma
 	}
 	return told, waiting, nil
 }
+
+// Reference is what was published, as people write it: image:tag@digest.
+func Reference(a core.Artifact) string { return reference(a.Image, a.Tag, a.Digest) }
 
 // reference is an image with its tag and digest, as people write it.
 func reference(image, tag, digest string) string {

@@ -1,0 +1,142 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// Asker asks over the bus.
+type Asker interface {
+	Ask(ctx context.Context, subject string, request []byte) ([]byte, error)
+}
+
+// pageOfSources is how many sources come in one answer: some 100 kB.
+const pageOfSources = 500
+
+// Pull asks the domain for the sources of all organizations, and hands them to each, page by page.
+func Pull(ctx context.Context, domain Asker, each func([]core.Source) error) error {
+	for after := int64(0); ; {
+		request, err := proto.Marshal(&sourcesv1.PullRequest{After: after, Limit: pageOfSources})
+		if err != nil {
+			return fmt.Errorf("encode a pull: %w", err)
+		}
+		raw, err := domain.Ask(ctx, bus.SourcesPull, request)
+		if err != nil {
+			return fmt.Errorf("pull sources after %d: %w", after, err)
+		}
+		var page sourcesv1.PullResponse
+		if err := proto.Unmarshal(raw, &page); err != nil {
+			return fmt.Errorf("read the sources after %d: %w", after, err)
+		}
+		if len(page.GetSources()) == 0 {
+			return nil
+		}
+		all := make([]core.Source, len(page.GetSources()))
+		for i, s := range page.GetSources() {
+			all[i] = read(s)
+			// An answer in another order could have us ask for the same page for ever.
+			if s.GetId() <= after {
+				return fmt.Errorf("pull sources after %d: found id %d; expected a higher one", after, s.GetId())
+			}
+			after = s.GetId()
+		}
+		if err := each(all); err != nil {
+			return err
+		}
+	}
+}
+
+// read leaves out what has to be understood of a configuration first.
+func read(s *sourcesv1.Source) core.Source {
+	return core.Source{ID: s.GetId(), Organization: s.GetOrganizationId(), Ref: s.GetSourceRef(), Config: json.RawMessage(s.GetSourceConfig())}
+}
+
+// Answers is what the registry service knows about sources.
+type Answers interface {
+	// States are those of an organization's sources, as far as they are known.
+	States(ctx context.Context, organization int64, ids []int64) ([]core.SourceState, error)
+	// Look looks at a source now, and Try at one that need not exist: the newest artifact, or why that is not to be had.
+	Look(ctx context.Context, organization, id int64) (artifact, problem string, err error)
+	Try(ctx context.Context, s core.Source) (artifact, problem string, err error)
+}
+
+// maxStates is how many sources may be asked about at once.
+const maxStates = 1000
+
+// Answerer answers over the bus.
+type Answerer interface {
+	Answer(ctx context.Context, subject string, fn func(ctx context.Context, request []byte) ([]byte, error)) error
+}
+
+// Serve answers the domain until ctx ends. It returns as soon as the domain can ask.
+func Serve(ctx context.Context, conn Answerer, a Answers) error {
+	err := conn.Answer(ctx, bus.SourcesStates, func(ctx context.Context, raw []byte) ([]byte, error) {
+		var request sourcesv1.StatesRequest
+		if err := decode(raw, &request); err != nil {
+			return nil, err
+		}
+		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || n == 0 || n > maxStates {
+			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d", request.GetOrganizationId(), n, maxStates)
+		}
+		states, err := a.States(ctx, request.GetOrganizationId(), request.GetIds())
+		if err != nil {
+			return nil, err
+		}
+		answer := &sourcesv1.StatesResponse{}
+		for _, s := range states {
+			answer.States = append(answer.States, &sourcesv1.State{
+				Id: s.ID, Polled: s.Polled, LookedAt: stamp(s.Looked), NextAt: stamp(s.Next), Failures: int32(s.Failures), LastError: s.LastError,
+				LastArtifact: s.LastArtifact, LastArtifactAt: stamp(s.LastArtifactAt),
+			})
+		}
+		return proto.Marshal(answer)
+	})
+	if err != nil {
+		return err
+	}
+	return conn.Answer(ctx, bus.SourcesLook, func(ctx context.Context, raw []byte) ([]byte, error) {
+		var request sourcesv1.LookRequest
+		if err := decode(raw, &request); err != nil {
+			return nil, err
+		}
+		var (
+			answer sourcesv1.LookResponse
+			err    error
+		)
+		if s := request.GetSource(); s != nil {
+			tried := read(s)
+			tried.Organization = request.GetOrganizationId()
+			answer.Artifact, answer.Problem, err = a.Try(ctx, tried)
+		} else {
+			answer.Artifact, answer.Problem, err = a.Look(ctx, request.GetOrganizationId(), request.GetId())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(&answer)
+	})
+}
+
+func decode(raw []byte, into proto.Message) error {
+	if err := proto.Unmarshal(raw, into); err != nil {
+		return fault.Because(err, fault.Invalid, "not a %s", into.ProtoReflect().Descriptor().Name())
+	}
+	return nil
+}
+
+func stamp(at *time.Time) *timestamppb.Timestamp {
+	if at == nil {
+		return nil
+	}
+	return timestamppb.New(*at)
+}

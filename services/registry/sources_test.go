@@ -1,0 +1,271 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	kinds "github.com/lockstep-cd/lockstep/pkg/source"
+	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+)
+
+// owner is the domain: it has sources, and asks about them.
+type owner struct {
+	conn *bus.Conn
+
+	mu      sync.Mutex
+	sources []*sourcesv1.Source
+	pulls   int
+	broken  bool
+}
+
+// followed is a registry service that follows a domain.
+func followed(t *testing.T, c Config) (*owner, *sourceSet, *pgxpool.Pool) {
+	t.Helper()
+	server := bustest.Server(t)
+	o := &owner{conn: server.Connect(t, bus.UserDomain)}
+	if err := o.conn.Answer(t.Context(), bus.SourcesPull, o.pull); err != nil {
+		t.Fatal(err)
+	}
+	_, pool, in := serveConfig(t, c.withDefaults())
+	conn := server.Connect(t, bus.UserRegistry)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := in.sources.follow(ctx, conn); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Go(func() { _ = in.poll(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	return o, in.sources, pool
+}
+
+// pull answers two sources a page.
+func (o *owner) pull(_ context.Context, raw []byte) ([]byte, error) {
+	var request sourcesv1.PullRequest
+	if err := proto.Unmarshal(raw, &request); err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pulls++
+	if o.broken {
+		return nil, fault.New(fault.Unavailable, "the domain's database is away")
+	}
+	answer := &sourcesv1.PullResponse{}
+	for _, s := range o.sources {
+		if s.GetId() > request.GetAfter() && len(answer.GetSources()) < 2 {
+			answer.Sources = append(answer.Sources, s)
+		}
+	}
+	return proto.Marshal(answer)
+}
+
+// has changes what the domain has, and says so.
+func (o *owner) has(sources ...*sourcesv1.Source) {
+	o.mu.Lock()
+	o.sources = sources
+	o.mu.Unlock()
+	o.conn.Hint(bus.SourcesChanged, nil)
+}
+
+func sourceOf(id, organization int64, ref, format string, args ...any) *sourcesv1.Source {
+	return &sourcesv1.Source{Id: id, OrganizationId: organization, SourceRef: ref, SourceConfig: fmt.Sprintf(format, args...)}
+}
+
+func ask[A proto.Message](t *testing.T, o *owner, subject string, request proto.Message, answer A) (A, error) {
+	t.Helper()
+	raw, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := o.conn.Ask(t.Context(), subject, raw)
+	if err != nil {
+		return answer, err
+	}
+	return answer, proto.Unmarshal(got, answer)
+}
+
+// states are what the registry service says of an organization's sources, by id.
+func (o *owner) states(t *testing.T, organization int64, ids ...int64) map[int64]*sourcesv1.State {
+	t.Helper()
+	answer, err := ask(t, o, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids}, &sourcesv1.StatesResponse{})
+	if fault.Is(err, fault.Unavailable) { // it does not answer yet
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[int64]*sourcesv1.State{}
+	for _, s := range answer.GetStates() {
+		all[s.GetId()] = s
+	}
+	return all
+}
+
+// TestWhatNobodyTellsOfIsFound: a source that is configured in the domain is looked at, tells its newest artifact to its
+// own organization once, and shows how it is doing (E62).
+func TestWhatNobodyTellsOfIsFound(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	image := host + "/shop/api"
+	digest := digestOf(t, push(t, image+":1.0.0"))
+	push(t, image+":0.9.0")
+	o, _, pool := followed(t, Config{AllowNetworks: []string{host}})
+	polled := fmt.Sprintf(`{"image":%q,"selection":"semver","poll":true,"poll_interval_seconds":30}`, image)
+	o.has(
+		sourceOf(1, 7, kinds.OCIImage, "%s", polled),
+		sourceOf(2, 7, kinds.OCIImage, `{"image":%q}`, image),
+		sourceOf(3, 8, kinds.OCIImage, `{"image":%q,"selection":"mutable_tag","tag":"none","poll":true}`, image),
+		sourceOf(5, 8, "helm-chart@9", `{"a":1}`),
+	)
+	eventually(t, "a look at every source that is polled", func() bool {
+		return o.states(t, 7, 1)[1].GetLookedAt() != nil && o.states(t, 8, 3)[3].GetLookedAt() != nil
+	})
+	if got, want := told(t, pool), []string{image + ":1.0.0@" + digest}; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	var organization int64
+	if err := pool.QueryRow(t.Context(), "SELECT (event->>'organizationid')::bigint FROM outbox").Scan(&organization); err != nil || organization != 7 {
+		t.Errorf("told to organization %d, %v; want the source's own", organization, err)
+	}
+	good, quiet, bad, odd := o.states(t, 7, 1, 2)[1], o.states(t, 7, 1, 2)[2], o.states(t, 8, 3, 5)[3], o.states(t, 8, 3, 5)[5]
+	if good.GetLastArtifact() != image+":1.0.0@"+digest || good.GetNextAt() == nil || good.GetLastError() != "" || good.GetLastArtifactAt() == nil {
+		t.Errorf("the source that is polled: %v", good)
+	}
+	if quiet.GetPolled() || quiet.GetNextAt() != nil || odd.GetPolled() {
+		t.Errorf("sources that are not polled: %v, %v", quiet, odd)
+	}
+	if bad.GetFailures() == 0 || bad.GetLastError() == "" || bad.GetNextAt() == nil {
+		t.Errorf("the source without a tag: %v", bad)
+	}
+	if got := o.states(t, 8, 1, 2); len(got) != 0 {
+		t.Errorf("another organization's sources show: %v", got)
+	}
+
+	// A second source of the same image in the same organization finds the same artifact: it is one event.
+	o.has(sourceOf(1, 7, kinds.OCIImage, "%s", polled), sourceOf(6, 7, kinds.OCIImage, "%s", polled))
+	eventually(t, "a look at the second", func() bool { return o.states(t, 7, 6)[6].GetLastArtifact() != "" })
+	if got := told(t, pool); len(got) != 1 {
+		t.Errorf("told %q", got)
+	}
+	eventually(t, "the end of those that are gone", func() bool { return len(o.states(t, 8, 3, 5)) == 0 })
+}
+
+func TestSomebodyAsksForALook(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	image := host + "/shop/api"
+	first := digestOf(t, push(t, image+":edge"))
+	o, set, pool := followed(t, Config{AllowNetworks: []string{host}})
+	config := fmt.Sprintf(`{"image":%q,"selection":"mutable_tag","tag":"edge"}`, image)
+	o.has(sourceOf(4, 7, kinds.OCIImage, "%s", config))
+	eventually(t, "the source", func() bool { return len(o.states(t, 7, 4)) == 1 })
+	look := func(request *sourcesv1.LookRequest) (*sourcesv1.LookResponse, error) {
+		return ask(t, o, bus.SourcesLook, request, &sourcesv1.LookResponse{})
+	}
+	for range 2 {
+		if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Id: 4}); err != nil || got.GetArtifact() != image+":edge@"+first || got.GetProblem() != "" {
+			t.Errorf("a look: %v, %v", got, err)
+		}
+	}
+	second := digestOf(t, push(t, image+":edge"))
+	if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Id: 4}); err != nil || got.GetArtifact() != image+":edge@"+second {
+		t.Errorf("a look after a push: %v, %v", got, err)
+	}
+	if got, want := told(t, pool), []string{image + ":edge@" + first, image + ":edge@" + second}; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	for _, request := range []*sourcesv1.LookRequest{{OrganizationId: 8, Id: 4}, {OrganizationId: 7, Id: 5}} {
+		if _, err := look(request); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%v: %v", request, err)
+		}
+	}
+	// A try keeps nothing, and reaches no address that is not allowed (D41).
+	tried := func(format string, args ...any) *sourcesv1.LookRequest {
+		return &sourcesv1.LookRequest{OrganizationId: 7, Source: sourceOf(0, 0, kinds.OCIImage, format, args...)}
+	}
+	if got, err := look(tried(`{"image":%q,"selection":"lexical"}`, image)); err != nil || got.GetArtifact() != image+":edge@"+second {
+		t.Errorf("a try: %v, %v", got, err)
+	}
+	for _, private := range []string{"169.254.169.254/a/b", "localhost:1/a/b", "[::1]:5000/a/b", "10.0.0.1/a/b"} {
+		if got, err := look(tried(`{"image":%q,"selection":"lexical"}`, private)); err != nil || got.GetProblem() == "" {
+			t.Errorf("a try of %s: %v, %v", private, got, err)
+		}
+	}
+	if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Source: sourceOf(0, 0, kinds.Git, `{"repository":"http://127.0.0.1:1/x","branch":"main"}`)}); err != nil || got.GetProblem() == "" {
+		t.Errorf("a try of a private repository: %v, %v", got, err)
+	}
+	if n := len(told(t, pool)); n != 2 {
+		t.Errorf("told %d events, want 2", n)
+	}
+	// What was looked at under an older configuration is not told: TakeSource, a change, and then the answer.
+	ctx := t.Context()
+	taken, err := set.store.TakeSource(ctx, 7, 4, set.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.has(sourceOf(4, 7, kinds.OCIImage, `{"image":%q,"selection":"mutable_tag","tag":"other"}`, image))
+	eventually(t, "the change", func() bool {
+		now, err := set.store.TakeSource(ctx, 7, 4, set.clock.Now())
+		return err == nil && now.Revision != taken.Revision
+	})
+	push(t, image+":edge")
+	outcome, err := set.poller.Try(ctx, taken)
+	if err != nil || outcome.Artifact == nil {
+		t.Fatal(outcome, err)
+	}
+	if err := set.store.Looked(ctx, taken, outcome); err != nil || len(told(t, pool)) != 2 {
+		t.Errorf("%v; told %q", err, told(t, pool))
+	}
+}
+
+// TestThePullSurvivesTheDomain: while the domain is away, what was pulled stays; bad requests change nothing.
+func TestThePullSurvivesTheDomain(t *testing.T) {
+	t.Parallel()
+	o, set, _ := followed(t, Config{})
+	o.has(sourceOf(1, 7, kinds.OCIImage, `{"image":"r.example.com/a"}`), sourceOf(2, 7, kinds.OCIImage, `{"image":"r.example.com/b"}`), sourceOf(3, 7, kinds.OCIImage, `{"image":"r.example.com/c"}`))
+	eventually(t, "three sources", func() bool { return len(o.states(t, 7, 1, 2, 3)) == 3 })
+	o.mu.Lock()
+	o.broken, o.sources = true, nil
+	o.mu.Unlock()
+	if err := set.pull(t.Context(), bustest.Server(t).Connect(t, bus.UserRegistry)); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("nobody answers: %v", err)
+	}
+	if got := o.states(t, 7, 1, 2, 3); len(got) != 3 {
+		t.Errorf("%d sources are left", len(got))
+	}
+	for name, raw := range map[string][]byte{"no message": []byte("{"), "no ids": {}} {
+		if _, err := o.conn.Ask(t.Context(), bus.SourcesStates, raw); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNudge: what a forge says of a repository makes its sources due at once.
+func TestNudge(t *testing.T) {
+	t.Parallel()
+	o, set, _ := followed(t, Config{})
+	o.has(sourceOf(1, 7, kinds.Git, `{"repository":"http://127.0.0.1:1/shop/config.git","branch":"main","poll_interval_seconds":86400}`))
+	looked := func() string { raw, _ := json.Marshal(o.states(t, 7, 1)[1].GetLookedAt()); return string(raw) }
+	eventually(t, "the first look", func() bool { return looked() != "null" })
+	before := looked()
+	n, err := set.store.Nudge(t.Context(), kinds.Git, []string{kinds.RepositoryName("http://127.0.0.1:1/shop/config")}, set.clock.Now())
+	if err != nil || n != 1 {
+		t.Fatalf("nudged %d, %v", n, err)
+	}
+	eventually(t, "the second look", func() bool { return looked() != before })
+	if n, err := set.store.Nudge(t.Context(), kinds.Git, []string{"127.0.0.1:1/shop/other"}, set.clock.Now()); n != 0 || err != nil {
+		t.Errorf("nudged %d, %v", n, err)
+	}
+}
