@@ -39,7 +39,7 @@ var byType = sync.OnceValue(func() map[string]Definition {
 
 // Catalogue is every event type of the three paths, in the order a reader would want: by path, then by life cycle.
 func Catalogue() []Definition {
-	return slices.Concat(registryEvents(), clusterEvents(), rolloutEvents(), deploymentEvents(), readinessEvents(), approvalEvents(), workflowEvents())
+	return slices.Concat(registryEvents(), clusterEvents(), rolloutEvents(), deploymentEvents(), readinessEvents(), observedEvents(), approvalEvents(), workflowEvents())
 }
 
 // Pattern is the subject that events of the type are published on, with placeholders for what an event fills in.
@@ -136,6 +136,21 @@ func readinessEvents() []Definition {
 			Discovered: json.RawMessage(`{"services":{"api":{"rollout_name":"api","rollout_namespace":"shop"}}}`),
 		}, "By the setup workflow when the manifests of an application fit its services (E54)."),
 		define(PathDomain, "", ApplicationEnvironmentNotReady{ApplicationEnvironmentID: 5, Reason: "container mismatch"}, "By the setup workflow when they do not, and why."),
+	}
+}
+
+func observedEvents() []Definition {
+	return []Definition{
+		define(PathDomain, "", ServiceHealthObserved{
+			ServiceID: 4, EnvironmentID: 3, Health: "degraded", Reason: "ProgressDeadlineExceeded", ObservedAt: "2026-03-25T10:00:00Z",
+		}, "By the workflow service, off a standing observer, when the health of a service in an environment has changed, rollout or not (R46). It never reopens a deployment."),
+		define(PathDomain, "", ApplicationEnvironmentReconciled{
+			ApplicationEnvironmentID: 5, Revision: "89abcdef0123456789abcdef0123456789abcdef", ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
+			Automatic: true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
+		}, "By the workflow service, off a standing observer, when what is in force of an application in an environment has changed: drift shows in it (E58)."),
+		define(PathDomain, "", EnvironmentContactChanged{
+			EnvironmentID: 3, Reachable: false, Reason: "agent 42 is offline", ObservedAt: "2026-03-25T10:00:00Z",
+		}, "By the workflow service, off heartbeats, when the agent of an environment, or its cluster, has gone away or come back."),
 	}
 }
 

@@ -240,6 +240,38 @@ type EnvironmentNotReady struct {
 	Reason        string `json:"reason" jsonschema:"minLength=1"`
 }
 
+// ServiceHealthObserved is com.gitlab.cd.service.health_observed: how a service does, rollout or not (R46).
+type ServiceHealthObserved struct {
+	ServiceID     int64  `json:"service_id" jsonschema:"minimum=1"`
+	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
+	Health        string `json:"health" jsonschema:"enum=unknown,enum=healthy,enum=progressing,enum=degraded"`
+	Reason        string `json:"reason,omitempty"`
+	ObservedAt    string `json:"observed_at" jsonschema:"format=date-time"`
+}
+
+// ApplicationEnvironmentReconciled is com.gitlab.cd.application_environment.reconciled: what is in force, beside what was
+// deployed last (E58).
+type ApplicationEnvironmentReconciled struct {
+	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
+	// Revision is in force, ExpectedRevision was deployed last; empty where nobody says.
+	Revision         string `json:"revision"`
+	ExpectedRevision string `json:"expected_revision"`
+	// Automatic is that the reconciler moves by itself.
+	Automatic bool `json:"automatic"`
+	// Drift says what differs from what was deployed; empty for nothing.
+	Drift      string `json:"drift"`
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
+}
+
+// EnvironmentContactChanged is com.gitlab.cd.environment.contact_changed: whether anybody can be reached who acts in the
+// environment, since observed_at.
+type EnvironmentContactChanged struct {
+	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
+	Reachable     bool   `json:"reachable"`
+	Reason        string `json:"reason,omitempty"`
+	ObservedAt    string `json:"observed_at" jsonschema:"format=date-time"`
+}
+
 // ApplicationEnvironmentReady is com.gitlab.cd.application_environment.ready.
 type ApplicationEnvironmentReady struct {
 	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`

@@ -37,6 +37,7 @@ type Tx interface {
 	HandoffWrites
 	PolicyWrites
 	AccessWrites
+	ObservedWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.

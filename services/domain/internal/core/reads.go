@@ -6,6 +6,7 @@ import "context"
 // list is read for all its items at once, so that no list costs a query for each item. A map has no key for an
 // identifier that does not exist in the organization; a child list that is empty may have no key either.
 type Reads interface {
+	ObservedReads
 	Organization(ctx context.Context, organization int64) (Organization, error)
 
 	Applications(ctx context.Context, organization int64, p Page) (Slice[Application], error)

@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -83,6 +84,24 @@ func readers() map[string]reader {
 		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
 			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
 		}),
+		event.TypeServiceHealthObserved: func(e event.Event) (core.Change, error) {
+			return observed(e, func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) core.Change {
+				return core.ServiceHealth{ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at}
+			})
+		},
+		event.TypeApplicationEnvironmentReconciled: func(e event.Event) (core.Change, error) {
+			return observed(e, func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) core.Change {
+				return core.Reconciliation{
+					ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
+					Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+				}
+			})
+		},
+		event.TypeEnvironmentContactChanged: func(e event.Event) (core.Change, error) {
+			return observed(e, func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) core.Change {
+				return core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at}
+			})
+		},
 		// The engine's own words come for every run, whatever its program said before (D36).
 		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
 			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
@@ -110,6 +129,29 @@ func readers() map[string]reader {
 		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
 		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}
+}
+
+// observed makes a change of what was seen at a time.
+func observed[T event.Data](e event.Event, seenAt func(T) string, read func(T, time.Time) core.Change) (core.Change, error) {
+	data, err := event.Decode[T](e)
+	if err != nil {
+		return nil, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, seenAt(data))
+	if err != nil {
+		return nil, fault.InvalidFields(fault.Field{Name: "data.observed_at", Problem: "found " + seenAt(data) + ", expected a time stamp (RFC 3339)"})
+	}
+	return read(data, at), nil
+}
+
+// health finds the health that a word means.
+func health(word string) core.Health {
+	for _, h := range []core.Health{core.HealthHealthy, core.HealthProgressing, core.HealthDegraded} {
+		if h.String() == word {
+			return h
+		}
+	}
+	return core.HealthUnknown
 }
 
 // discovered is what the driver wants back. The two names that the contract has on their own (E54) go in beside the rest:

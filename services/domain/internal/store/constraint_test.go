@@ -44,7 +44,7 @@ INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha,
 INSERT INTO cd_rollout_transitions (organization_id, rollout_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
 INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
-INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, observed_at) VALUES (1, 1, 1, 1, now());
+INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now());
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 `
@@ -133,7 +133,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a snapshot that changes", `UPDATE cd_deployment_snapshots SET commit_sha = 'x'`, "cd_deployment_snapshots_are_immutable"},
 		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
 		// R17
-		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, observed_at) VALUES (1, 1, 1, 1, now())`, "cd_service_environment_healths_is_unique"},
+		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now())`, "cd_service_environment_healths_is_unique"},
 		{"a health that is none", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
 		// R39 to R42: the journals
 		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},

@@ -94,6 +94,19 @@ type AutomaticRollback struct {
 	UpdatedAt     time.Time
 }
 
+// Whether anybody can be reached who acts in the environment, and since when.
+type Contact struct {
+	ID             int64
+	OrganizationID int64
+	EnvironmentID  int64
+	Reachable      bool
+	Reason         string
+	Since          time.Time
+	ObservedAt     time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type Deployment struct {
 	ID                   int64
 	OrganizationID       int64
@@ -266,6 +279,23 @@ type Organization struct {
 	UpdatedAt time.Time
 }
 
+type Reconciliation struct {
+	ID                       int64
+	OrganizationID           int64
+	ApplicationEnvironmentID int64
+	// What is in force, by the reconciler's own word; empty when it does not say.
+	Revision         string
+	ExpectedRevision string
+	// Whether the reconciler moves by itself, which nobody here has told it to (E58).
+	Automatic bool
+	// What differs from what was deployed, in words; empty for nothing. since is how long that has been so.
+	Drift      string
+	Since      time.Time
+	ObservedAt time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 type Rollout struct {
 	ID               int64
 	OrganizationID   int64
@@ -369,6 +399,9 @@ type ServiceEnvironmentHealth struct {
 	ObservedAt time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	Reason     string
+	// The first observation in a row with this health: what the clock of a policy counts from (D13).
+	Since time.Time
 }
 
 // What exactly was deployed (E46, D15). Never a secret.

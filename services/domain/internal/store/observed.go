@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// SaveHealth implements core.Tx.
+func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) error {
+	err := t.q.SaveHealth(ctx, sqlc.SaveHealthParams{
+		OrganizationID: t.organization, ServiceID: h.ServiceID, EnvironmentID: h.EnvironmentID,
+		Health: int16(h.Health), Reason: h.Reason, ObservedAt: h.ObservedAt,
+	})
+	return pg.Classify(err, "save health of service %d in environment %d", h.ServiceID, h.EnvironmentID)
+}
+
+// SaveReconciliation implements core.Tx.
+func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) error {
+	err := t.q.SaveReconciliation(ctx, sqlc.SaveReconciliationParams{
+		OrganizationID: t.organization, ApplicationEnvironmentID: r.ApplicationEnvironmentID, Revision: r.Revision,
+		ExpectedRevision: r.ExpectedRevision, Automatic: r.Automatic, Drift: r.Drift, ObservedAt: r.ObservedAt,
+	})
+	return pg.Classify(err, "save reconciliation of application environment %d", r.ApplicationEnvironmentID)
+}
+
+// SaveContact implements core.Tx.
+func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
+	err := t.q.SaveContact(ctx, sqlc.SaveContactParams{
+		OrganizationID: t.organization, EnvironmentID: c.EnvironmentID, Reachable: c.Reachable, Reason: c.Reason, ObservedAt: c.ObservedAt,
+	})
+	return pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
+}
+
+// HealthsByEnvironment implements core.Reads.
+func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.ServiceHealth, error) {
+	return under(ctx, r, organization, environments, "healths", (*sqlc.Queries).HealthsByEnvironment,
+		func(row sqlc.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
+			return row.EnvironmentID, core.ServiceHealth{
+				ServiceID: row.ServiceID, EnvironmentID: row.EnvironmentID, Health: core.Health(row.Health), Reason: row.Reason,
+				Since: row.Since, ObservedAt: row.ObservedAt,
+			}
+		})
+}
+
+// Reconciliations implements core.Reads.
+func (r reader) Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error) {
+	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*sqlc.Queries).Reconciliations,
+		func(row sqlc.Reconciliation) (int64, core.Reconciliation) {
+			return row.ApplicationEnvironmentID, core.Reconciliation{
+				ApplicationEnvironmentID: row.ApplicationEnvironmentID, Revision: row.Revision, ExpectedRevision: row.ExpectedRevision,
+				Automatic: row.Automatic, Drift: row.Drift, Since: row.Since, ObservedAt: row.ObservedAt,
+			}
+		})
+}
+
+// Contacts implements core.Reads.
+func (r reader) Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]core.Contact, error) {
+	return byKey(ctx, r, organization, environments, "contacts", (*sqlc.Queries).Contacts,
+		func(row sqlc.Contact) (int64, core.Contact) {
+			return row.EnvironmentID, core.Contact{
+				EnvironmentID: row.EnvironmentID, Reachable: row.Reachable, Reason: row.Reason, Since: row.Since, ObservedAt: row.ObservedAt,
+			}
+		})
+}

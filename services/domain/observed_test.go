@@ -1,0 +1,108 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+func instant(minute int) time.Time { return time.Date(2026, 3, 25, 10, minute, 0, 0, time.UTC) }
+
+func wire(minute int) string { return instant(minute).Format(time.RFC3339Nano) }
+
+// R17: last write wins, by when it was seen; D13: since is when it began.
+func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.application("shop", "api")
+	e := f.environment("staging", core.TierStaging)
+	services, err := f.domain.ServicesByApplication(t.Context(), org, []int64{a.ID})
+	f.ok(err)
+	api := services[a.ID][0].ID
+	seen := func(minute int, health string) {
+		f.say(event.ServiceHealthObserved{ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health + "!", ObservedAt: wire(minute)})
+	}
+	expect := func(health core.Health, since, at int) {
+		t.Helper()
+		got, err := f.domain.HealthsByEnvironment(t.Context(), org, []int64{e.ID})
+		f.ok(err)
+		want := map[int64][]core.ServiceHealth{e.ID: {{
+			ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health.String() + "!", Since: instant(since), ObservedAt: instant(at),
+		}}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("healths (-want +got):\n%s", diff)
+		}
+	}
+	seen(1, "healthy")
+	expect(core.HealthHealthy, 1, 1)
+	seen(5, "degraded")
+	seen(6, "degraded")
+	expect(core.HealthDegraded, 5, 6)
+	seen(3, "progressing") // late
+	expect(core.HealthDegraded, 5, 6)
+	seen(9, "healthy")
+	expect(core.HealthHealthy, 9, 9)
+
+	stranger := f.emit(event.ServiceHealthObserved{ServiceID: api + 100, EnvironmentID: e.ID, Health: "healthy", ObservedAt: wire(1)}, "")
+	if err := f.on.Domain(t.Context(), bus.Delivery{Event: stranger, Attempt: 1}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a service that does not exist: %v", err)
+	}
+	others, err := f.domain.HealthsByEnvironment(t.Context(), 2, []int64{e.ID})
+	if f.ok(err); len(others) != 0 {
+		t.Errorf("another organization sees %v", others)
+	}
+}
+
+// R36: a deployment is frozen when it has ended; what its service does later is told by the cache.
+func TestHealthNeverReopensADeployment(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	s.succeed(r)
+	stop := s.stops(r)[0]
+	before := s.deployments(stop)
+	s.say(event.ServiceHealthObserved{ServiceID: before[0].ServiceID, EnvironmentID: stop.EnvironmentID, Health: "degraded", ObservedAt: wire(59)})
+	if diff := cmp.Diff(before, s.deployments(stop)); diff != "" {
+		t.Errorf("deployments (-before +after):\n%s", diff)
+	}
+}
+
+// E58: drift shows; an environment whose agent is gone shows since when.
+func TestDriftAndContactAreKept(t *testing.T) {
+	t.Parallel()
+	f := newShop(t)
+	all, err := f.domain.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{f.application.ID})
+	f.ok(err)
+	ae := all[f.application.ID][0].ID
+	saw := func(minute int, revision, drift string, automatic bool) {
+		f.say(event.ApplicationEnvironmentReconciled{
+			ApplicationEnvironmentID: ae, Revision: revision, ExpectedRevision: "abc", Automatic: automatic, Drift: drift, ObservedAt: wire(minute),
+		})
+	}
+	saw(1, "abc", "", false)
+	saw(2, "def", "automated sync is on", true)
+	saw(3, "fed", "automated sync is on", true)
+	reconciliations, err := f.domain.Reconciliations(t.Context(), org, []int64{ae})
+	f.ok(err)
+	want := map[int64]core.Reconciliation{ae: {
+		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Drift: "automated sync is on", Since: instant(2), ObservedAt: instant(3),
+	}}
+	if diff := cmp.Diff(want, reconciliations); diff != "" {
+		t.Errorf("reconciliations (-want +got):\n%s", diff)
+	}
+	for minute, reachable := range []bool{true, false, false} {
+		f.say(event.EnvironmentContactChanged{EnvironmentID: f.staging.ID, Reachable: reachable, Reason: "x", ObservedAt: wire(minute)})
+	}
+	contacts, err := f.domain.Contacts(t.Context(), org, []int64{f.staging.ID})
+	f.ok(err)
+	contact := map[int64]core.Contact{f.staging.ID: {EnvironmentID: f.staging.ID, Reason: "x", Since: instant(1), ObservedAt: instant(2)}}
+	if diff := cmp.Diff(contact, contacts); diff != "" {
+		t.Errorf("contacts (-want +got):\n%s", diff)
+	}
+}
