@@ -52,8 +52,11 @@ type Config struct {
 	WaitTimeout time.Duration `koanf:"wait_timeout" default:"720h"`
 	// EventRetention is how long events are kept for waits that come later. Give it more than the longest rollout.
 	EventRetention time.Duration `koanf:"event_retention" default:"720h"`
-	// MaxLive is how many workflows may be in memory at a time; parked ones are not.
-	MaxLive int `koanf:"max_live" default:"256"`
+	// MaxLive is how many workflows may run at a time in this process; parked ones do not count.
+	MaxLive int `koanf:"max_live" default:"1024"`
+	// CacheBytes is how much memory parked workflows may take, about, that are kept where they stand: they go on without a
+	// replay of their history. Those used last are kept. A negative number keeps none.
+	CacheBytes int64 `koanf:"cache_bytes" default:"268435456"`
 	// MaxActivities is how many Functions may run in this process at a time.
 	MaxActivities int `koanf:"max_activities" default:"32"`
 	// MaxHistory is how many entries a workflow may record before it is stopped.
@@ -154,7 +157,8 @@ func (c Config) withDefaults() Config {
 	c.CallTimeout = cmp.Or(c.CallTimeout, 15*time.Minute)
 	c.WaitTimeout = cmp.Or(c.WaitTimeout, 30*24*time.Hour)
 	c.EventRetention = cmp.Or(c.EventRetention, 30*24*time.Hour)
-	c.MaxLive = cmp.Or(c.MaxLive, 256)
+	c.MaxLive = cmp.Or(c.MaxLive, 1024)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 256<<20)
 	c.MaxActivities = cmp.Or(c.MaxActivities, 32)
 	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
 	c.GitAuthorName = cmp.Or(c.GitAuthorName, "Lockstep")

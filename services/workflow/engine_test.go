@@ -44,17 +44,27 @@ func newEngines(t *testing.T) *engines {
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	e := &engines{t: t}
 	e.store = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Clock: clock.System(), Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 	})
-	e.service = core.NewService(e.store, script.New(script.Limits{}), clock.System(), e.wake)
+	e.service = core.NewService(e.store, script.New(script.Limits{}), clock.System(), e)
 	return e
 }
 
-func (e *engines) wake() {
+// Reserve has no place: which of the engines gets an execution is what tests are about.
+func (e *engines) Reserve() (core.Lease, bool) { return core.Lease{}, false }
+
+func (e *engines) Begin(core.Loaded) {}
+
+func (e *engines) Release() {}
+
+func (e *engines) Watch(int64) (ended <-chan struct{}, forget func()) { return nil, func() {} }
+
+func (e *engines) Wake(w core.Woken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w.Ours = false // the store knows the last engine only, and there are several
 	for _, engine := range e.running {
-		engine.Wake()
+		engine.Wake(w)
 	}
 }
 
@@ -71,7 +81,7 @@ func (e *engines) run(instance string, s core.Store, act behaviour) (stop func()
 		Store: s, Scripts: script.New(script.Limits{}), Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
 		Settings: core.Settings{
 			Instance: instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
-			Live: 10, Activities: 10, History: 100, Retention: time.Hour,
+			Live: 10, Cache: 1 << 20, Activities: 10, History: 100, Retention: time.Hour,
 		},
 	})
 	ctx, cancel := context.WithCancel(e.t.Context())

@@ -232,8 +232,10 @@ type process struct {
 func (w *world) boot(c crash) process {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	log, wall := bustest.Log(w.t), shown{w.clock}
+	var engine *core.Engine
 	kept := store.New(store.Deps{
-		Pool: w.pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Clock: wall, Log: log,
+		Pool: w.pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {},
+		Woken: func(woken core.Woken) { engine.Wake(woken) }, Clock: wall, Log: log,
 	})
 	crashing := &crashing{Store: kept, crash: c, die: cancel}
 	scripts := script.New(script.Limits{})
@@ -247,14 +249,14 @@ func (w *world) boot(c crash) process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	engine := core.NewEngine(core.EngineDeps{
+	engine = core.NewEngine(core.EngineDeps{
 		Store: crashing, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
 		Settings: core.Settings{
 			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
-			Live: 10, Activities: 10, History: 1000, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
+			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
 		},
 	})
-	service := core.NewService(kept, scripts, wall, engine.Wake)
+	service := core.NewService(kept, scripts, wall, engine)
 	dispatcher := core.Dispatcher{
 		Store: steady{kept}, Sender: relay{w, service}, Clock: wall, Log: log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
 	}
@@ -348,8 +350,6 @@ func (w *world) quiet(e core.Execution) (quiet bool) {
 	w.t.Helper()
 	err := w.pool.QueryRow(w.t.Context(), `
 SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
-   AND NOT EXISTS (SELECT 1 FROM wait WHERE NOT looked)
-   AND NOT EXISTS (SELECT 1 FROM event WHERE NOT looked)
    AND NOT EXISTS (SELECT 1 FROM timer WHERE execution = $1 AND due <= $2)
    AND NOT EXISTS (SELECT 1 FROM call WHERE execution = $1 AND function = ANY ($3))`,
 		e.ID, w.clock.Now(), w.answered).Scan(&quiet)

@@ -72,8 +72,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	wall := clock.System()
 	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name, Receivers: []string{receiver}})
 	inbox := outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name})
+	var engine *core.Engine // it works on the store, which wakes it
 	executions := store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake, Clock: wall, Log: log,
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake,
+		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
 	})
 	scripts := script.New(script.Limits{})
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
@@ -85,11 +87,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	watchers := core.NewWatchers(executions, wall, log)
-	engine := core.NewEngine(core.EngineDeps{
+	engine = core.NewEngine(core.EngineDeps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
 		Settings: settings(c),
 	})
-	service := core.NewService(executions, scripts, wall, engine.Wake)
+	service := core.NewService(executions, scripts, wall, engine)
 	grpc, err := grpcPart(c, log, api.Deps{Operator: core.NewOperator(service, executions, watchers), FromWire: events.FromWire}) //nolint:contextcheck // each handshake has a context of its own
 	if err != nil {
 		return err
@@ -97,10 +99,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	dispatcher := core.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
 	}
-	cluster := events.Cluster{
-		Answerer: service, Health: events.NewHealth(), Watches: watches, Observed: executions, Matched: engine.Wake, Log: log,
-	}
-	domain := events.Domain{Receiver: executions, Inbox: inbox, Matched: engine.Wake, Log: log}
+	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Observed: executions, Log: log}
+	domain := events.Domain{Receiver: executions, Inbox: inbox, Log: log}
 
 	parts := []run.Part{
 		loop("outbox", sender.Run),

@@ -62,7 +62,7 @@ type AutoFlowClient interface {
 	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
 	// other. Codes: INVALID_ARGUMENT when there are too many.
 	StartWorkflows(ctx context.Context, in *StartWorkflowsRequest, opts ...grpc.CallOption) (*StartWorkflowsResponse, error)
-	// GetWorkflow answers the state of one workflow. Codes: NOT_FOUND.
+	// GetWorkflow answers the state of one workflow, at once or when it has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*GetWorkflowResponse, error)
 	// ListWorkflows answers the workflows of an organization, newest first, by pages. It reads what is committed: a workflow
 	// whose start was answered is there. Codes: INVALID_ARGUMENT.
@@ -246,7 +246,7 @@ type AutoFlowServer interface {
 	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
 	// other. Codes: INVALID_ARGUMENT when there are too many.
 	StartWorkflows(context.Context, *StartWorkflowsRequest) (*StartWorkflowsResponse, error)
-	// GetWorkflow answers the state of one workflow. Codes: NOT_FOUND.
+	// GetWorkflow answers the state of one workflow, at once or when it has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*GetWorkflowResponse, error)
 	// ListWorkflows answers the workflows of an organization, newest first, by pages. It reads what is committed: a workflow
 	// whose start was answered is there. Codes: INVALID_ARGUMENT.

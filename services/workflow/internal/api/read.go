@@ -15,13 +15,13 @@ const (
 	defaultWorkflows, maxWorkflows = 50, 500
 )
 
-// GetWorkflow answers where a run stands.
+// GetWorkflow answers where a run stands, on request once it has ended.
 func (s *Server) GetWorkflow(ctx context.Context, req *autoflowv1.GetWorkflowRequest) (*autoflowv1.GetWorkflowResponse, error) {
 	org, err := organization(ctx, req.GetOrganizationId())
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.Operator.View(ctx, org, req.GetWorkflowId())
+	v, err := s.Operator.Await(ctx, org, req.GetWorkflowId(), req.GetWait().AsDuration())
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (d *driver) start(ctx context.Context, op Op) {
 	d.running[op.Ref] = cancel
 	call := Call{
 		ID: ActivityID(d.loaded.Ref, op.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
-		Secrets: d.loaded.Secrets, Deadline: d.opened[op.Ref],
+		Secrets: d.loaded.Secrets, Deadline: d.open[op.Ref].deadline,
 	}
 	d.engine.active.Go(func() {
 		c, finished := d.engine.carryOut(ctx, op, call)

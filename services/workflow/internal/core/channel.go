@@ -86,10 +86,7 @@ func (s *Service) SendToChannel(ctx context.Context, m Message) (duplicate bool,
 		return false, fault.InvalidFields(fields...)
 	}
 	m.Time = s.clock.Now()
-	matched, duplicate, err := s.store.Send(ctx, m)
-	if matched > 0 {
-		s.wake()
-	}
+	_, duplicate, err = s.store.Send(ctx, m)
 	return duplicate, err
 }
 

@@ -102,9 +102,8 @@ func NewOperator(s *Service, control Control, watchers *Watchers) *Operator {
 	return &Operator{Service: s, control: control, watchers: watchers}
 }
 
-// changed tells engine and watchers of an execution that was interfered with.
+// changed tells watchers of an execution that was interfered with; the store has told the engine.
 func (o *Operator) changed(ctx context.Context, organization int64, workflow string) {
-	o.wake()
 	if e, err := o.store.Get(ctx, organization, workflow); err == nil {
 		o.watchers.Changed(e.ID) // else they look by themselves, a little later
 	}

@@ -25,8 +25,12 @@ type Settings struct {
 	Poll time.Duration
 	// CallTimeout and WaitTimeout bound what programs give no timeout for (D12).
 	CallTimeout, WaitTimeout time.Duration
-	// Live is how many executions may be in memory, Activities how many Functions may run at a time.
+	// Live is how many executions may run at a time; as many again may queue in memory. Activities is how many Functions
+	// may run at a time.
 	Live, Activities int
+	// Cache is how many bytes parked executions may take that are kept in memory, so that they need no replay. 0 keeps
+	// none.
+	Cache int64
 	// History is how many entries an execution may have.
 	History int
 	// Retention is how long events are kept for waits that come later.
@@ -60,11 +64,13 @@ type Engine struct {
 	// activities bounds the Functions under way, and active waits for them at the end.
 	activities chan struct{}
 	active     sync.WaitGroup
-
-	// mu guards live: the executions that have a driver, with the signal that wakes it.
-	mu   sync.Mutex
-	live map[int64]signal
+	// places says which executions are in this process, and where.
+	places *places
+	// endings tells who waits for an execution's end.
+	endings endings
 }
+
+var _ Runner = (*Engine)(nil)
 
 // NewEngine makes an Engine; Run starts it.
 func NewEngine(d EngineDeps) *Engine {
@@ -74,18 +80,7 @@ func NewEngine(d EngineDeps) *Engine {
 		timers:     newSignal(),
 		calls:      newSignal(),
 		activities: make(chan struct{}, d.Settings.Activities),
-		live:       map[int64]signal{},
-	}
-}
-
-// Wake makes the engine look for work now: something was stored by somebody else. It wakes every live execution: an
-// empty look costs a query, and callers need not know whom their change concerns.
-func (e *Engine) Wake() {
-	e.claims.raise()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range e.live {
-		s.raise()
+		places:     newPlaces(d.Settings.Live, d.Settings.Cache),
 	}
 }
 
@@ -103,14 +98,16 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var loops, drivers sync.WaitGroup
+	e.places.open(e.lease, func(j job, woken signal) { drivers.Go(func() { e.driveOne(ctx, j, woken) }) })
 	loops.Go(func() { stop(e.renewLoop(ctx)) })
-	loops.Go(func() { e.claimLoop(ctx, &drivers) })
+	loops.Go(func() { e.claimLoop(ctx) })
 	loops.Go(func() { e.timerLoop(ctx) })
-	loops.Go(func() { e.sweepLoop(ctx) })
+	loops.Go(func() { e.forgetLoop(ctx) })
 	ready()
 	<-ctx.Done()
-	// In this order: the claim loop starts drivers, and drivers start Functions. A group must not grow from zero while
-	// it is waited for.
+	// In this order: no driver starts once the places are shut, and drivers start Functions. A group must not grow from
+	// zero while it is waited for.
+	e.places.shut()
 	loops.Wait()
 	drivers.Wait()
 	e.active.Wait()
@@ -118,6 +115,28 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// Reserve keeps a place for an execution that is about to be stored.
+func (e *Engine) Reserve() (Lease, bool) { return e.places.reserve() }
+
+// Begin runs an execution that was stored for this process. What it needs comes from the caller, so nothing is loaded.
+func (e *Engine) Begin(l Loaded) { e.places.begin(l) }
+
+// Release gives back what Reserve kept.
+func (e *Engine) Release() { e.places.release() }
+
+// Wake makes the engine look at an execution that has changed: at once if it is in this process's hands, and through
+// the claim loop if it is in nobody's.
+func (e *Engine) Wake(w Woken) {
+	if !e.places.wake(w) {
+		e.claims.raise()
+	}
+}
+
+// Watch answers a channel that is closed when the execution ends here.
+func (e *Engine) Watch(execution int64) (ended <-chan struct{}, forget func()) {
+	return e.endings.watch(execution)
 }
 
 // renewLoop keeps the lease alive. Trouble with the database is waited out: the lease only saves work, the commits are
@@ -137,57 +156,50 @@ func (e *Engine) renewLoop(ctx context.Context) error {
 	}
 }
 
-// claimLoop takes executions that can go on and drives each in a goroutine of its own.
-func (e *Engine) claimLoop(ctx context.Context, drivers *sync.WaitGroup) {
+// claimLoop takes executions that can go on and that nobody has: those of dead processes, those that found no place
+// when they were stored, and those whose signal was lost. What it costs grows with them alone, never with what is
+// parked.
+func (e *Engine) claimLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		ids := e.claim(ctx)
-		for _, execution := range ids {
-			// It is live before its driver runs: Claim leaves out what is live, and would otherwise hand it out twice.
-			woken := newSignal()
-			e.mu.Lock()
-			e.live[execution] = woken
-			e.mu.Unlock()
-			drivers.Go(func() { e.driveOne(ctx, execution, woken) })
-		}
-		if len(ids) == 0 {
+		if e.claim(ctx) == 0 {
 			e.claims.wait(ctx, e.Clock, e.Settings.Poll)
 		}
 	}
 }
 
-// claim takes as many executions as there are free places. A driver that ends raises claims, so a place does not stay
-// free until the next Poll.
-func (e *Engine) claim(ctx context.Context) []int64 {
-	e.mu.Lock()
-	live := make([]int64, 0, len(e.live))
-	for execution := range e.live {
-		live = append(live, execution)
-	}
-	e.mu.Unlock()
-	free := e.Settings.Live - len(live)
+// claim takes as many executions as there are free places, and answers how many it took.
+func (e *Engine) claim(ctx context.Context) int {
+	here, free := e.places.here()
 	if free <= 0 {
-		return nil
+		e.places.tellWhenFree(e.claims.raise)
+		return 0
 	}
-	ids, err := e.Store.Claim(ctx, e.lease, e.Clock.Now(), live, free)
+	found, err := e.Store.Claim(ctx, e.lease, e.Clock.Now(), here, free)
 	e.report(ctx, "claim executions", err)
-	return ids
+	for _, w := range found {
+		e.places.wake(w)
+	}
+	return len(found)
 }
 
 // pauseAfterTrouble keeps an execution whose turn met trouble from being tried in a tight loop.
 const pauseAfterTrouble = time.Second
 
 // driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
-// store: no longer live, it is claimed again. Its place is kept during the pause, or that would happen at once.
-func (e *Engine) driveOne(ctx context.Context, execution int64, woken signal) {
-	err := e.drive(ctx, execution, woken)
+// store: no longer here, it is claimed again. Its place is kept during the pause, or that would happen at once.
+func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
+	parked, err := e.drive(ctx, j, woken)
+	if parked {
+		return // its place is free already, and perhaps another driver of it at work
+	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) {
-		e.Log.ErrorContext(ctx, "turn did not finish", "execution", execution, "error", err)
+		e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err)
 		_ = clock.Sleep(ctx, e.Clock, pauseAfterTrouble) // only ends early when everything does
 	}
-	e.mu.Lock()
-	delete(e.live, execution)
-	e.mu.Unlock()
-	e.claims.raise()
+	e.places.leave(j.id)
+	if err != nil {
+		e.claims.raise()
+	}
 }
 
 // timerBatch bounds how many executions one firing locks and wakes.
@@ -199,9 +211,6 @@ func (e *Engine) timerLoop(ctx context.Context) {
 		now := e.Clock.Now()
 		fired, next, err := e.Store.FireTimers(ctx, now, timerBatch)
 		e.report(ctx, "fire timers", err)
-		if fired > 0 {
-			e.Wake()
-		}
 		if fired == timerBatch {
 			continue
 		}
@@ -214,24 +223,14 @@ func (e *Engine) timerLoop(ctx context.Context) {
 	}
 }
 
-const (
-	// sweepEvery is the longest that a match which a crash interrupted goes unnoticed, beside sweepAge.
-	sweepEvery = 5 * time.Second
-	// sweepAge is how long a matching may be under way before it counts as interrupted.
-	sweepAge = 5 * time.Second
-	// forgetEvery makes it once after each start and then once an hour.
-	forgetEvery = 720 // sweeps
-)
+// forgetEvery is how often old events are forgotten.
+const forgetEvery = time.Hour
 
-// sweepLoop repeats what a crash interrupted, and forgets old events.
-func (e *Engine) sweepLoop(ctx context.Context) {
-	for n := 0; ctx.Err() == nil; n++ {
-		now := e.Clock.Now()
-		e.report(ctx, "match interrupted events and waits", e.Store.Sweep(ctx, now.Add(-sweepAge)))
-		if n%forgetEvery == 0 {
-			e.report(ctx, "forget old events", e.Store.Forget(ctx, now.Add(-e.Settings.Retention)))
-		}
-		_ = clock.Sleep(ctx, e.Clock, sweepEvery) // ends early with ctx
+// forgetLoop forgets events that are older than any wait may look for.
+func (e *Engine) forgetLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		e.report(ctx, "forget old events", e.Store.Forget(ctx, e.Clock.Now().Add(-e.Settings.Retention)))
+		_ = clock.Sleep(ctx, e.Clock, forgetEvery) // ends early with ctx
 	}
 }
 
@@ -244,28 +243,3 @@ func (e *Engine) report(ctx context.Context, what string, err error) {
 
 // newRef makes identifiers for executions and programs.
 func (e *Engine) newRef() string { return id.New(e.Clock.Now()) }
-
-// signal is a wake-up that is not lost between two waits, and does not pile up.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-// raise never blocks. A signal that is raised already stands for this one too, since whoever waits looks at
-// everything.
-func (s signal) raise() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
-// wait returns when the signal is raised, after d, or with ctx.
-func (s signal) wait(ctx context.Context, c clock.Clock, d time.Duration) {
-	t := c.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-s:
-	case <-t.C():
-	case <-ctx.Done():
-	}
-}

@@ -16,12 +16,27 @@ type Service struct {
 	store   Store
 	scripts Scripts
 	clock   clock.Clock
-	wake    func()
+	runner  Runner
 }
 
-// NewService makes a Service. wake is called after something was stored that the engine should look at.
-func NewService(store Store, scripts Scripts, c clock.Clock, wake func()) *Service {
-	return &Service{store: store, scripts: scripts, clock: c, wake: wake}
+// Runner is the engine of this process, as Service needs it. Whatever it is not told, it finds in the store.
+type Runner interface {
+	// Reserve keeps a place for an execution that is about to be stored for the lease; Begin or Release follows. false:
+	// there is no place, and the execution is stored for whoever claims it.
+	Reserve() (Lease, bool)
+	// Begin has a stored execution run, without its being loaded first.
+	Begin(l Loaded)
+	// Release gives the place back.
+	Release()
+	// Wake says that the execution may have changed.
+	Wake(w Woken)
+	// Watch answers a channel that is closed when the execution ends in this process. forget has to be called.
+	Watch(execution int64) (ended <-chan struct{}, forget func())
+}
+
+// NewService makes a Service.
+func NewService(store Store, scripts Scripts, c clock.Clock, runner Runner) *Service {
+	return &Service{store: store, scripts: scripts, clock: c, runner: runner}
 }
 
 // Start stores a run of a program, unless its id exists: with the same program and inputs the answer is the first run's,
@@ -38,19 +53,39 @@ func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 	if err := s.scripts.Check(start.Program, start.Inputs); err != nil {
 		return Started{}, err
 	}
+	return s.create(ctx, start, digests)
+}
+
+// create stores a checked start, and has it run here at once if there is a place for it.
+func (s *Service) create(ctx context.Context, start Start, digests Digests) (Started, error) {
 	now := s.clock.Now()
-	existing, ref, created, err := s.store.Create(ctx, NewExecution{Start: start, Ref: id.New(now), Digests: digests, At: now})
+	n := NewExecution{Start: start, Ref: id.New(now), Digests: digests, At: now}
+	lease, reserved := s.runner.Reserve()
+	if reserved {
+		n.Owner = &lease
+	}
+	c, err := s.store.Create(ctx, n)
+	switch {
+	case reserved && err == nil && c.Created:
+		s.runner.Begin(Loaded{
+			Execution: Execution{
+				ID: c.ID, Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
+				Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1,
+			},
+			Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,
+		})
+	case reserved:
+		s.runner.Release()
+	case err == nil && c.Created:
+		s.runner.Wake(Woken{ID: c.ID})
+	}
 	if err != nil {
 		return Started{}, err
 	}
-	if !created {
-		if differing := digests.Differences(existing); len(differing) > 0 {
-			return Started{}, conflict(start.Workflow, differing)
-		}
-		return Started{Workflow: start.Workflow, Ref: ref}, nil
+	if differing := digests.Differences(c.Existing); !c.Created && len(differing) > 0 {
+		return Started{}, conflict(start.Workflow, differing)
 	}
-	s.wake()
-	return Started{Workflow: start.Workflow, Ref: ref, Created: true}, nil
+	return Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, nil
 }
 
 // Get answers an execution and, where it is parked, what it waits for, one sentence each.
@@ -93,34 +128,22 @@ func (s *Service) Cancel(ctx context.Context, organization int64, workflow, reas
 	if err := checkReason(reason, 0); err != nil {
 		return err
 	}
-	ended, err := s.store.Cancel(ctx, organization, workflow, storable(reason), s.clock.Now())
-	if ended {
-		s.wake() // whoever runs it finds out now, not at its next commit
-	}
+	_, err := s.store.Cancel(ctx, organization, workflow, storable(reason), s.clock.Now())
 	return err
 }
 
 // Receive stores an event and hands it to the waits it matches.
 func (s *Service) Receive(ctx context.Context, e Event) (matched int, duplicate bool, err error) {
-	matched, duplicate, err = s.store.Receive(ctx, e)
-	if matched > 0 {
-		s.wake()
-	}
-	return matched, duplicate, err
+	return s.store.Receive(ctx, e)
 }
 
 // retryAnswer is how long the engine waits before it sends a call again whose answer asked for it. It replaces the
 // backoff of calls that are not answered: the relay is there, and the cluster may be back at any moment.
 const retryAnswer = 5 * time.Second
 
-// Answer takes a relay's answer to a call. It wakes the engine also for an answer that changed nothing, which costs
-// an empty look.
+// Answer takes a relay's answer to a call.
 func (s *Service) Answer(ctx context.Context, a Answer) error {
-	err := s.store.Answer(ctx, a, s.clock.Now().Add(retryAnswer))
-	if err == nil {
-		s.wake()
-	}
-	return err
+	return s.store.Answer(ctx, a, s.clock.Now().Add(retryAnswer))
 }
 
 // Sentence says what is waited for.

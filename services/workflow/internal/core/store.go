@@ -9,9 +9,9 @@ import (
 // Store keeps executions. Each method is one transaction unless it says otherwise; nothing that a method has answered
 // is lost by a crash. Errors are classed by pkg/fault; ErrFenced means that somebody else owns the execution.
 type Store interface {
-	// Create stores a new execution with its program. If (organization, workflow) exists, nothing is stored, created is
-	// false, and the digests and handle of the existing one come back.
-	Create(ctx context.Context, n NewExecution) (existing Digests, ref string, created bool, err error)
+	// Create stores a new execution with its program, for its Owner if it has one. If (organization, workflow) exists,
+	// nothing is stored, and the digests and handle of the existing one come back.
+	Create(ctx context.Context, n NewExecution) (Created, error)
 	// Get finds an execution; fault.NotFound.
 	Get(ctx context.Context, organization int64, workflow string) (Execution, error)
 	// Waiting reads what the execution has open: timers, waits, calls.
@@ -22,9 +22,8 @@ type Store interface {
 	// it has open, in one transaction. An execution that has ended is left as it is (false).
 	Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
 
-	// Receive stores an event, then matches it with waits. The event is stored in one transaction and matched in others
-	// that begin after it; Sweep repeats what a crash in between left out. The same (organization, source, id) again is
-	// a duplicate and changes nothing. matched counts the waits satisfied now.
+	// Receive stores an event and hands it to the waits that match, in one transaction. The same (organization, source,
+	// id) again is a duplicate and changes nothing. matched counts the waits satisfied now.
 	Receive(ctx context.Context, e Event) (matched int, duplicate bool, err error)
 	// Send is Receive for a message to a channel. The channel of a run that has ended, or of another organization, is
 	// fault.NotFound, unless the message is a duplicate.
@@ -43,24 +42,21 @@ type Store interface {
 	Renew(ctx context.Context, l Lease, until time.Time) error
 	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without being in
 	// live; at most limit of them.
-	Claim(ctx context.Context, l Lease, now time.Time, live []int64, limit int) ([]int64, error)
+	Claim(ctx context.Context, l Lease, now time.Time, live []int64, limit int) ([]Woken, error)
 	// Load reads everything needed to continue an execution. Wakes and Turn are read first, so that whatever comes
 	// after is found by the next Commit.
 	Load(ctx context.Context, execution int64) (Loaded, error)
-	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival.
-	Arrivals(ctx context.Context, execution int64) (wakes int64, arrived []Arrival, err error)
-	// Commit ends a turn. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the outbox and in the table of events,
-	// and the new state are one transaction: all or nothing. It is fenced by the turn number, the owner and the primary
-	// key of the history (ErrFenced: nothing was written). Afterwards, in transactions of their own, new waits look for
-	// earlier events and new events look for waits.
+	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and where it stands.
+	Arrivals(ctx context.Context, execution int64) (Standing, []Arrival, error)
+	// Commit ends a turn. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the
+	// outbox and in the table of events, the new state, and the matches between new waits and earlier events and the other way round are one transaction:
+	// all or nothing. It is fenced by the turn number, the owner and the primary key of the history (ErrFenced: nothing
+	// was written). Turns that are committed at the same time share a transaction; each is fenced by itself.
 	Commit(ctx context.Context, c Commit) (Committed, error)
 
 	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
 	// not due yet; zero if there is none.
 	FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error)
-	// Sweep matches events and waits whose matching was interrupted: those older than before. It takes one transaction
-	// for each.
-	Sweep(ctx context.Context, before time.Time) error
 	// Forget deletes events older than before that no execution can match any more.
 	Forget(ctx context.Context, before time.Time) error
 }
@@ -71,6 +67,31 @@ type NewExecution struct {
 	Ref     string
 	Digests Digests
 	At      time.Time
+	// Owner has the execution from its first moment, so that it needs no claim; nil: whoever claims it.
+	Owner *Lease
+}
+
+// Created is what a Create led to.
+type Created struct {
+	// ID is the execution's, new or found.
+	ID  int64
+	Ref string
+	// Created is false when the execution was there; Existing are then its digests.
+	Created  bool
+	Existing Digests
+}
+
+// Woken is an execution that can go on. Turn is where it stands: memory of another turn is out of date.
+type Woken struct {
+	ID, Turn int64
+	// Ours says that this process's instance owns it.
+	Ours bool
+}
+
+// Standing is where an execution stands in the store.
+type Standing struct {
+	State State
+	Wakes int64
 }
 
 // Lease is the ownership of an instance. A new process of the same name has the next epoch, which is what tells it
@@ -149,6 +170,8 @@ type Commit struct {
 	// Closed are the operations that Entries complete. The store may never have known one: a Function that does not
 	// exist, for instance, is refused before it is opened.
 	Closed []OpRef
+	// Bare says that the store has nothing open for the execution, so that its end need not look for any.
+	Bare bool
 	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
 	Next  State
 	Error string
@@ -158,7 +181,7 @@ type Commit struct {
 // Committed is what a Commit led to.
 type Committed struct {
 	Turn int64
-	// State is Running where Parked was asked for and something had arrived meanwhile.
+	// State is Running where Parked was asked for and something had arrived meanwhile, or was there for a new wait.
 	State State
 }
 

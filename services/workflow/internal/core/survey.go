@@ -33,20 +33,45 @@ func (d *driver) survey() work {
 	return work{more: true}
 }
 
+// intentAfter is how long a Function of this process may take before the store learns of it: until then its result
+// alone is recorded. What the store has not been told of does not survive a crash, so a Function that is begun anew has
+// at most this much more time than its deadline.
+const intentAfter = 2 * time.Second
+
+// intended is when the store is told of an operation that it does not know, if that is not over by then.
+func (o openOp) intended() time.Time {
+	soon := o.since.Add(intentAfter)
+	if o.deadline.Before(soon) {
+		return o.deadline
+	}
+	return soon
+}
+
 // sort goes through the blocked operations up to the first that is refused. To complete that one lets its branch run
 // on, and what was pending before is out of date.
 func (d *driver) sort() (w work, refused *Completion) {
+	now := d.engine.Clock.Now()
 	for _, op := range d.machine.Pending() {
+		known, seen := d.open[op.Ref]
+		if seen && known.stored && op.Kind != KindRun {
+			continue // it keeps the deadline that it was given first
+		}
 		o, refusal := d.opening(op)
 		if refusal != nil {
 			return work{}, &Completion{Op: op.Ref, Error: refusal}
 		}
-		// What the store knows keeps the deadline that it was given first.
-		if _, known := d.opened[op.Ref]; !known {
-			w.opened = append(w.opened, o)
+		if seen {
+			o.Due = known.deadline
+		} else {
+			known = openOp{deadline: o.Due, since: now}
+			d.open[op.Ref] = known
 		}
-		if op.Kind == KindRun && o.Location == InProcess {
+		here := op.Kind == KindRun && o.Location == InProcess
+		if here {
 			w.inProcess = append(w.inProcess, op)
+		}
+		if !known.stored && (!here || !known.intended().After(now)) {
+			w.opened = append(w.opened, o)
 		}
 	}
 	return w, nil

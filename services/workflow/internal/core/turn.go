@@ -12,58 +12,124 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// driver takes one execution from turn to turn for as long as it has work in this process. It belongs to one
-// goroutine; the Functions it starts speak to it through results only.
+// driver takes one execution from turn to turn for as long as it has work in this process, and stays in memory between
+// that, as long as there is room. It belongs to one goroutine at a time; the Functions it starts speak to it through
+// results only.
 type driver struct {
 	engine  *Engine
 	woken   signal
 	loaded  Loaded
 	machine Machine
-	// seq is the last entry of the history, entries and emits what the present turn adds.
+	// seq is the last entry of the history, entries and emits what the present turn adds. weight is the size of all
+	// recorded values, in bytes.
 	seq     int64
 	entries []Entry
 	emits   []Emit
-	// closed are the operations that the present turn completes.
+	weight  int64
+	// closed are the operations that the present turn completes and that the store knows.
 	closed []OpRef
-	// opened is what the store knows to be open, with deadlines.
-	opened map[OpRef]time.Time
+	// open are the operations that branches are blocked on.
+	open map[OpRef]openOp
+	// touched is set once the store may hold something open for the execution.
+	touched bool
 	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
 	running map[OpRef]context.CancelFunc
 	results chan Completion
 }
 
-// drive continues an execution until it parks, ends, is taken away or ctx ends.
-func (e *Engine) drive(ctx context.Context, execution int64, woken signal) (err error) {
-	loaded, err := e.Store.Load(ctx, execution)
-	if err != nil {
-		return err
-	}
-	d := &driver{
-		engine: e, woken: woken, loaded: loaded,
-		seq:     int64(len(loaded.History)),
-		opened:  map[OpRef]time.Time{},
-		running: map[OpRef]context.CancelFunc{},
-		results: make(chan Completion),
-	}
-	for _, o := range loaded.Open {
-		d.opened[o.Op] = o.Deadline
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
-	// fail needs a ctx that has not ended.
-	defer func() {
-		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "turn panicked", "execution", execution, "panic", r, "stack", string(debug.Stack()))
-			err = d.fail(ctx, fmt.Errorf("internal error: %v", r))
-		}
-	}()
-	return d.run(ctx)
+// openOp is what is known of a blocked operation.
+type openOp struct {
+	deadline time.Time
+	// since is when this process saw it first, stored whether the store knows of it.
+	since  time.Time
+	stored bool
 }
 
-// run replays the history and then repeats the turn: apply what arrived, commit, wait. Replay comes first also for an
-// execution without a history, which it starts.
-func (d *driver) run(ctx context.Context) error {
+// drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
+// cache now, or gone because there was no room, and has given up its place.
+func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	d := e.places.unpark(j)
+	if d == nil {
+		if d, err = e.newDriver(ctx, j); err != nil {
+			return false, err
+		}
+	}
+	d.woken = woken
+	defer func() {
+		// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
+		// fail needs a ctx that has not ended.
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", r, "stack", string(debug.Stack()))
+			err = d.fail(ctx, fmt.Errorf("internal error: %v", r))
+		}
+		if !parked && d.machine != nil {
+			d.machine.Close()
+		}
+	}()
+	for {
+		state, err := d.run(ctx)
+		if err != nil || state != Parked {
+			return false, err
+		}
+		if e.places.park(d, woken) {
+			return true, nil
+		}
+	}
+}
+
+// newDriver has what a driver begins with, from the job or else from the store.
+func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
+	d := &driver{engine: e, open: map[OpRef]openOp{}, running: map[OpRef]context.CancelFunc{}, results: make(chan Completion)}
+	if j.started != nil {
+		d.loaded = *j.started
+		return d, nil
+	}
+	loaded, err := e.Store.Load(ctx, j.id)
+	if err != nil {
+		return nil, err
+	}
+	d.loaded, d.seq, d.touched = loaded, int64(len(loaded.History)), true
+	for _, o := range loaded.Open {
+		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
+	}
+	return d, nil
+}
+
+// run repeats the turn: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
+// also of an empty one, which starts the program; one that was parked only looks.
+func (d *driver) run(ctx context.Context) (State, error) {
+	var arrived []Arrival
+	if d.machine == nil {
+		if failed, err := d.replay(ctx); failed || err != nil {
+			return Failed, err
+		}
+		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
+	} else {
+		standing, found, err := d.look(ctx)
+		if err != nil || standing == Parked {
+			return standing, err
+		}
+		arrived = found
+	}
+	for {
+		d.apply(arrived)
+		state, err := d.commit(ctx)
+		if fault.Is(err, fault.Invalid) {
+			return Failed, d.drop(ctx, err)
+		}
+		if err != nil || state != Running {
+			return state, err
+		}
+		if arrived, err = d.await(ctx); err != nil {
+			return Running, err
+		}
+	}
+}
+
+// replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
+func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 	e := d.engine
 	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
 		Ref:    d.loaded.Ref,
@@ -76,30 +142,35 @@ func (d *driver) run(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return d.fail(ctx, err)
+		return true, d.fail(ctx, err)
 	}
 	d.machine = machine
-	defer machine.Close()
 	if err := machine.Replay(d.loaded.History); err != nil {
 		// A failure of the program is for Outcome: the first commit ends the run with the entries that led to it.
 		if _, isMismatch := errors.AsType[*Mismatch](err); isMismatch {
-			return d.fail(ctx, err)
+			return true, d.fail(ctx, err)
 		}
 	}
-	arrived := d.loaded.Arrived
-	for {
-		d.apply(arrived)
-		state, err := d.commit(ctx)
-		if fault.Is(err, fault.Invalid) {
-			return d.drop(ctx, err)
-		}
-		if err != nil || state != Running {
-			return err
-		}
-		if arrived, err = d.await(ctx); err != nil {
-			return err
-		}
+	for _, entry := range d.loaded.History {
+		d.weight += int64(len(entry.Value))
 	}
+	// The machine has them, in its own form.
+	d.loaded.History, d.loaded.Program, d.loaded.Inputs = nil, Program{}, nil
+	return false, nil
+}
+
+// The sizes from which the memory of a parked run is guessed, in bytes: what every run has, what every blocked branch
+// has (a coroutine's stack), and how much larger values are in a program than in JSON.
+const (
+	runSize     = 16 << 10
+	branchSize  = 12 << 10
+	valueGrowth = 4
+	entrySize   = 64
+)
+
+// size is a guess at the memory that a parked run takes.
+func (d *driver) size() int64 {
+	return runSize + branchSize*int64(len(d.open)) + valueGrowth*d.weight + entrySize*d.seq
 }
 
 // apply completes operations with what has arrived. Of several arrivals for one operation the first in the store's
@@ -125,7 +196,10 @@ func (d *driver) complete(c Completion) {
 	if !d.machine.Complete(c) {
 		return
 	}
-	d.closed = append(d.closed, c.Op)
+	if d.open[c.Op].stored {
+		d.closed = append(d.closed, c.Op)
+	}
+	delete(d.open, c.Op)
 	if cancel, ok := d.running[c.Op]; ok {
 		cancel()
 		delete(d.running, c.Op)
@@ -173,26 +247,39 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 		return Failed, d.fail(ctx, fmt.Errorf("the history has grown past %d entries", d.engine.Settings.History))
 	}
 	// A result of an in-process Function comes through a channel, so an execution that has some stays in memory.
-	next := Parked
+	state := Parked
 	if len(todo.inProcess) > 0 || todo.more {
-		next = Running
+		state = Running
 	}
-	state, err := d.store(ctx, Commit{Open: todo.opened, Next: next})
-	if err != nil {
-		return state, err
-	}
-	for _, o := range todo.opened {
-		d.opened[o.Op.Ref] = o.Due
-	}
-	// A new timer may be due before the one that the timer loop sleeps for.
-	if len(todo.opened) > 0 {
-		d.engine.timers.raise()
-		d.engine.calls.raise()
+	// A turn that has reached a Function and recorded nothing new has nothing to make durable: everything that the
+	// Function's arguments depend on is.
+	if state == Parked || len(d.entries)+len(d.closed)+len(todo.opened) > 0 {
+		var err error
+		if state, err = d.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
+			return state, err
+		}
+		d.stored(todo.opened)
 	}
 	for _, op := range todo.inProcess {
 		d.start(ctx, op)
 	}
 	return state, nil
+}
+
+// stored notes that the store has opened operations.
+func (d *driver) stored(opened []Opening) {
+	if len(opened) == 0 {
+		return
+	}
+	d.touched = true
+	for _, o := range opened {
+		known := d.open[o.Op.Ref]
+		known.deadline, known.stored = o.Due, true
+		d.open[o.Op.Ref] = known
+	}
+	// A new timer may be due before the one that the timer loop sleeps for.
+	d.engine.timers.raise()
+	d.engine.calls.raise()
 }
 
 // drop ends a run whose turn the store refuses for what is in it: doing it again would lead to the same.
@@ -212,6 +299,8 @@ func (d *driver) take() {
 		d.seq++
 		entry.Seq, entry.At = d.seq, now
 		d.entries = append(d.entries, entry)
+		d.weight += int64(len(entry.Value))
+		d.touched = d.touched || entry.Kind == KindChannel // which is closed with the run
 	}
 	for _, emit := range emits {
 		d.emits = append(d.emits, d.emit(emit))
@@ -230,13 +319,16 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
 	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
 	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
-	c.LastSeq, c.At = d.seq, d.engine.Clock.Now()
+	c.LastSeq, c.At, c.Bare = d.seq, d.engine.Clock.Now(), !d.touched
 	done, err := d.engine.Store.Commit(ctx, c)
 	if err != nil {
 		return c.Next, err
 	}
 	d.loaded.Turn = done.Turn
 	d.entries, d.emits, d.closed = nil, nil, nil
+	if done.State.Ended() {
+		d.engine.endings.tell(d.loaded.ID)
+	}
 	return done.State, nil
 }
 
@@ -244,21 +336,54 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 func (d *driver) await(ctx context.Context) ([]Arrival, error) {
 	// Nothing runs: then the turn was cut short, or something had come that kept it from parking. Look at once.
 	if len(d.running) > 0 {
-		t := d.engine.Clock.NewTimer(d.engine.Settings.Poll)
+		t := d.engine.Clock.NewTimer(d.patience())
 		defer t.Stop()
 		select {
 		case c := <-d.results:
 			d.complete(c)
+			d.moreResults()
+			return nil, nil // whatever else has come raises woken
 		case <-d.woken:
 		case <-t.C():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-	// The counter is read before the arrivals. What comes after it makes it differ, and the next commit does not park.
-	wakes, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
-	d.loaded.Wakes = wakes
+	_, arrived, err := d.look(ctx)
 	return arrived, err
+}
+
+// moreResults takes the results that have come meanwhile, so that they share the commit.
+func (d *driver) moreResults() {
+	for len(d.running) > 0 {
+		select {
+		case c := <-d.results:
+			d.complete(c)
+		default:
+			return
+		}
+	}
+}
+
+// patience is how long to wait for the Functions under way before a look at the store, and before those become known
+// to it that are not.
+func (d *driver) patience() time.Duration {
+	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
+	for ref := range d.running {
+		if known := d.open[ref]; !known.stored {
+			patience = min(patience, known.intended().Sub(now))
+		}
+	}
+	return max(patience, time.Millisecond)
+}
+
+// look reads what has come for the execution. A Parked one has nothing: a wake-up was late.
+func (d *driver) look(ctx context.Context) (State, []Arrival, error) {
+	d.touched = true
+	// The counter is read before the arrivals. What comes after it makes it differ, and the next commit does not park.
+	standing, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
+	d.loaded.Wakes = standing.Wakes
+	return standing.State, arrived, err
 }
 
 // maxError bounds the text of a failure in bytes: it goes into the row, the history and an event.

@@ -52,9 +52,8 @@ type Cluster struct {
 	Answerer Answerer
 	Health   *Health
 	Watches  *Watches
-	// Observed takes what relays see under watches; Matched is called when a wait was satisfied by it.
+	// Observed takes what relays see under watches.
 	Observed core.WatchStore
-	Matched  func()
 	Log      *slog.Logger
 }
 

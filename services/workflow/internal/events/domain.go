@@ -15,7 +15,7 @@ import (
 // Receiver stores events from other services' outboxes and hands them to waits. It is one transaction, because a claim
 // without its event would have the sender forget what nobody has stored (D44).
 type Receiver interface {
-	// ReceiveFrom claims wire and stores e, in one transaction, and then matches it.
+	// ReceiveFrom claims wire, stores e and matches it, in one transaction.
 	ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error)
 }
 
@@ -28,14 +28,11 @@ type Rejecter interface {
 type Domain struct {
 	Receiver Receiver
 	Inbox    Rejecter
-	// Matched is called when a wait was satisfied. It wakes the engine, which would otherwise find out at its next
-	// Poll.
-	Matched func()
-	Log     *slog.Logger
+	Log      *slog.Logger
 }
 
 // Handle takes one event. What this service emitted itself is left out: the store has kept it with the turn that
-// emitted it, and matched it right after.
+// emitted it, and matched it there.
 func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	if delivery.Event.Source() == Source {
 		return nil
@@ -47,9 +44,6 @@ func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	matched, duplicate, err := d.Receiver.ReceiveFrom(ctx, delivery.Event, e)
 	if err != nil {
 		return err
-	}
-	if matched > 0 {
-		d.Matched()
 	}
 	d.Log.DebugContext(ctx, "domain event received", telemetry.KeyEvent, e.ID, telemetry.KeyEventType, e.Type,
 		telemetry.KeyAttempt, delivery.Attempt, telemetry.KeyCount, matched, "duplicate", duplicate)

@@ -164,11 +164,8 @@ func (c Cluster) observed(ctx context.Context, d bus.Delivery) error {
 	if seen.Watch == "" {
 		return nil // nobody asked for it
 	}
-	matched, err := c.Observed.ReceiveObserved(ctx, seen.Watch, seen.Agent, core.Event{
+	_, err := c.Observed.ReceiveObserved(ctx, seen.Watch, seen.Agent, core.Event{
 		Source: d.Event.Source(), ID: d.Event.ID(), Type: d.Event.Type(), Data: d.Event.Data(), Time: d.Event.Time(),
 	})
-	if matched > 0 {
-		c.Matched()
-	}
 	return err
 }

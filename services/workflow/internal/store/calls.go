@@ -23,9 +23,10 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 		return 0, next, pg.Classify(err, "find due timers")
 	}
 	if len(ids) > 0 {
+		var woken []core.Woken
 		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if err := q.WakeMany(ctx, ids); err != nil {
-				return pg.Classify(err, "wake executions of timers")
+			if woken, err = s.wakeMany(ctx, q, ids); err != nil {
+				return err
 			}
 			_, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
 			return pg.Classify(err, "fire timers")
@@ -33,6 +34,7 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 		if err != nil {
 			return 0, next, err
 		}
+		s.wake(woken)
 	}
 	next, err = s.queries.NextTimer(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -74,7 +76,9 @@ func interval(d time.Duration) pgtype.Interval {
 
 // Answer takes a relay's answer. Answers to calls that nobody waits for any more change nothing.
 func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) error {
-	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+	var woken []core.Woken
+	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+		woken = nil
 		// Without a lock, to learn whose call it is: an execution is locked before anything that belongs to it.
 		call, err := q.FindCall(ctx, a.Call)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -94,29 +98,34 @@ func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) er
 		if a.Error != nil && a.Error.Retryable && !call.NoRetry && retryAt.Before(call.Deadline) {
 			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
 		}
-		return deliver(ctx, q, call, a)
+		woken, err = s.deliver(ctx, q, call, a)
+		return err
 	})
+	if err == nil {
+		s.wake(woken)
+	}
+	return err
 }
 
 // deliver hands over the first answer; the execution's lock is held. The call may have been closed before the lock was
 // had, and then there is nothing to hand it to.
-func deliver(ctx context.Context, q *query.Queries, call query.FindCallRow, a core.Answer) error {
+func (s *Store) deliver(ctx context.Context, q *query.Queries, call query.FindCallRow, a core.Answer) ([]core.Woken, error) {
 	if _, err := q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) {
-		return nil
+		return nil, nil
 	}
 	refusal, err := encodeError(a.Error)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The first answer stays: attempts may be carried out by two relays, or answered twice (E24).
 	n, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{
 		Execution: call.Execution, Branch: call.Branch, Op: call.Op, Value: a.Value, Error: refusal,
 	})
 	if err != nil || n == 0 {
-		return pg.Classify(err, "deliver answer to call %q", a.Call)
+		return nil, pg.Classify(err, "deliver answer to call %q", a.Call)
 	}
 	if err := q.StopSending(ctx, a.Call); err != nil {
-		return pg.Classify(err, "stop sending call %q", a.Call)
+		return nil, pg.Classify(err, "stop sending call %q", a.Call)
 	}
-	return pg.Classify(q.Wake(ctx, call.Execution), "wake execution %d", call.Execution)
+	return s.wakeMany(ctx, q, []int64{call.Execution})
 }

@@ -13,24 +13,26 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// openChannels makes the channels of a turn known, in its transaction: nobody learns a token before it.
-func openChannels(ctx context.Context, q *query.Queries, e core.Execution, entries []core.Entry) error {
-	var rows []query.OpenChannelParams
-	for _, entry := range entries {
-		if entry.Kind != core.KindChannel {
-			continue
+// openChannels makes the channels of turns known, in their transaction: nobody learns a token before it.
+func openChannels(ctx context.Context, q *query.Queries, turns []*turn) error {
+	var p query.OpenChannelsParams
+	for _, t := range turns {
+		for _, entry := range t.Entries {
+			if entry.Kind != core.KindChannel {
+				continue
+			}
+			var token string
+			if err := json.Unmarshal(entry.Value, &token); err != nil {
+				return fmt.Errorf("token of channel %s of execution %d: %w", entry.Op, t.Execution.ID, err)
+			}
+			p.Tokens, p.Executions = append(p.Tokens, token), append(p.Executions, t.Execution.ID)
+			p.Organizations = append(p.Organizations, t.Execution.Organization)
 		}
-		row := query.OpenChannelParams{Execution: e.ID, Organization: e.Organization}
-		if err := json.Unmarshal(entry.Value, &row.Token); err != nil {
-			return fmt.Errorf("token of channel %s of execution %d: %w", entry.Op, e.ID, err)
-		}
-		rows = append(rows, row)
 	}
-	if len(rows) == 0 {
+	if len(p.Tokens) == 0 {
 		return nil
 	}
-	_, err := q.OpenChannel(ctx, rows)
-	return pg.Classify(err, "open channels of execution %d", e.ID)
+	return pg.Classify(q.OpenChannels(ctx, p), "open %d channels", len(p.Tokens))
 }
 
 // Send stores a message, if its channel is open, and matches it. To a sender that repeats itself after the run has
@@ -40,7 +42,7 @@ func (s *Store) Send(ctx context.Context, m core.Message) (matched int, duplicat
 	if err != nil {
 		return 0, false, err
 	}
-	return s.receive(ctx, e, func(tx pgx.Tx) (bool, error) {
+	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		q := s.queries.WithTx(tx)
 		open, err := q.HasChannel(ctx, query.HasChannelParams{Token: m.Token, Organization: m.Organization})
 		if err != nil || open {

@@ -51,10 +51,14 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 	if err != nil {
 		return false, fmt.Errorf("encode the end of %q: %w", workflow, err)
 	}
-	var ended bool
-	var events []int64
+	var ended int64
+	var woken []core.Woken
 	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		ended = false
+		ended, woken = 0, nil
+		// Before any execution is locked, as everywhere.
+		if err := q.LockMatching(ctx); err != nil {
+			return pg.Classify(err, "lock matching")
+		}
 		row, err := lockWorkflow(ctx, q, organization, workflow)
 		// Ended already is no error: the caller has what it wants.
 		if err != nil || core.State(row.State).Ended() {
@@ -64,24 +68,29 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if err != nil {
 			return pg.Classify(err, "end workflow %q", workflow)
 		}
-		last := core.Entry{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}
-		if err := appendEntries(ctx, q, row.ID, []core.Entry{last}); err != nil {
+		last := &turn{Commit: core.Commit{
+			Execution: core.Execution{ID: row.ID}, Next: with.state,
+			Entries: []core.Entry{{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
+			Emits: []core.Emit{{
+				ID: row.Ref + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
+			}},
+		}}
+		if err := s.encodeEmits(last); err != nil {
 			return err
 		}
-		if err := dropAll(ctx, q, row.ID); err != nil {
+		if err := errors.Join(appendEntries(ctx, q, []*turn{last}), closeOps(ctx, q, []*turn{last}), s.Add(ctx, tx, last.wire...)); err != nil {
 			return err
 		}
-		ended = true
-		events, err = s.emit(ctx, tx, q, []core.Emit{{
-			ID: row.Ref + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
-		}})
+		ended = row.ID
+		woken, err = s.tell(ctx, q, last.told, nil)
 		return err
 	})
-	if err == nil && ended {
+	if err == nil && ended != 0 {
 		s.Committed()
-		s.matchAll(ctx, events)
+		// Whoever runs it finds out now, not at its next commit.
+		s.wake(append(woken, core.Woken{ID: ended}))
 	}
-	return ended, err
+	return ended != 0, err
 }
 
 // lockWorkflow locks an execution by the id that its caller chose.
@@ -96,7 +105,8 @@ func lockWorkflow(ctx context.Context, q *query.Queries, organization int64, wor
 // Retry cuts the history of a failed execution and has it run again. The turn moves on, so that an owner which still has
 // the failed attempt in memory is refused.
 func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
-	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+	var retried int64
+	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
 		row, err := lockWorkflow(ctx, q, r.Organization, r.Workflow)
 		if err != nil {
 			return err
@@ -114,6 +124,7 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		if from > row.LastSeq {
 			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, row.LastSeq)})
 		}
+		retried = row.ID
 		return pg.Classify(errors.Join(
 			q.SaveRetry(ctx, query.SaveRetryParams{Execution: row.ID, FromSeq: from, Reason: r.Reason, RetriedAt: r.At}),
 			q.SpendEvents(ctx, query.SpendEventsParams{Execution: row.ID, Seq: from}),
@@ -122,6 +133,10 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 			q.RetryExecution(ctx, query.RetryExecutionParams{ID: row.ID, FromSeq: from}),
 		), "retry workflow %q", r.Workflow)
 	})
+	if err == nil {
+		s.wake([]core.Woken{{ID: retried}}) // whoever has room claims it
+	}
+	return err
 }
 
 // immediateKinds are what a program is answered on the spot: to begin with one of them would lead to the same end.

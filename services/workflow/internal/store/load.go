@@ -40,7 +40,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if l.History, err = s.History(ctx, execution, 0, math.MaxInt32); err != nil {
 		return core.Loaded{}, err
 	}
-	timers, err := s.queries.OpenTimers(ctx, execution)
+	timers, err := s.queries.TimersOf(ctx, execution)
 	if err != nil {
 		return core.Loaded{}, pg.Classify(err, "load timers of execution %d", execution)
 	}
@@ -81,17 +81,19 @@ func (s *Store) program(ctx context.Context, row query.LoadExecutionRow) (core.P
 	return p, nil
 }
 
-// Arrivals reads what has come for an execution, and the counter that tells a later commit whether more came.
-func (s *Store) Arrivals(ctx context.Context, execution int64) (int64, []core.Arrival, error) {
+// Arrivals reads what has come for an execution, where it stands, and the counter that tells a later commit whether more
+// came.
+func (s *Store) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
 	row, err := s.queries.WakesOf(ctx, execution)
 	if err != nil {
-		return 0, nil, pg.Classify(err, "look at execution %d", execution)
+		return core.Standing{}, nil, pg.Classify(err, "look at execution %d", execution)
 	}
-	if core.State(row.State).Ended() {
-		return 0, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
+	standing := core.Standing{State: core.State(row.State), Wakes: row.Wakes}
+	if standing.State.Ended() {
+		return standing, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
 	}
 	arrived, err := s.arrived(ctx, execution)
-	return row.Wakes, arrived, err
+	return standing, arrived, err
 }
 
 // arrived reads events and answers as they came, then timers: what came in time wins over the end of the time.

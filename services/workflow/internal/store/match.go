@@ -2,8 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,81 +15,144 @@ import (
 
 // How an event and a wait find each other, whichever comes first.
 //
-// Both have keys: an event one for each shape registered for its type, a wait the one of its filter. Both sides look for
-// the other only after their own commit, so at least one of the two sees the other (engine.md f.5); whoever does hands
-// the wait the earliest event it may have, under the lock of the execution. For that, keys must be committed before
-// anybody looks by them:
+// Both have keys: an event one for each shape registered for its type, a wait the one of its filter. Every transaction
+// that makes an event, a wait or a shape known first takes the match lock, one for all processes, and keeps it until it
+// has committed. So these transactions come one after the other, each statement of one sees everything of those before
+// it, and whichever of an event and its wait comes second finds the first: there is no moment in which each looks before
+// the other is there, nothing is left to look for after a commit, and nothing that a crash in between could lose. What is
+// found is handed over in the same transaction, under the locks of the executions.
 //
-//	event: commit event + keys of known shapes → commit keys of shapes registered meanwhile → look for waits
-//	wait:  commit wait + shape                 → commit keys of older events, once a shape → look for events
+// Events are numbered under the lock, so their numbers are in the order of their commits. "Came after the run began" is
+// a comparison of numbers, and exact.
 //
-// A shape that an event's second step does not see was committed after the event, so the shape's own second step sees
-// the event. What a crash interrupts has looked = false, and Sweep does it again.
+// One lock for all is no bottleneck, because a transaction carries what all callers of a process have at the time
+// (group): the lock is taken as often as there are commits, not as there are events. A process that stalls while it has
+// the lock loses it with its transaction, which the server ends after five seconds (LockMatching).
+//
+// A shape that is new is registered by itself, before the turn that needs it: from then on every event gets a key of it,
+// and then the older events get theirs, without the lock, for there may be a month of them.
+
+// told is an event that is to be stored and matched.
+type told struct {
+	core.Event
+	// matched counts the waits that it satisfied. Row is 0 for a duplicate.
+	matched int
+}
 
 // Receive stores an event and matches it.
 func (s *Store) Receive(ctx context.Context, e core.Event) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, func(pgx.Tx) (bool, error) { return true, nil })
+	return s.receive(ctx, e, func(context.Context, pgx.Tx) (bool, error) { return true, nil })
 }
 
 // ReceiveFrom is Receive for an event from another service's outbox, which is claimed in the same transaction.
 func (s *Store) ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, func(tx pgx.Tx) (bool, error) { return s.ClaimEvent(ctx, tx, wire) })
+	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.ClaimEvent(ctx, tx, wire) })
 }
 
-func (s *Store) receive(ctx context.Context, e core.Event, claim func(pgx.Tx) (bool, error)) (matched int, duplicate bool, err error) {
-	var id int64
-	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		id = 0
-		first, err := claim(tx)
-		if err != nil || !first {
-			return err
+func (s *Store) receive(ctx context.Context, e core.Event, claim func(context.Context, pgx.Tx) (bool, error)) (matched int, duplicate bool, err error) {
+	r := &received{told: told{Event: e}, claim: claim}
+	if err := s.turns.do(ctx, &work{received: r}); err != nil {
+		return 0, false, err
+	}
+	if r.refusal != nil {
+		return 0, false, r.refusal
+	}
+	// Neither the claim nor the table of events has taken it: a duplicate (E25, E26).
+	return r.matched, r.Row == 0, nil
+}
+
+// tell stores events and matches them, and new waits, with what is there. The transaction has the match lock. It answers
+// the executions that can go on.
+func (s *Store) tell(ctx context.Context, q *query.Queries, events []*told, waits []opRow) ([]core.Woken, error) {
+	stored, err := s.save(ctx, q, events)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := saveKeys(ctx, q, stored)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > 0 {
+		rows, err := q.WaitsWithKeys(ctx, keys)
+		if err != nil {
+			return nil, pg.Classify(err, "find waits for %d events", len(stored))
 		}
-		id, err = s.save(ctx, q, e)
-		return err
-	})
-	// Neither error nor row: a duplicate, which the claim or the table of events has recognized (E25, E26).
-	if err != nil || id == 0 {
-		return 0, err == nil, err
+		for _, row := range rows {
+			waits = append(waits, opRow{row.Execution, row.Branch, row.Op})
+		}
 	}
-	matched, err = s.match(ctx, id)
-	if err != nil {
-		// The event is stored, which is what was asked for. The sweep matches it.
-		s.Log.WarnContext(ctx, "match event", "event", e.ID, "error", err)
-	}
-	return matched, false, nil
+	return s.satisfy(ctx, q, waits, stored)
 }
 
-// save stores an event with its keys; 0 means that it was there.
-func (s *Store) save(ctx context.Context, q *query.Queries, e core.Event) (int64, error) {
-	data := e.Data
-	if data == nil {
-		data = []byte("null")
+// save stores events and answers those that were not there, by number.
+func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (map[int64]*told, error) {
+	if len(events) == 0 {
+		return nil, nil
 	}
-	id, err := q.SaveEvent(ctx, query.SaveEventParams{
-		Organization: e.Organization, Source: e.Source, EventID: e.ID, Type: e.Type, Data: data,
-		OccurredAt: e.Time, ReceivedAt: s.Clock.Now(),
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil
+	type name struct {
+		organization int64
+		source, id   string
 	}
+	p := query.SaveEventsParams{Received: s.Clock.Now()}
+	byName := make(map[name]*told, len(events))
+	for _, e := range slices.Backward(events) { // the first of two with one name is the one that is stored
+		e.Row, e.matched = 0, 0
+		byName[name{e.Organization, e.Source, e.ID}] = e
+	}
+	for _, e := range events {
+		data := string(e.Data)
+		if e.Data == nil {
+			data = "null"
+		}
+		p.Organizations, p.Sources, p.EventIds = append(p.Organizations, e.Organization), append(p.Sources, e.Source), append(p.EventIds, e.ID)
+		p.Types, p.Data, p.Occurred = append(p.Types, e.Type), append(p.Data, data), append(p.Occurred, e.Time)
+	}
+	rows, err := q.SaveEvents(ctx, p)
 	if err != nil {
-		return 0, pg.Classify(err, "save event %q", e.ID)
+		return nil, pg.Classify(err, "save %d events", len(events))
 	}
-	e.Row = id
-	return id, saveKeys(ctx, q, e)
+	stored := make(map[int64]*told, len(rows))
+	for _, row := range rows {
+		e := byName[name{row.Organization, row.Source, row.EventID}]
+		e.Row = row.ID
+		stored[row.ID] = e
+	}
+	return stored, nil
 }
 
-// saveKeys gives an event the keys of all shapes of its type.
-func saveKeys(ctx context.Context, q *query.Queries, e core.Event) error {
-	shapes, err := q.ShapesOf(ctx, query.ShapesOfParams{Organization: e.Organization, Type: e.Type})
+// saveKeys gives events the keys of all shapes of their types, and answers the keys.
+func saveKeys(ctx context.Context, q *query.Queries, events map[int64]*told) ([][]byte, error) {
+	type kind struct {
+		organization int64
+		eventType    string
+	}
+	shapes := map[kind][][]string{}
+	var p query.ShapesOfTypesParams
+	for _, e := range events {
+		k := kind{e.Organization, e.Type}
+		if _, asked := shapes[k]; !asked {
+			shapes[k] = nil
+			p.Organizations, p.Types = append(p.Organizations, e.Organization), append(p.Types, e.Type)
+		}
+	}
+	if len(p.Types) == 0 {
+		return nil, nil
+	}
+	rows, err := q.ShapesOfTypes(ctx, p)
 	if err != nil {
-		return pg.Classify(err, "read filters of %s", e.Type)
+		return nil, pg.Classify(err, "read filters of %d types", len(p.Types))
+	}
+	for _, row := range rows {
+		k := kind{row.Organization, row.Type}
+		shapes[k] = append(shapes[k], row.Paths)
 	}
 	var keys keys
-	for _, shape := range shapes {
-		keys.add(e, shape.Paths)
+	for _, e := range events {
+		for _, paths := range shapes[kind{e.Organization, e.Type}] {
+			keys.add(e.Event, paths)
+		}
 	}
-	return keys.save(ctx, q)
+	return keys.params.Keys, keys.save(ctx, q)
 }
 
 // keys are rows to be saved together.
@@ -117,168 +179,62 @@ func (k *keys) save(ctx context.Context, q *query.Queries) error {
 	return pg.Classify(q.SaveKeys(ctx, k.params), "save keys of events")
 }
 
-// match is what an event does after its commit.
-func (s *Store) match(ctx context.Context, id int64) (int, error) {
-	row, err := s.queries.FindEvent(ctx, id)
-	if err != nil {
-		return 0, pg.Classify(err, "find event %d", id)
+// satisfy hands waits their events, where there are some, and wakes their executions. A wait has one event and a run has
+// each event once (D19), so of several waits of a run that would have the same event one gets it in a round, and the
+// others are asked again.
+func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, events map[int64]*told) ([]core.Woken, error) {
+	if len(waits) == 0 {
+		return nil, nil
 	}
-	e := core.Event{Row: row.ID, Organization: row.Organization, Type: row.Type, Data: row.Data}
-	// Once more, for shapes that were registered since the event was stored (see above).
-	if err := saveKeys(ctx, s.queries, e); err != nil { // a transaction of its own: one statement
-		return 0, err
-	}
-	waits, err := s.queries.WaitsForEvent(ctx, id)
-	if err != nil {
-		return 0, pg.Classify(err, "find waits for event %d", id)
-	}
-	matched := 0
-	for start := 0; start < len(waits); {
-		// The query orders by execution: all waits of one are satisfied under one lock, and wake it once.
-		end := start
-		var ops []core.OpRef
-		for ; end < len(waits) && waits[end].Execution == waits[start].Execution; end++ {
-			ops = append(ops, ref(waits[end].Branch, waits[end].Op))
-		}
-		n, err := s.satisfy(ctx, waits[start].Execution, ops)
-		if err != nil {
-			return matched, err
-		}
-		matched += n
-		start = end
-	}
-	// Last: a crash before this leaves the event to Sweep, and to match it again is harmless.
-	return matched, pg.Classify(s.queries.EventLooked(ctx, id), "mark event %d", id)
-}
-
-// satisfy hands waits of one execution their events, where there are some, and wakes the execution. The lock makes it
-// one at a time for an execution. Two events that look at once could otherwise both be handed to one wait, or one
-// event to two waits, and a run has each event once (D19).
-func (s *Store) satisfy(ctx context.Context, execution int64, ops []core.OpRef) (satisfied int, err error) {
-	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-		satisfied = 0
-		row, err := q.LockExecution(ctx, execution)
-		if err != nil || core.State(row.State).Ended() {
-			return pg.Classify(err, "lock execution %d", execution)
-		}
-		for _, op := range ops {
-			branch, index := int32(op.Branch), int32(op.Index)
-			events, err := q.Satisfy(ctx, query.SatisfyParams{Execution: execution, Branch: branch, Op: index})
-			if err != nil {
-				return pg.Classify(err, "deliver to %s of execution %d", op, execution)
-			}
-			satisfied += len(events)
-			if err := q.WaitLooked(ctx, query.WaitLookedParams{Execution: execution, Branch: branch, Op: index}); err != nil {
-				return pg.Classify(err, "mark %s of execution %d", op, execution)
-			}
-		}
-		if satisfied == 0 {
-			return nil
-		}
-		return pg.Classify(q.Wake(ctx, execution), "wake execution %d", execution)
-	})
-	return satisfied, err
-}
-
-// backfillBatch bounds what is in memory: a type may have a month of events.
-const backfillBatch = 1000
-
-// look is what the waits of an execution do after their commit. It takes all waits of the execution that have not
-// looked yet, also those of an earlier turn that a crash interrupted.
-func (s *Store) look(ctx context.Context, execution int64) error {
-	shapes, err := s.queries.ShapeOfWaits(ctx, execution)
-	if err != nil {
-		return pg.Classify(err, "read filters of execution %d", execution)
-	}
-	for _, shape := range shapes {
-		if err := s.backfill(ctx, shape); err != nil {
-			return err
-		}
-	}
-	waits, err := s.queries.WaitsToLook(ctx, execution)
-	if err != nil {
-		return pg.Classify(err, "read waits of execution %d", execution)
-	}
-	ops := make([]core.OpRef, len(waits))
-	for i, w := range waits {
-		ops[i] = ref(w.Branch, w.Op)
-	}
-	_, err = s.satisfy(ctx, execution, ops)
-	return err
-}
-
-// backfill gives the events that are older than a shape their keys. Doing it twice is harmless. It is done once for a
-// shape and not for each wait: from then on every event gets a key of it when it is stored.
-func (s *Store) backfill(ctx context.Context, shape query.ShapeOfWaitsRow) error {
-	for after := int64(0); ; {
-		events, err := s.queries.EventsOfType(ctx, query.EventsOfTypeParams{
-			Organization: shape.Organization, Type: shape.Type, ID: after, Limit: backfillBatch,
-		})
-		if err != nil {
-			return pg.Classify(err, "read events %s", shape.Type)
-		}
-		var keys keys
-		for _, row := range events {
-			after = row.ID
-			keys.add(core.Event{Row: row.ID, Organization: shape.Organization, Type: shape.Type, Data: row.Data}, shape.Paths)
-		}
-		if err := keys.save(ctx, s.queries); err != nil {
-			return err
-		}
-		if len(events) < backfillBatch {
-			return pg.Classify(s.queries.ShapeFilled(ctx, shape.ID), "mark filter %d", shape.ID)
-		}
-	}
-}
-
-// afterCommit matches what a turn made known. Trouble is left to the sweep: the turn is durable.
-func (s *Store) afterCommit(ctx context.Context, c core.Commit, events []int64) {
-	for _, o := range c.Open {
-		// One look is for all waits of the execution, so the first that is found is enough.
-		if len(o.Op.Wants()) == 0 {
+	var p query.SatisfyParams
+	several := false
+	asked, runs := map[opRow]bool{}, map[int64]bool{}
+	for _, w := range waits {
+		if asked[w] {
 			continue
 		}
-		if err := s.look(ctx, c.Execution.ID); err != nil {
-			s.Log.WarnContext(ctx, "match waits", "execution", c.Execution.ID, "error", err)
+		asked[w] = true
+		several = several || runs[w.execution]
+		runs[w.execution] = true
+		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
+	}
+	var ids []int64
+	for {
+		rows, err := q.Satisfy(ctx, p)
+		if err != nil {
+			return nil, pg.Classify(err, "deliver to %d waits", len(waits))
 		}
-		break
+		for _, row := range rows {
+			ids = append(ids, row.Execution)
+			if e := events[*row.Event]; e != nil {
+				e.matched++
+			}
+		}
+		if len(rows) == 0 || !several {
+			break
+		}
 	}
-	if len(c.Emits) > 0 {
-		s.Committed()
-	}
-	s.matchAll(ctx, events)
+	return s.wakeMany(ctx, q, ids)
 }
 
-// matchAll matches what this service emitted itself: it does not come back over the bus (events.Domain).
-func (s *Store) matchAll(ctx context.Context, events []int64) {
-	for _, id := range events {
-		if _, err := s.match(ctx, id); err != nil {
-			s.Log.WarnContext(ctx, "match own event", "row", id, "error", err)
-		}
+// wakeMany has executions continue. Those that are parked become this process's at once.
+func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64) ([]core.Woken, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-}
-
-// Sweep does again what was interrupted.
-func (s *Store) Sweep(ctx context.Context, before time.Time) error {
-	events, err := s.queries.EventsNotLooked(ctx, before)
+	p := query.WakeManyParams{Ids: ids}
+	if l := s.lease.Load(); l != nil {
+		p.Instance, p.Epoch = &l.Instance, &l.Epoch
+	}
+	rows, err := q.WakeMany(ctx, p)
 	if err != nil {
-		return pg.Classify(err, "find events that were not matched")
+		return nil, pg.Classify(err, "wake %d executions", len(ids))
 	}
-	for _, id := range events {
-		if _, err := s.match(ctx, id); err != nil {
-			return fmt.Errorf("event %d: %w", id, err)
-		}
+	woken := make([]core.Woken, len(rows))
+	for i, row := range rows {
+		woken[i] = core.Woken{ID: row.ID, Turn: row.Turn, Ours: row.Ours}
 	}
-	executions, err := s.queries.ExecutionsNotLooked(ctx, before)
-	if err != nil {
-		return pg.Classify(err, "find waits that were not matched")
-	}
-	for _, id := range executions {
-		if err := s.look(ctx, id); err != nil {
-			return fmt.Errorf("execution %d: %w", id, err)
-		}
-	}
-	return nil
+	return woken, nil
 }
 
 // Forget deletes old events. The statement takes a few thousand at a time, so that no lock is held for long.

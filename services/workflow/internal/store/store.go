@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,100 +49,39 @@ type Deps struct {
 	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// Committed is called after events were put into the outbox.
 	Committed func()
-	Clock     clock.Clock
-	Log       *slog.Logger
+	// Woken is called after an execution was given something to go on with, or was ended by somebody else; nil: nobody
+	// is to be told, and finds out by looking.
+	Woken func(core.Woken)
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // Store implements core.Store.
 type Store struct {
 	Deps
 	queries *query.Queries
+	// starts and turns gather what is to be committed. They are two because a start touches no row of others: the two
+	// transactions overlap, and never wait for each other's locks.
+	starts group[start]
+	turns  group[work]
+	// lease is what Acquire got: the owner of what this process wakes.
+	lease    atomic.Pointer[core.Lease]
+	programs digests
+	shapes   shapes
 }
 
 var _ core.Store = (*Store)(nil)
 
 // New makes a Store over a pool whose schema has been migrated.
 func New(d Deps) *Store {
-	return &Store{Deps: d, queries: query.New(d.Pool)}
+	s := &Store{Deps: d, queries: query.New(d.Pool)}
+	s.starts.commit, s.turns.commit = s.createAll, s.commitAll
+	return s
 }
 
 // tx runs fn in a transaction. It may run fn several times (pg.InTx): fn first resets whatever it assigns outside.
 func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
 	return pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
-}
-
-// Create stores a new execution, unless its id exists.
-func (s *Store) Create(ctx context.Context, n core.NewExecution) (existing core.Digests, ref string, created bool, err error) {
-	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-		created, ref = false, ""
-		modules, err := savePrograms(ctx, q, n)
-		if err != nil {
-			return err
-		}
-		params, err := newExecution(n, modules)
-		if err != nil {
-			return err
-		}
-		_, err = q.CreateExecution(ctx, params)
-		if err == nil {
-			created, ref = true, n.Ref
-			return nil
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return pg.Classify(err, "create workflow %q", n.Workflow)
-		}
-		// The insertion has waited for a start of the same id that was under way, so its row is there to be seen (E19).
-		row, err := q.FindDigests(ctx, query.FindDigestsParams{Organization: n.Organization, Workflow: n.Workflow})
-		if err != nil {
-			return pg.Classify(err, "find workflow %q", n.Workflow)
-		}
-		ref = row.Ref
-		existing = core.Digests{
-			Program: digest(row.Program), Modules: digest(row.ModulesDigest), Inputs: digest(row.InputsDigest), Secrets: digest(row.SecretsDigest),
-		}
-		return nil
-	})
-	return existing, ref, created, err
-}
-
-// savePrograms stores every source and answers the modules' digests by name.
-func savePrograms(ctx context.Context, q *query.Queries, n core.NewExecution) (map[string]string, error) {
-	modules := make(map[string]string, len(n.Program.Modules))
-	sources := map[[32]byte][]byte{n.Digests.Program: n.Program.Source}
-	for name, source := range n.Program.Modules {
-		sum := core.Digest(source)
-		modules[name] = core.Hex(sum)
-		sources[sum] = source
-	}
-	for sum, source := range sources {
-		if err := q.SaveProgram(ctx, query.SaveProgramParams{Digest: sum[:], Source: source}); err != nil {
-			return nil, pg.Classify(err, "save program of %q", n.Workflow)
-		}
-	}
-	return modules, nil
-}
-
-// newExecution is the row of a run. Sources are not in it: it names them by digest.
-func newExecution(n core.NewExecution, modules map[string]string) (query.CreateExecutionParams, error) {
-	p := query.CreateExecutionParams{
-		Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
-		Program: n.Digests.Program[:], ModulesDigest: n.Digests.Modules[:], InputsDigest: n.Digests.Inputs[:], SecretsDigest: n.Digests.Secrets[:],
-		Inputs: n.Inputs, CreatedAt: n.At,
-	}
-	if len(n.Inputs) == 0 {
-		p.Inputs = []byte("{}")
-	}
-	for _, field := range []struct {
-		into  *[]byte
-		value any
-	}{{&p.Modules, modules}, {&p.Secrets, n.Secrets}, {(*[]byte)(&p.Labels), n.Labels}} {
-		b, err := json.Marshal(field.value)
-		if err != nil {
-			return p, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
-		}
-		*field.into = b
-	}
-	return p, nil
 }
 
 // Get finds an execution.
@@ -227,7 +167,11 @@ func (s *Store) History(ctx context.Context, execution, after int64, limit int) 
 // Acquire takes over the instance's name.
 func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
 	epoch, err := s.queries.AcquireLease(ctx, query.AcquireLeaseParams{Instance: instance, Until: now.Add(length)})
-	return epoch, pg.Classify(err, "acquire lease of %q", instance)
+	if err != nil {
+		return 0, pg.Classify(err, "acquire lease of %q", instance)
+	}
+	s.lease.Store(&core.Lease{Instance: instance, Epoch: epoch})
+	return epoch, nil
 }
 
 // Renew extends the lease.
@@ -243,14 +187,21 @@ func (s *Store) Renew(ctx context.Context, l core.Lease, until time.Time) error 
 }
 
 // Claim takes executions that can go on.
-func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []int64, limit int) ([]int64, error) {
+func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []int64, limit int) ([]core.Woken, error) {
 	if live == nil {
 		live = []int64{} // NULL would make every row unknown
 	}
-	ids, err := s.queries.Claim(ctx, query.ClaimParams{
+	rows, err := s.queries.Claim(ctx, query.ClaimParams{
 		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit),
 	})
-	return ids, pg.Classify(err, "claim executions")
+	if err != nil {
+		return nil, pg.Classify(err, "claim executions")
+	}
+	claimed := make([]core.Woken, len(rows))
+	for i, row := range rows {
+		claimed[i] = core.Woken{ID: row.ID, Turn: row.Turn, Ours: true}
+	}
+	return claimed, nil
 }
 
 // ref is an operation as two columns name it.

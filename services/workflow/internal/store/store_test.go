@@ -61,9 +61,13 @@ func (b *bench) acquire(instance string) core.Lease {
 
 func (b *bench) claim(l core.Lease, live ...int64) []int64 {
 	b.t.Helper()
-	ids, err := b.Claim(b.t.Context(), l, b.clock.Now(), live, 1000)
+	claimed, err := b.Claim(b.t.Context(), l, b.clock.Now(), live, 1000)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	var ids []int64
+	for _, w := range claimed {
+		ids = append(ids, w.ID)
 	}
 	slices.Sort(ids)
 	return ids
@@ -85,8 +89,8 @@ func (b *bench) start(organization int64) core.NewExecution {
 func (b *bench) running(organization int64) core.Loaded {
 	b.t.Helper()
 	n := b.start(organization)
-	if _, _, created, err := b.Create(b.t.Context(), n); err != nil || !created {
-		b.t.Fatal(created, err)
+	if c, err := b.Create(b.t.Context(), n); err != nil || !c.Created {
+		b.t.Fatal(c, err)
 	}
 	e, err := b.Get(b.t.Context(), organization, n.Workflow)
 	if err != nil {
@@ -181,19 +185,20 @@ func TestCreateOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	n := b.start(1)
-	if _, ref, created, err := b.Create(t.Context(), n); err != nil || !created || ref != "ref-1" {
-		t.Fatal(ref, created, err)
+	first, err := b.Create(t.Context(), n)
+	if err != nil || !first.Created || first.Ref != "ref-1" {
+		t.Fatal(first, err)
 	}
 	again := n
 	again.Ref, again.Digests.Inputs = "other", [32]byte{2}
-	existing, ref, created, err := b.Create(t.Context(), again)
-	if err != nil || created || ref != "ref-1" {
-		t.Fatal(ref, created, err)
+	second, err := b.Create(t.Context(), again)
+	if err != nil || second.Created || second.Ref != "ref-1" || second.ID != first.ID {
+		t.Fatal(second, err)
 	}
-	same(t, "differences", []string{"inputs"}, again.Digests.Differences(existing))
+	same(t, "differences", []string{"inputs"}, again.Digests.Differences(second.Existing))
 	n.Organization, n.Ref = 2, "ref-2"
-	if _, _, created, err := b.Create(t.Context(), n); err != nil || !created {
-		t.Error("the same id in another organization is another workflow", created, err)
+	if c, err := b.Create(t.Context(), n); err != nil || !c.Created {
+		t.Error("the same id in another organization is another workflow", c, err)
 	}
 	if _, err := b.Get(t.Context(), 3, n.Workflow); !fault.Is(err, fault.NotFound) {
 		t.Error("another organization's workflow:", err)
@@ -243,7 +248,7 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 20 {
-		if _, _, _, err := b.Create(t.Context(), b.start(1)); err != nil {
+		if _, err := b.Create(t.Context(), b.start(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,15 +263,16 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 		claimers.Go(func() {
 			var live []int64
 			for {
-				ids, err := b.Claim(t.Context(), l, b.clock.Now(), live, 3)
+				claimed, err := b.Claim(t.Context(), l, b.clock.Now(), live, 3)
 				if err != nil {
 					t.Error(err)
 				}
-				live = append(live, ids...)
 				mu.Lock()
-				all = append(all, ids...)
+				for _, w := range claimed {
+					live, all = append(live, w.ID), append(all, w.ID)
+				}
 				mu.Unlock()
-				if len(ids) == 0 {
+				if len(claimed) == 0 {
 					return
 				}
 			}
@@ -317,10 +323,10 @@ func TestWhatArrivesBeforeParkingKeepsItRunning(t *testing.T) {
 	l = b.load(l.ID)
 	b.receive(1, "b", "y", "{}")
 	c := b.turn(l, wait(1, "y", nil)) // its event is there already, but nobody knows
-	if done := b.commit(c); done.State != core.Parked {
-		t.Fatal("state", done.State)
+	if done := b.commit(c); done.State != core.Running {
+		t.Fatal("parked beside its event: state", done.State)
 	}
-	same(t, "found after parking", []string{"0.0 a", "1.0 b"}, b.arrived(l.ID))
+	same(t, "found with the commit", []string{"0.0 a", "1.0 b"}, b.arrived(l.ID))
 	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
 	l = b.load(l.ID)
 	if _, err := b.Cancel(t.Context(), 1, "none", "", b.clock.Now()); !fault.Is(err, fault.NotFound) {

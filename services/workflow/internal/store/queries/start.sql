@@ -1,23 +1,3 @@
--- name: SaveProgram :exec
-INSERT INTO program (digest, source) VALUES ($1, $2) ON CONFLICT DO NOTHING;
-
--- name: CreateExecution :one
--- Answers no row when the workflow exists.
-INSERT INTO execution (
-    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
-    labels, start_event, created_at
-) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, (SELECT coalesce(max(event.id), 0) FROM event), $12
-)
-ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
-RETURNING id;
-
--- name: FindDigests :one
-SELECT ref, program, modules_digest, inputs_digest, secrets_digest
-FROM execution
-WHERE organization = $1 AND workflow = $2;
-
 -- name: FindExecution :one
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
     coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at

@@ -1,13 +1,6 @@
 -- name: DueExecutions :many
 SELECT execution FROM timer WHERE NOT fired AND due <= sqlc.arg(now) ORDER BY due LIMIT sqlc.arg(most);
 
--- name: WakeMany :exec
--- Locks in the order of ids, as everything else that locks several executions.
-UPDATE execution SET wakes = wakes + 1, state = 0
-WHERE id IN (
-    SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
-);
-
 -- name: FireTimers :execrows
 UPDATE timer SET fired = true WHERE execution = ANY (sqlc.arg(ids)::bigint[]) AND NOT fired AND due <= sqlc.arg(now);
 

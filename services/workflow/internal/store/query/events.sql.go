@@ -10,39 +10,6 @@ import (
 	"time"
 )
 
-const eventLooked = `-- name: EventLooked :exec
-UPDATE event SET looked = true WHERE id = $1
-`
-
-func (q *Queries) EventLooked(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, eventLooked, id)
-	return err
-}
-
-const eventsNotLooked = `-- name: EventsNotLooked :many
-SELECT id FROM event WHERE NOT looked AND received_at < $1 ORDER BY received_at LIMIT 100
-`
-
-func (q *Queries) EventsNotLooked(ctx context.Context, before time.Time) ([]int64, error) {
-	rows, err := q.db.Query(ctx, eventsNotLooked, before)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const eventsOfType = `-- name: EventsOfType :many
 SELECT id, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORDER BY id LIMIT $4
 `
@@ -84,55 +51,8 @@ func (q *Queries) EventsOfType(ctx context.Context, arg EventsOfTypeParams) ([]E
 	return items, nil
 }
 
-const executionsNotLooked = `-- name: ExecutionsNotLooked :many
-SELECT DISTINCT execution FROM wait WHERE NOT looked AND created_at < $1 LIMIT 100
-`
-
-func (q *Queries) ExecutionsNotLooked(ctx context.Context, before time.Time) ([]int64, error) {
-	rows, err := q.db.Query(ctx, executionsNotLooked, before)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var execution int64
-		if err := rows.Scan(&execution); err != nil {
-			return nil, err
-		}
-		items = append(items, execution)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const findEvent = `-- name: FindEvent :one
-SELECT id, organization, type, data FROM event WHERE id = $1
-`
-
-type FindEventRow struct {
-	ID           int64
-	Organization int64
-	Type         string
-	Data         []byte
-}
-
-func (q *Queries) FindEvent(ctx context.Context, id int64) (FindEventRow, error) {
-	row := q.db.QueryRow(ctx, findEvent, id)
-	var i FindEventRow
-	err := row.Scan(
-		&i.ID,
-		&i.Organization,
-		&i.Type,
-		&i.Data,
-	)
-	return i, err
-}
-
 const findShape = `-- name: FindShape :one
-SELECT id FROM shape WHERE organization = $1 AND type = $2 AND paths = $3
+SELECT id, filled FROM shape WHERE organization = $1 AND type = $2 AND paths = $3
 `
 
 type FindShapeParams struct {
@@ -141,23 +61,34 @@ type FindShapeParams struct {
 	Paths        []string
 }
 
-func (q *Queries) FindShape(ctx context.Context, arg FindShapeParams) (int64, error) {
-	row := q.db.QueryRow(ctx, findShape, arg.Organization, arg.Type, arg.Paths)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
+type FindShapeRow struct {
+	ID     int64
+	Filled bool
 }
 
-const forgetEvents = `-- name: ForgetEvents :execrows
-DELETE FROM event
-WHERE id IN (
-    SELECT e.id FROM event e
-    WHERE e.received_at < $1 AND e.looked
-      AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
-      AND NOT (e.type = $2 AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
-    ORDER BY e.received_at
-    LIMIT 5000
+func (q *Queries) FindShape(ctx context.Context, arg FindShapeParams) (FindShapeRow, error) {
+	row := q.db.QueryRow(ctx, findShape, arg.Organization, arg.Type, arg.Paths)
+	var i FindShapeRow
+	err := row.Scan(&i.ID, &i.Filled)
+	return i, err
+}
+
+const forgetEvents = `-- name: ForgetEvents :one
+WITH old AS (
+    DELETE FROM event
+    WHERE id IN (
+        SELECT e.id FROM event e
+        WHERE e.received_at < $1
+          AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
+          AND NOT (e.type = $2 AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
+        ORDER BY e.received_at
+        LIMIT 5000
+    )
+    RETURNING id
+), keys AS (
+    DELETE FROM event_key USING old WHERE event_key.event = old.id
 )
+SELECT count(*) FROM old
 `
 
 type ForgetEventsParams struct {
@@ -167,11 +98,10 @@ type ForgetEventsParams struct {
 
 // Events that wait to be consumed stay, and so do the messages of channels that are open.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetEvents, arg.Before, arg.Message)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, forgetEvents, arg.Before, arg.Message)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const hasChannel = `-- name: HasChannel :one
@@ -207,99 +137,6 @@ func (q *Queries) HasEvent(ctx context.Context, arg HasEventParams) (bool, error
 	return exists, err
 }
 
-const satisfy = `-- name: Satisfy :many
-INSERT INTO delivery (execution, branch, op, kind, event)
-SELECT w.execution, w.branch, w.op, 0, k.event
-FROM wait w
-JOIN execution x ON x.id = w.execution
-JOIN event_key k ON k.key = w.key AND k.event > x.start_event
-WHERE w.execution = $1 AND w.branch = $2 AND w.op = $3
-  AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = w.execution AND n.event = k.event)
-  AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.event = k.event)
-  AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = w.execution AND s.event = k.event)
-ORDER BY k.event
-LIMIT 1
-ON CONFLICT DO NOTHING
-RETURNING event
-`
-
-type SatisfyParams struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-}
-
-// Hands a wait the earliest event that it matches, that came after the execution began and that the execution has not
-// had yet. The caller holds the lock of the execution.
-func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]*int64, error) {
-	rows, err := q.db.Query(ctx, satisfy, arg.Execution, arg.Branch, arg.Op)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []*int64
-	for rows.Next() {
-		var event *int64
-		if err := rows.Scan(&event); err != nil {
-			return nil, err
-		}
-		items = append(items, event)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const saveEvent = `-- name: SaveEvent :one
-INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-RETURNING id
-`
-
-type SaveEventParams struct {
-	Organization int64
-	Source       string
-	EventID      string
-	Type         string
-	Data         []byte
-	OccurredAt   time.Time
-	ReceivedAt   time.Time
-}
-
-// Answers no row for a duplicate.
-func (q *Queries) SaveEvent(ctx context.Context, arg SaveEventParams) (int64, error) {
-	row := q.db.QueryRow(ctx, saveEvent,
-		arg.Organization,
-		arg.Source,
-		arg.EventID,
-		arg.Type,
-		arg.Data,
-		arg.OccurredAt,
-		arg.ReceivedAt,
-	)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
-}
-
-const saveKeys = `-- name: SaveKeys :exec
-INSERT INTO event_key (key, event)
-SELECT unnest($1::bytea[]), unnest($2::bigint[])
-ON CONFLICT DO NOTHING
-`
-
-type SaveKeysParams struct {
-	Keys   [][]byte
-	Events []int64
-}
-
-func (q *Queries) SaveKeys(ctx context.Context, arg SaveKeysParams) error {
-	_, err := q.db.Exec(ctx, saveKeys, arg.Keys, arg.Events)
-	return err
-}
-
 const saveShape = `-- name: SaveShape :exec
 INSERT INTO shape (organization, type, paths) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 `
@@ -322,157 +159,4 @@ UPDATE shape SET filled = true WHERE id = $1
 func (q *Queries) ShapeFilled(ctx context.Context, id int64) error {
 	_, err := q.db.Exec(ctx, shapeFilled, id)
 	return err
-}
-
-const shapeOfWaits = `-- name: ShapeOfWaits :many
-SELECT DISTINCT shape.id, shape.organization, shape.type, shape.paths
-FROM wait JOIN shape ON shape.id = wait.shape
-WHERE wait.execution = $1 AND NOT shape.filled
-ORDER BY shape.id
-`
-
-type ShapeOfWaitsRow struct {
-	ID           int64
-	Organization int64
-	Type         string
-	Paths        []string
-}
-
-// The shapes of an execution's waits for which older events have no keys yet.
-func (q *Queries) ShapeOfWaits(ctx context.Context, execution int64) ([]ShapeOfWaitsRow, error) {
-	rows, err := q.db.Query(ctx, shapeOfWaits, execution)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ShapeOfWaitsRow
-	for rows.Next() {
-		var i ShapeOfWaitsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Organization,
-			&i.Type,
-			&i.Paths,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const shapesOf = `-- name: ShapesOf :many
-SELECT id, paths, filled FROM shape WHERE organization = $1 AND type = $2 ORDER BY id
-`
-
-type ShapesOfParams struct {
-	Organization int64
-	Type         string
-}
-
-type ShapesOfRow struct {
-	ID     int64
-	Paths  []string
-	Filled bool
-}
-
-func (q *Queries) ShapesOf(ctx context.Context, arg ShapesOfParams) ([]ShapesOfRow, error) {
-	rows, err := q.db.Query(ctx, shapesOf, arg.Organization, arg.Type)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ShapesOfRow
-	for rows.Next() {
-		var i ShapesOfRow
-		if err := rows.Scan(&i.ID, &i.Paths, &i.Filled); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const waitLooked = `-- name: WaitLooked :exec
-UPDATE wait SET looked = true WHERE execution = $1 AND branch = $2 AND op = $3
-`
-
-type WaitLookedParams struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-}
-
-func (q *Queries) WaitLooked(ctx context.Context, arg WaitLookedParams) error {
-	_, err := q.db.Exec(ctx, waitLooked, arg.Execution, arg.Branch, arg.Op)
-	return err
-}
-
-const waitsForEvent = `-- name: WaitsForEvent :many
-SELECT DISTINCT wait.execution, wait.branch, wait.op
-FROM event_key JOIN wait ON wait.key = event_key.key
-WHERE event_key.event = $1
-ORDER BY wait.execution, wait.branch, wait.op
-`
-
-type WaitsForEventRow struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-}
-
-// The open waits that an event could satisfy, by its keys.
-func (q *Queries) WaitsForEvent(ctx context.Context, event int64) ([]WaitsForEventRow, error) {
-	rows, err := q.db.Query(ctx, waitsForEvent, event)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsForEventRow
-	for rows.Next() {
-		var i WaitsForEventRow
-		if err := rows.Scan(&i.Execution, &i.Branch, &i.Op); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const waitsToLook = `-- name: WaitsToLook :many
-SELECT DISTINCT branch, op FROM wait WHERE execution = $1 AND NOT looked ORDER BY branch, op
-`
-
-type WaitsToLookRow struct {
-	Branch int32
-	Op     int32
-}
-
-func (q *Queries) WaitsToLook(ctx context.Context, execution int64) ([]WaitsToLookRow, error) {
-	rows, err := q.db.Query(ctx, waitsToLook, execution)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsToLookRow
-	for rows.Next() {
-		var i WaitsToLookRow
-		if err := rows.Scan(&i.Branch, &i.Op); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

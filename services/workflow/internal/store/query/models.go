@@ -64,7 +64,6 @@ type Event struct {
 	Data         []byte
 	OccurredAt   time.Time
 	ReceivedAt   time.Time
-	Looked       bool
 }
 
 type EventKey struct {
@@ -149,7 +148,6 @@ type Wait struct {
 	Type      string
 	Filter    []byte
 	CreatedAt time.Time
-	Looked    bool
 }
 
 type Watch struct {

@@ -11,86 +11,6 @@ import (
 	"time"
 )
 
-const createExecution = `-- name: CreateExecution :one
-INSERT INTO execution (
-    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
-    labels, start_event, created_at
-) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, (SELECT coalesce(max(event.id), 0) FROM event), $12
-)
-ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
-RETURNING id
-`
-
-type CreateExecutionParams struct {
-	Ref           string
-	Organization  int64
-	Workflow      string
-	Program       []byte
-	Modules       []byte
-	ModulesDigest []byte
-	Inputs        []byte
-	InputsDigest  []byte
-	Secrets       []byte
-	SecretsDigest []byte
-	Labels        json.RawMessage
-	CreatedAt     time.Time
-}
-
-// Answers no row when the workflow exists.
-func (q *Queries) CreateExecution(ctx context.Context, arg CreateExecutionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, createExecution,
-		arg.Ref,
-		arg.Organization,
-		arg.Workflow,
-		arg.Program,
-		arg.Modules,
-		arg.ModulesDigest,
-		arg.Inputs,
-		arg.InputsDigest,
-		arg.Secrets,
-		arg.SecretsDigest,
-		arg.Labels,
-		arg.CreatedAt,
-	)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
-}
-
-const findDigests = `-- name: FindDigests :one
-SELECT ref, program, modules_digest, inputs_digest, secrets_digest
-FROM execution
-WHERE organization = $1 AND workflow = $2
-`
-
-type FindDigestsParams struct {
-	Organization int64
-	Workflow     string
-}
-
-type FindDigestsRow struct {
-	Ref           string
-	Program       []byte
-	ModulesDigest []byte
-	InputsDigest  []byte
-	SecretsDigest []byte
-}
-
-func (q *Queries) FindDigests(ctx context.Context, arg FindDigestsParams) (FindDigestsRow, error) {
-	row := q.db.QueryRow(ctx, findDigests, arg.Organization, arg.Workflow)
-	var i FindDigestsRow
-	err := row.Scan(
-		&i.Ref,
-		&i.Program,
-		&i.ModulesDigest,
-		&i.InputsDigest,
-		&i.SecretsDigest,
-	)
-	return i, err
-}
-
 const findExecution = `-- name: FindExecution :one
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
     coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
@@ -196,20 +116,6 @@ func (q *Queries) History(ctx context.Context, arg HistoryParams) ([]HistoryRow,
 		return nil, err
 	}
 	return items, nil
-}
-
-const saveProgram = `-- name: SaveProgram :exec
-INSERT INTO program (digest, source) VALUES ($1, $2) ON CONFLICT DO NOTHING
-`
-
-type SaveProgramParams struct {
-	Digest []byte
-	Source []byte
-}
-
-func (q *Queries) SaveProgram(ctx context.Context, arg SaveProgramParams) error {
-	_, err := q.db.Exec(ctx, saveProgram, arg.Digest, arg.Source)
-	return err
 }
 
 const waiting = `-- name: Waiting :many

@@ -213,16 +213,3 @@ func (q *Queries) StopSending(ctx context.Context, id string) error {
 	_, err := q.db.Exec(ctx, stopSending, id)
 	return err
 }
-
-const wakeMany = `-- name: WakeMany :exec
-UPDATE execution SET wakes = wakes + 1, state = 0
-WHERE id IN (
-    SELECT e.id FROM execution e WHERE e.id = ANY ($1::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
-)
-`
-
-// Locks in the order of ids, as everything else that locks several executions.
-func (q *Queries) WakeMany(ctx context.Context, ids []int64) error {
-	_, err := q.db.Exec(ctx, wakeMany, ids)
-	return err
-}

@@ -29,20 +29,6 @@ func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int
 	return epoch, err
 }
 
-type AppendEntriesParams struct {
-	Execution  int64
-	Seq        int64
-	Branch     int32
-	Op         int32
-	Kind       string
-	Name       string
-	Hash       int64
-	Value      []byte
-	Error      []byte
-	Event      *int64
-	RecordedAt time.Time
-}
-
 const arrivals = `-- name: Arrivals :many
 SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
     e.event_id, e.source, e.type, e.data, e.occurred_at
@@ -121,7 +107,7 @@ WHERE id IN (
     LIMIT $5
     FOR UPDATE SKIP LOCKED
 )
-RETURNING id
+RETURNING id, turn
 `
 
 type ClaimParams struct {
@@ -132,10 +118,15 @@ type ClaimParams struct {
 	Most     int32
 }
 
+type ClaimRow struct {
+	ID   int64
+	Turn int64
+}
+
 // Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
 // of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
 // which it could not do for a join.
-func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]int64, error) {
+func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
 		arg.Epoch,
@@ -147,182 +138,18 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]int64, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []ClaimRow
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var i ClaimRow
+		if err := rows.Scan(&i.ID, &i.Turn); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
-}
-
-const closeCalls = `-- name: CloseCalls :exec
-DELETE FROM call
-USING (SELECT unnest($1::int[]) AS branch, unnest($2::int[]) AS op) AS c
-WHERE call.execution = $3 AND call.branch = c.branch AND call.op = c.op
-`
-
-type CloseCallsParams struct {
-	Branches  []int32
-	Ops       []int32
-	Execution int64
-}
-
-func (q *Queries) CloseCalls(ctx context.Context, arg CloseCallsParams) error {
-	_, err := q.db.Exec(ctx, closeCalls, arg.Branches, arg.Ops, arg.Execution)
-	return err
-}
-
-const closeDeliveries = `-- name: CloseDeliveries :exec
-DELETE FROM delivery
-USING (SELECT unnest($1::int[]) AS branch, unnest($2::int[]) AS op) AS c
-WHERE delivery.execution = $3 AND delivery.branch = c.branch AND delivery.op = c.op
-`
-
-type CloseDeliveriesParams struct {
-	Branches  []int32
-	Ops       []int32
-	Execution int64
-}
-
-func (q *Queries) CloseDeliveries(ctx context.Context, arg CloseDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, closeDeliveries, arg.Branches, arg.Ops, arg.Execution)
-	return err
-}
-
-const closeTimers = `-- name: CloseTimers :exec
-DELETE FROM timer
-USING (SELECT unnest($1::int[]) AS branch, unnest($2::int[]) AS op) AS c
-WHERE timer.execution = $3 AND timer.branch = c.branch AND timer.op = c.op
-`
-
-type CloseTimersParams struct {
-	Branches  []int32
-	Ops       []int32
-	Execution int64
-}
-
-func (q *Queries) CloseTimers(ctx context.Context, arg CloseTimersParams) error {
-	_, err := q.db.Exec(ctx, closeTimers, arg.Branches, arg.Ops, arg.Execution)
-	return err
-}
-
-const closeWaits = `-- name: CloseWaits :exec
-DELETE FROM wait
-USING (SELECT unnest($1::int[]) AS branch, unnest($2::int[]) AS op) AS c
-WHERE wait.execution = $3 AND wait.branch = c.branch AND wait.op = c.op
-`
-
-type CloseWaitsParams struct {
-	Branches  []int32
-	Ops       []int32
-	Execution int64
-}
-
-func (q *Queries) CloseWaits(ctx context.Context, arg CloseWaitsParams) error {
-	_, err := q.db.Exec(ctx, closeWaits, arg.Branches, arg.Ops, arg.Execution)
-	return err
-}
-
-const dropCalls = `-- name: DropCalls :exec
-DELETE FROM call WHERE execution = $1
-`
-
-func (q *Queries) DropCalls(ctx context.Context, execution int64) error {
-	_, err := q.db.Exec(ctx, dropCalls, execution)
-	return err
-}
-
-const dropChannels = `-- name: DropChannels :exec
-DELETE FROM channel WHERE execution = $1
-`
-
-func (q *Queries) DropChannels(ctx context.Context, execution int64) error {
-	_, err := q.db.Exec(ctx, dropChannels, execution)
-	return err
-}
-
-const dropDeliveries = `-- name: DropDeliveries :exec
-DELETE FROM delivery WHERE execution = $1
-`
-
-func (q *Queries) DropDeliveries(ctx context.Context, execution int64) error {
-	_, err := q.db.Exec(ctx, dropDeliveries, execution)
-	return err
-}
-
-const dropTimers = `-- name: DropTimers :exec
-DELETE FROM timer WHERE execution = $1
-`
-
-func (q *Queries) DropTimers(ctx context.Context, execution int64) error {
-	_, err := q.db.Exec(ctx, dropTimers, execution)
-	return err
-}
-
-const dropWaits = `-- name: DropWaits :exec
-DELETE FROM wait WHERE execution = $1
-`
-
-func (q *Queries) DropWaits(ctx context.Context, execution int64) error {
-	_, err := q.db.Exec(ctx, dropWaits, execution)
-	return err
-}
-
-const endTurn = `-- name: EndTurn :one
-UPDATE execution SET
-    turn = turn + 1,
-    last_seq = $1,
-    state = CASE WHEN $2::smallint = 1 AND wakes <> $3 THEN 0 ELSE $2::smallint END,
-    owner = CASE WHEN $2::smallint = 0 OR ($2::smallint = 1 AND wakes <> $3) THEN owner END,
-    owner_epoch = CASE WHEN $2::smallint = 0 OR ($2::smallint = 1 AND wakes <> $3) THEN owner_epoch END,
-    error = $4,
-    ended_at = CASE WHEN $2::smallint >= 2 THEN $5::timestamptz END
-WHERE id = $6 AND turn = $7 AND state = 0
-  AND owner = $8::text AND owner_epoch = $9::bigint
-RETURNING turn, state, last_seq
-`
-
-type EndTurnParams struct {
-	LastSeq int64
-	Next    int16
-	Wakes   int64
-	Error   string
-	Now     time.Time
-	ID      int64
-	Turn    int64
-	Owner   string
-	Epoch   int64
-}
-
-type EndTurnRow struct {
-	Turn    int64
-	State   int16
-	LastSeq int64
-}
-
-// The fence: the turn must be the one that was loaded, and the owner must be the caller. An execution to which
-// something has come since it was loaded does not park.
-func (q *Queries) EndTurn(ctx context.Context, arg EndTurnParams) (EndTurnRow, error) {
-	row := q.db.QueryRow(ctx, endTurn,
-		arg.LastSeq,
-		arg.Next,
-		arg.Wakes,
-		arg.Error,
-		arg.Now,
-		arg.ID,
-		arg.Turn,
-		arg.Owner,
-		arg.Epoch,
-	)
-	var i EndTurnRow
-	err := row.Scan(&i.Turn, &i.State, &i.LastSeq)
-	return i, err
 }
 
 const loadExecution = `-- name: LoadExecution :one
@@ -452,74 +279,6 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 	return i, err
 }
 
-type OpenCallParams struct {
-	ID        string
-	Execution int64
-	Branch    int32
-	Op        int32
-	Function  string
-	Args      []byte
-	Location  int16
-	Agent     int64
-	NoRetry   bool
-	NextAt    *time.Time
-	Deadline  time.Time
-}
-
-type OpenChannelParams struct {
-	Token        string
-	Execution    int64
-	Organization int64
-}
-
-type OpenTimerParams struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-	Due       time.Time
-}
-
-const openTimers = `-- name: OpenTimers :many
-SELECT branch, op, due FROM timer WHERE execution = $1
-`
-
-type OpenTimersRow struct {
-	Branch int32
-	Op     int32
-	Due    time.Time
-}
-
-func (q *Queries) OpenTimers(ctx context.Context, execution int64) ([]OpenTimersRow, error) {
-	rows, err := q.db.Query(ctx, openTimers, execution)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OpenTimersRow
-	for rows.Next() {
-		var i OpenTimersRow
-		if err := rows.Scan(&i.Branch, &i.Op, &i.Due); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-type OpenWaitParams struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-	Key       []byte
-	Shape     int64
-	Type      string
-	Filter    []byte
-	CreatedAt time.Time
-}
-
 const renewLease = `-- name: RenewLease :execrows
 UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2
 `
@@ -538,13 +297,34 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const wake = `-- name: Wake :exec
-UPDATE execution SET wakes = wakes + 1, state = 0 WHERE id = $1 AND state IN (0, 1)
+const timersOf = `-- name: TimersOf :many
+SELECT branch, op, due FROM timer WHERE execution = $1
 `
 
-func (q *Queries) Wake(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, wake, id)
-	return err
+type TimersOfRow struct {
+	Branch int32
+	Op     int32
+	Due    time.Time
+}
+
+func (q *Queries) TimersOf(ctx context.Context, execution int64) ([]TimersOfRow, error) {
+	rows, err := q.db.Query(ctx, timersOf, execution)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TimersOfRow
+	for rows.Next() {
+		var i TimersOfRow
+		if err := rows.Scan(&i.Branch, &i.Op, &i.Due); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const wakesOf = `-- name: WakesOf :one

@@ -1,0 +1,233 @@
+package core
+
+import (
+	"container/list"
+	"sync"
+)
+
+// job is an execution that is to be driven: one that this process has just stored, or one that it owns at a turn.
+type job struct {
+	id, turn int64
+	started  *Loaded
+}
+
+// places are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked
+// in the cache, and never in two of these at once: whoever wakes it finds it in one.
+//
+// It is safe for concurrent use. What it holds is never needed: a process that forgets all of it goes on from the store.
+type places struct {
+	mu sync.Mutex
+	// limit is how many may be driven at a time, and how many may queue.
+	limit int
+	lease Lease
+	// drive starts a driver; nil before open and after shut.
+	drive func(job, signal)
+	// live are those that are driven, with the signal that wakes them; queued those that wait for a place, in their order
+	// in queue.
+	live   map[int64]signal
+	queue  []job
+	queued map[int64]bool
+	// reserved are places kept for executions that are being stored.
+	reserved int
+	// whenFree is called once, as soon as there is a place again.
+	whenFree func()
+	parked   cache
+}
+
+func newPlaces(limit int, cacheBytes int64) *places {
+	return &places{limit: limit, live: map[int64]signal{}, queued: map[int64]bool{}, parked: newCache(cacheBytes)}
+}
+
+func (p *places) open(l Lease, drive func(job, signal)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lease, p.drive = l, drive
+}
+
+// shut lets no driver start any more, and gives up what is parked.
+func (p *places) shut() {
+	p.mu.Lock()
+	p.drive, p.queue = nil, nil
+	clear(p.queued)
+	parked := p.parked.clear()
+	p.mu.Unlock()
+	closeAll(parked)
+}
+
+func (p *places) reserve() (Lease, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drive == nil || len(p.live)+len(p.queue)+p.reserved >= 2*p.limit {
+		return Lease{}, false
+	}
+	p.reserved++
+	return p.lease, true
+}
+
+func (p *places) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reserved--
+}
+
+func (p *places) begin(l Loaded) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reserved--
+	// The claim loop may have found it between its commit and now; then it runs already.
+	if p.live[l.ID] == nil && !p.queued[l.ID] {
+		p.add(job{id: l.ID, started: &l})
+	}
+}
+
+// wake reports whether the execution is, or now comes, into this process's hands.
+func (p *places) wake(w Woken) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if woken := p.live[w.ID]; woken != nil {
+		woken.raise()
+		return true
+	}
+	if p.queued[w.ID] {
+		return true
+	}
+	if w.Ours && p.drive != nil {
+		p.add(job{id: w.ID, turn: w.Turn})
+		return true
+	}
+	return false
+}
+
+// add drives a job or queues it. A queue is not bounded here: what was claimed has to be done by somebody, and a job is
+// a few words.
+func (p *places) add(j job) {
+	if p.drive == nil {
+		return
+	}
+	if len(p.live) >= p.limit {
+		p.queue = append(p.queue, j)
+		p.queued[j.id] = true
+		return
+	}
+	woken := newSignal()
+	p.live[j.id] = woken
+	p.drive(j, woken)
+}
+
+// here are the executions that the claim loop must not take again, and how many more it may.
+func (p *places) here() (ids []int64, free int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids = make([]int64, 0, len(p.live)+len(p.queue))
+	for execution := range p.live {
+		ids = append(ids, execution)
+	}
+	for _, j := range p.queue {
+		ids = append(ids, j.id)
+	}
+	return ids, p.limit - len(p.live) - len(p.queue)
+}
+
+// tellWhenFree calls fn once, when a place has become free.
+func (p *places) tellWhenFree(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whenFree = fn
+}
+
+// park moves an execution from its driver into the cache. false: it was woken meanwhile, and its driver has to look.
+func (p *places) park(d *driver, woken signal) bool {
+	p.mu.Lock()
+	if woken.taken() {
+		p.mu.Unlock()
+		return false
+	}
+	evicted := p.parked.put(d)
+	p.free(d.loaded.ID)
+	p.mu.Unlock()
+	closeAll(evicted)
+	return true
+}
+
+// unpark takes an execution out of the cache, if it is there as it stands in the store.
+func (p *places) unpark(j job) *driver {
+	p.mu.Lock()
+	d := p.parked.take(j.id)
+	p.mu.Unlock()
+	if d != nil && (j.started != nil || d.loaded.Turn != j.turn) {
+		d.machine.Close() // somebody else has moved it on: what is remembered is not what happened
+		return nil
+	}
+	return d
+}
+
+// leave ends a driver's part, where it does not park.
+func (p *places) leave(execution int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free(execution)
+}
+
+// free gives a driver's place to the next.
+func (p *places) free(execution int64) {
+	delete(p.live, execution)
+	if len(p.queue) > 0 && len(p.live) < p.limit {
+		next := p.queue[0]
+		p.queue = p.queue[1:]
+		delete(p.queued, next.id)
+		p.add(next)
+	}
+	if p.whenFree != nil && len(p.queue) == 0 {
+		p.whenFree()
+		p.whenFree = nil
+	}
+}
+
+// cache keeps parked executions whose programs still stand in memory, the ones used last, within a number of bytes.
+type cache struct {
+	limit, bytes int64
+	// order has *driver in it, the latest first.
+	order *list.List
+	byID  map[int64]*list.Element
+}
+
+func newCache(limit int64) cache {
+	return cache{limit: limit, order: list.New(), byID: map[int64]*list.Element{}}
+}
+
+// put adds one and answers those that have to go for it, perhaps itself.
+func (c *cache) put(d *driver) (evicted []*driver) {
+	c.byID[d.loaded.ID] = c.order.PushFront(d)
+	c.bytes += d.size()
+	for c.bytes > c.limit {
+		oldest, _ := c.order.Back().Value.(*driver)
+		evicted = append(evicted, c.take(oldest.loaded.ID))
+	}
+	return evicted
+}
+
+func (c *cache) take(execution int64) *driver {
+	at, known := c.byID[execution]
+	if !known {
+		return nil
+	}
+	d, _ := c.order.Remove(at).(*driver)
+	delete(c.byID, execution)
+	c.bytes -= d.size()
+	return d
+}
+
+func (c *cache) clear() (all []*driver) {
+	for c.order.Len() > 0 {
+		d, _ := c.order.Back().Value.(*driver)
+		all = append(all, c.take(d.loaded.ID))
+	}
+	return all
+}
+
+// closeAll frees what the programs of executions hold. It is done without the lock of places: a program unwinds.
+func closeAll(drivers []*driver) {
+	for _, d := range drivers {
+		d.machine.Close()
+	}
+}

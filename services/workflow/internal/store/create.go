@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// start is a Create on its way through the group.
+type start struct {
+	core.NewExecution
+	// modules, secrets and labels are columns, sources the programs that may have to be stored, by digest.
+	modules, secrets, labels string
+	sources                  map[[32]byte][]byte
+	created                  core.Created
+}
+
+// Create stores a new execution, unless its id exists. Starts of the same moment share a transaction.
+func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digests.Program: n.Program.Source}}
+	modules := make(map[string]string, len(n.Program.Modules))
+	for name, source := range n.Program.Modules {
+		sum := core.Digest(source)
+		modules[name] = core.Hex(sum)
+		item.sources[sum] = source
+	}
+	for _, field := range []struct {
+		into  *string
+		value any
+	}{{&item.modules, modules}, {&item.secrets, n.Secrets}, {&item.labels, n.Labels}} {
+		b, err := json.Marshal(field.value)
+		if err != nil {
+			return core.Created{}, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
+		}
+		*field.into = string(b)
+	}
+	if err := s.starts.do(ctx, item); err != nil {
+		return core.Created{}, err
+	}
+	return item.created, nil
+}
+
+// createAll is the transaction of many starts.
+func (s *Store) createAll(ctx context.Context, items []*start) error {
+	var saved [][32]byte
+	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+		if saved, err = s.savePrograms(ctx, q, items); err != nil {
+			return err
+		}
+		rows, err := q.CreateExecutions(ctx, newExecutions(items))
+		if err != nil {
+			return pg.Classify(err, "create %d workflows", len(items))
+		}
+		created := make(map[string]int64, len(rows))
+		for _, row := range rows {
+			created[row.Ref] = row.ID
+		}
+		var known []*start
+		for _, item := range items {
+			id, isNew := created[item.Ref]
+			item.created = core.Created{ID: id, Ref: item.Ref, Created: isNew}
+			if !isNew {
+				known = append(known, item)
+			}
+		}
+		return existing(ctx, q, known)
+	})
+	if err == nil {
+		s.programs.add(saved)
+	}
+	return err
+}
+
+// existing answers those whose id was there. The insertion has waited for a start of the same id that was under way, so
+// its row is there to be seen (E19); it may be one of this very transaction.
+func existing(ctx context.Context, q *query.Queries, items []*start) error {
+	if len(items) == 0 {
+		return nil
+	}
+	var p query.FindStartsParams
+	for _, item := range items {
+		p.Organizations = append(p.Organizations, item.Organization)
+		p.Workflows = append(p.Workflows, item.Workflow)
+	}
+	rows, err := q.FindStarts(ctx, p)
+	if err != nil {
+		return pg.Classify(err, "find %d workflows", len(items))
+	}
+	type name struct {
+		organization int64
+		workflow     string
+	}
+	found := make(map[name]core.Created, len(rows))
+	for _, row := range rows {
+		found[name{row.Organization, row.Workflow}] = core.Created{ID: row.ID, Ref: row.Ref, Existing: core.Digests{
+			Program: digest(row.Program), Modules: digest(row.ModulesDigest), Inputs: digest(row.InputsDigest), Secrets: digest(row.SecretsDigest),
+		}}
+	}
+	for _, item := range items {
+		there, ok := found[name{item.Organization, item.Workflow}]
+		if !ok {
+			return fault.New(fault.Unavailable, "workflow %q was there and is gone", item.Workflow)
+		}
+		item.created = there
+	}
+	return nil
+}
+
+// savePrograms stores the sources that this process has not stored or seen before. Most starts bring none.
+func (s *Store) savePrograms(ctx context.Context, q *query.Queries, items []*start) ([][32]byte, error) {
+	var p query.SaveProgramsParams
+	var saved [][32]byte
+	added := map[[32]byte]bool{}
+	for _, item := range items {
+		for sum, source := range item.sources {
+			if added[sum] || s.programs.has(sum) {
+				continue
+			}
+			added[sum] = true
+			saved = append(saved, sum)
+			p.Digests = append(p.Digests, sum[:])
+			p.Sources = append(p.Sources, source)
+		}
+	}
+	if len(saved) == 0 {
+		return nil, nil
+	}
+	return saved, pg.Classify(q.SavePrograms(ctx, p), "save %d programs", len(saved))
+}
+
+// newExecutions are the rows of runs. Sources are not in them: they name them by digest.
+func newExecutions(items []*start) query.CreateExecutionsParams {
+	var p query.CreateExecutionsParams
+	for _, n := range items {
+		inputs, owner, epoch := string(n.Inputs), "", int64(0)
+		if inputs == "" {
+			inputs = "{}"
+		}
+		if n.Owner != nil {
+			owner, epoch = n.Owner.Instance, n.Owner.Epoch
+		}
+		p.Refs, p.Organizations, p.Workflows = append(p.Refs, n.Ref), append(p.Organizations, n.Organization), append(p.Workflows, n.Workflow)
+		p.Programs = append(p.Programs, n.Digests.Program[:])
+		p.Modules, p.ModulesDigests = append(p.Modules, n.modules), append(p.ModulesDigests, n.Digests.Modules[:])
+		p.Inputs, p.InputsDigests = append(p.Inputs, inputs), append(p.InputsDigests, n.Digests.Inputs[:])
+		p.Secrets, p.SecretsDigests = append(p.Secrets, n.secrets), append(p.SecretsDigests, n.Digests.Secrets[:])
+		p.Labels, p.Created = append(p.Labels, n.labels), append(p.Created, n.At)
+		p.Owners, p.Epochs = append(p.Owners, owner), append(p.Epochs, epoch)
+	}
+	return p
+}
+
+// digests remembers what is known to be stored. Programs are never deleted, so what it knows stays true.
+type digests struct {
+	mu    sync.Mutex
+	known map[[32]byte]struct{}
+}
+
+// digestsMost bounds it; beyond it begins anew, since programs are few.
+const digestsMost = 10_000
+
+func (d *digests) has(sum [32]byte) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.known[sum]
+	return known
+}
+
+func (d *digests) add(sums [][32]byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) > digestsMost {
+		d.known = map[[32]byte]struct{}{}
+	}
+	for _, sum := range sums {
+		d.known[sum] = struct{}{}
+	}
+}

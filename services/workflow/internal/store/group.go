@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// group commits what many callers have at the same time in one transaction. Nobody waits for company: while one
+// transaction is under way the next one's items come together, and an item that comes alone is committed alone.
+type group[T any] struct {
+	// commit does items in one transaction. What it finds out about each it writes into the item; its error is everybody's.
+	commit func(ctx context.Context, items []*T) error
+
+	mu      sync.Mutex
+	waiting []*member[T]
+	busy    bool
+}
+
+type member[T any] struct {
+	item *T
+	err  error
+	done chan struct{}
+}
+
+const (
+	// groupMost bounds a transaction: a long one makes everybody wait for the slowest statement.
+	groupMost = 512
+	// groupWithin bounds a transaction in time. A server that hangs is as good as gone, and what was to be committed is
+	// done again from what is stored.
+	groupWithin = 30 * time.Second
+)
+
+// do commits an item and returns when that is done. After an error nothing is known of the item, unless the error's class
+// says that it was refused: a commit may have been applied although nobody could be told. An item belongs to the group
+// from then on, also when ctx ends first.
+func (g *group[T]) do(ctx context.Context, item *T) error {
+	m := &member[T]{item: item, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, m)
+	if !g.busy {
+		g.busy = true
+		go g.run(context.WithoutCancel(ctx))
+	}
+	g.mu.Unlock()
+	select {
+	case <-m.done:
+		return m.err
+	case <-ctx.Done():
+		return fault.Because(ctx.Err(), fault.Unavailable, "the commit's outcome was not waited for")
+	}
+}
+
+// run commits until nothing waits any more.
+func (g *group[T]) run(ctx context.Context) {
+	for {
+		members := g.take()
+		if members == nil {
+			return
+		}
+		g.settle(ctx, members)
+	}
+}
+
+func (g *group[T]) take() []*member[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		g.busy, g.waiting = false, nil
+		return nil
+	}
+	n := min(len(g.waiting), groupMost)
+	members := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	return members
+}
+
+// settle commits members together. When the database refuses what one of them holds, it refuses all, so each is tried
+// alone: the others must not suffer. When it is away, none is tried again here: whether it was applied is not known.
+func (g *group[T]) settle(ctx context.Context, members []*member[T]) {
+	err := g.attempt(ctx, members)
+	if err != nil && len(members) > 1 && !fault.Is(err, fault.Unavailable) {
+		for _, m := range members {
+			m.err = g.attempt(ctx, []*member[T]{m})
+			close(m.done)
+		}
+		return
+	}
+	for _, m := range members {
+		m.err = err
+		close(m.done)
+	}
+}
+
+func (g *group[T]) attempt(ctx context.Context, members []*member[T]) error {
+	ctx, cancel := context.WithTimeout(ctx, groupWithin)
+	defer cancel()
+	items := make([]*T, len(members))
+	for i, m := range members {
+		items[i] = m.item
+	}
+	return g.commit(ctx, items)
+}

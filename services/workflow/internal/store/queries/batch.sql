@@ -1,0 +1,201 @@
+-- The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
+-- belongs to the same row. An empty text stands for NULL.
+
+-- name: LockMatching :exec
+-- One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
+-- with the lock in hand is ended by the server.
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0));
+
+-- name: SavePrograms :exec
+INSERT INTO program (digest, source)
+SELECT unnest(sqlc.arg(digests)::bytea[]), unnest(sqlc.arg(sources)::bytea[])
+ON CONFLICT DO NOTHING;
+
+-- name: CreateExecutions :many
+-- Answers no row for a workflow that exists.
+INSERT INTO execution (
+    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
+    labels, start_event, created_at, owner, owner_epoch
+)
+SELECT u.ref, u.organization, u.workflow, u.program, u.modules::json, u.modules_digest, u.inputs::json, u.inputs_digest,
+    u.secrets::json, u.secrets_digest, u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
+    nullif(u.owner, ''), nullif(u.epoch, 0)
+FROM (
+    SELECT unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(organizations)::bigint[]) AS organization,
+        unnest(sqlc.arg(workflows)::text[]) AS workflow, unnest(sqlc.arg(programs)::bytea[]) AS program,
+        unnest(sqlc.arg(modules)::text[]) AS modules, unnest(sqlc.arg(modules_digests)::bytea[]) AS modules_digest,
+        unnest(sqlc.arg(inputs)::text[]) AS inputs, unnest(sqlc.arg(inputs_digests)::bytea[]) AS inputs_digest,
+        unnest(sqlc.arg(secrets)::text[]) AS secrets, unnest(sqlc.arg(secrets_digests)::bytea[]) AS secrets_digest,
+        unnest(sqlc.arg(labels)::text[]) AS labels, unnest(sqlc.arg(created)::timestamptz[]) AS created_at,
+        unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
+) AS u
+ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
+RETURNING id, ref;
+
+-- name: FindStarts :many
+SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules_digest,
+    execution.inputs_digest, execution.secrets_digest
+FROM execution
+JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(workflows)::text[]) AS workflow) AS u
+    USING (organization, workflow);
+
+-- name: EndTurns :many
+-- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
+-- execution to which something has come since it was loaded does not park.
+UPDATE execution SET
+    turn = execution.turn + 1,
+    last_seq = u.last_seq,
+    state = CASE WHEN u.next = 1 AND execution.wakes <> u.wakes THEN 0 ELSE u.next END,
+    owner = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner END,
+    owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
+    error = u.error,
+    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
+FROM (
+    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
+        unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
+        unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
+        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
+) AS u
+WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
+  AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+RETURNING execution.id, execution.turn, execution.state;
+
+-- name: AppendMany :exec
+INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
+SELECT u.execution, u.seq, u.branch, u.op, u.kind, u.name, u.hash, nullif(u.value, '')::json, nullif(u.error, '')::json, nullif(u.event, 0), u.at
+FROM (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(seqs)::bigint[]) AS seq,
+        unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
+        unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(names)::text[]) AS name,
+        unnest(sqlc.arg(hashes)::bigint[]) AS hash, unnest(sqlc.arg(vals)::text[]) AS value,
+        unnest(sqlc.arg(errors)::text[]) AS error, unnest(sqlc.arg(events)::bigint[]) AS event,
+        unnest(sqlc.arg(ats)::timestamptz[]) AS at
+) AS u;
+
+-- name: CloseMany :exec
+-- Removes what was open for operations that are part of the history now.
+WITH c AS (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
+), timers AS (
+    DELETE FROM timer USING c WHERE timer.execution = c.execution AND timer.branch = c.branch AND timer.op = c.op
+), waits AS (
+    DELETE FROM wait USING c WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
+), calls AS (
+    DELETE FROM call USING c WHERE call.execution = c.execution AND call.branch = c.branch AND call.op = c.op
+)
+DELETE FROM delivery USING c WHERE delivery.execution = c.execution AND delivery.branch = c.branch AND delivery.op = c.op;
+
+-- name: DropMany :exec
+-- Removes everything that ended executions have open.
+WITH timers AS (
+    DELETE FROM timer WHERE timer.execution = ANY (sqlc.arg(executions)::bigint[])
+), waits AS (
+    DELETE FROM wait WHERE wait.execution = ANY (sqlc.arg(executions)::bigint[])
+), calls AS (
+    DELETE FROM call WHERE call.execution = ANY (sqlc.arg(executions)::bigint[])
+), channels AS (
+    DELETE FROM channel WHERE channel.execution = ANY (sqlc.arg(executions)::bigint[])
+)
+DELETE FROM delivery WHERE delivery.execution = ANY (sqlc.arg(executions)::bigint[]);
+
+-- name: OpenTimers :exec
+INSERT INTO timer (execution, branch, op, due, opened_at)
+SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(branches)::int[]), unnest(sqlc.arg(ops)::int[]),
+    unnest(sqlc.arg(dues)::timestamptz[]), unnest(sqlc.arg(opened)::timestamptz[]);
+
+-- name: OpenCalls :exec
+-- A call of a relay is due at once, one of this process is never sent.
+INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, next_at, deadline)
+SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry,
+    CASE WHEN u.location = 1 THEN u.at END, u.deadline
+FROM (
+    SELECT unnest(sqlc.arg(ids)::text[]) AS id, unnest(sqlc.arg(executions)::bigint[]) AS execution,
+        unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
+        unnest(sqlc.arg(functions)::text[]) AS function, unnest(sqlc.arg(args)::text[]) AS args,
+        unnest(sqlc.arg(locations)::smallint[]) AS location, unnest(sqlc.arg(agents)::bigint[]) AS agent,
+        unnest(sqlc.arg(no_retries)::boolean[]) AS no_retry, unnest(sqlc.arg(ats)::timestamptz[]) AS at,
+        unnest(sqlc.arg(deadlines)::timestamptz[]) AS deadline
+) AS u;
+
+-- name: OpenWaits :exec
+INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at)
+SELECT u.execution, u.branch, u.op, u.key, u.shape, u.type, u.filter::json, u.at
+FROM (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
+        unnest(sqlc.arg(ops)::int[]) AS op, unnest(sqlc.arg(keys)::bytea[]) AS key, unnest(sqlc.arg(shapes)::bigint[]) AS shape,
+        unnest(sqlc.arg(types)::text[]) AS type, unnest(sqlc.arg(filters)::text[]) AS filter, unnest(sqlc.arg(ats)::timestamptz[]) AS at
+) AS u;
+
+-- name: OpenChannels :exec
+INSERT INTO channel (token, execution, organization)
+SELECT unnest(sqlc.arg(tokens)::text[]), unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(organizations)::bigint[]);
+
+-- name: SaveEvents :many
+-- Answers no row for a duplicate.
+INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
+FROM (
+    SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
+        unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
+        unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
+) AS u
+ON CONFLICT ON CONSTRAINT event_once DO NOTHING
+RETURNING id, organization, source, event_id;
+
+-- name: ShapesOfTypes :many
+SELECT shape.organization, shape.type, shape.paths
+FROM shape
+JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(types)::text[]) AS type) AS u USING (organization, type)
+ORDER BY shape.id;
+
+-- name: SaveKeys :exec
+INSERT INTO event_key (key, event)
+SELECT unnest(sqlc.arg(keys)::bytea[]), unnest(sqlc.arg(events)::bigint[])
+ON CONFLICT DO NOTHING;
+
+-- name: WaitsWithKeys :many
+-- The open waits that events with these keys could satisfy.
+SELECT DISTINCT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY (sqlc.arg(keys)::bytea[]);
+
+-- name: Satisfy :many
+-- Hands waits the earliest event that each matches, that came after its execution began and that the execution has not
+-- had yet. Where several waits of an execution would have one event, the first gets it, and the others have to be asked
+-- again.
+INSERT INTO delivery (execution, branch, op, kind, event)
+SELECT DISTINCT ON (f.execution, f.event) f.execution, f.branch, f.op, 0, f.event
+FROM (
+    SELECT w.execution, w.branch, w.op, min(k.event) AS event
+    FROM (
+        SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
+    ) AS c
+    JOIN wait w ON w.execution = c.execution AND w.branch = c.branch AND w.op = c.op
+    JOIN execution x ON x.id = w.execution AND x.state IN (0, 1)
+    CROSS JOIN LATERAL (
+        SELECT event_key.event FROM event_key
+        WHERE event_key.key = w.key AND event_key.event > x.start_event
+          AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = w.execution AND n.event = event_key.event)
+          AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.event = event_key.event)
+          AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = w.execution AND s.event = event_key.event)
+        ORDER BY event_key.event
+        LIMIT 1
+    ) AS k
+    WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.branch = w.branch AND d.op = w.op)
+    GROUP BY w.execution, w.branch, w.op
+) AS f
+ORDER BY f.execution, f.event, f.branch, f.op
+ON CONFLICT DO NOTHING
+RETURNING execution, event;
+
+-- name: WakeMany :many
+-- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
+-- that locks several executions.
+UPDATE execution SET
+    wakes = wakes + 1,
+    state = 0,
+    owner = CASE WHEN state = 1 THEN sqlc.narg(instance)::text ELSE owner END,
+    owner_epoch = CASE WHEN state = 1 THEN sqlc.narg(epoch)::bigint ELSE owner_epoch END
+WHERE id IN (
+    SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+)
+RETURNING id, turn, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours;

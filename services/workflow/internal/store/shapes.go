@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// openWait is a row of a wait: one for each kind of event that it waits for.
+type openWait struct {
+	opRow
+	key       [16]byte
+	shape     int64
+	eventType string
+	filter    string
+}
+
+// prepareWaits makes one row for each kind of event that a turn waits for, under the key of its shape. A shape that is
+// new is registered.
+func (s *Store) prepareWaits(ctx context.Context, c core.Commit) ([]openWait, error) {
+	var rows []openWait
+	for _, o := range c.Open {
+		seen := map[[16]byte]bool{}
+		for _, want := range o.Op.Wants() {
+			paths := want.Filter.Paths()
+			values := make([]string, len(paths))
+			for i, path := range paths {
+				values[i] = want.Filter[path]
+			}
+			key := core.Key(c.Execution.Organization, want.Type, paths, values)
+			// A program may name a type or a channel twice; the rows would be the same.
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			filter, err := json.Marshal(want.Filter)
+			if err != nil {
+				return nil, fmt.Errorf("encode filter of %s: %w", o.Op.Position, err)
+			}
+			id, err := s.shape(ctx, c.Execution.Organization, want.Type, paths)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, openWait{
+				opRow: opRow{c.Execution.ID, int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)},
+				key:   key, shape: id, eventType: want.Type, filter: string(filter),
+			})
+		}
+	}
+	return rows, nil
+}
+
+// shape answers the number of a set of paths by which events of the type get keys. When it returns, every event of the
+// type has its key of it, or will have when it is stored.
+func (s *Store) shape(ctx context.Context, organization int64, eventType string, paths []string) (int64, error) {
+	// Types and paths hold no control characters.
+	name := fmt.Sprintf("%d\x00%s\x00%s", organization, eventType, strings.Join(paths, "\x00"))
+	if id, known := s.shapes.find(name); known {
+		return id, nil
+	}
+	if paths == nil {
+		paths = []string{} // NULL would never be equal
+	}
+	find := query.FindShapeParams{Organization: organization, Type: eventType, Paths: paths}
+	row, err := s.queries.FindShape(ctx, find)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+			if err := q.LockMatching(ctx); err != nil {
+				return err
+			}
+			return q.SaveShape(ctx, query.SaveShapeParams{Organization: organization, Type: eventType, Paths: paths})
+		})
+		if err == nil {
+			row, err = s.queries.FindShape(ctx, find)
+		}
+	}
+	if err != nil {
+		return 0, pg.Classify(err, "register filter %v of %s", paths, eventType)
+	}
+	if !row.Filled {
+		if err := s.backfill(ctx, row.ID, find); err != nil {
+			return 0, err
+		}
+	}
+	s.shapes.add(name, row.ID)
+	return row.ID, nil
+}
+
+// backfillBatch bounds what is in memory: a type may have a month of events.
+const backfillBatch = 1000
+
+// backfill gives the events that are older than a shape their keys. Doing it twice is harmless, and a crash leaves it to
+// the next wait of the shape. It is done once for a shape and not for each wait: from then on every event gets a key of
+// it when it is stored.
+func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapeParams) error {
+	for after := int64(0); ; {
+		events, err := s.queries.EventsOfType(ctx, query.EventsOfTypeParams{
+			Organization: shape.Organization, Type: shape.Type, ID: after, Limit: backfillBatch,
+		})
+		if err != nil {
+			return pg.Classify(err, "read events %s", shape.Type)
+		}
+		var keys keys
+		for _, row := range events {
+			after = row.ID
+			keys.add(core.Event{Row: row.ID, Organization: shape.Organization, Type: shape.Type, Data: row.Data}, shape.Paths)
+		}
+		if err := keys.save(ctx, s.queries); err != nil {
+			return err
+		}
+		if len(events) < backfillBatch {
+			return pg.Classify(s.queries.ShapeFilled(ctx, id), "mark filter %d", id)
+		}
+	}
+}
+
+// shapes remembers shapes that are filled. They are never deleted, so what it knows stays true.
+type shapes struct {
+	mu   sync.Mutex
+	byID map[string]int64
+}
+
+// shapesMost bounds it; beyond it begins anew.
+const shapesMost = 10_000
+
+func (s *shapes) find(name string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, known := s.byID[name]
+	return id, known
+}
+
+func (s *shapes) add(name string, id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID == nil || len(s.byID) >= shapesMost {
+		s.byID = map[string]int64{}
+	}
+	s.byID[name] = id
+}

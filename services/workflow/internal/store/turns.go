@@ -1,0 +1,166 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// The parts of a transaction that carries many turns. Each is one statement for all of them.
+
+// endTurns is the fence. It moves executions on that are still their callers' and stand where these think, and answers
+// their turns. Its update holds the executions' rows: what follows is alone with them until the commit.
+func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, error) {
+	if len(turns) == 0 {
+		return nil, nil
+	}
+	// Executions are locked in the order of their ids.
+	slices.SortStableFunc(turns, func(a, b *turn) int { return cmp.Compare(a.Execution.ID, b.Execution.ID) })
+	var p query.EndTurnsParams
+	for _, t := range turns {
+		t.fenced = true
+		p.Ids, p.Turns = append(p.Ids, t.Execution.ID), append(p.Turns, t.Turn)
+		p.Owners, p.Epochs = append(p.Owners, t.Lease.Instance), append(p.Epochs, t.Lease.Epoch)
+		p.LastSeqs, p.Nexts = append(p.LastSeqs, t.LastSeq), append(p.Nexts, int16(t.Next))
+		p.Wakes, p.Errors, p.Ended = append(p.Wakes, t.Wakes), append(p.Errors, t.Error), append(p.Ended, t.At)
+	}
+	rows, err := q.EndTurns(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "commit %d turns", len(turns))
+	}
+	moved := make(map[int64]query.EndTurnsRow, len(rows))
+	for _, row := range rows {
+		moved[row.ID] = row
+	}
+	var passed []*turn
+	for _, t := range turns {
+		// Of two turns of one execution, which only a fault could bring here, one passes: that whose number fits.
+		row, ok := moved[t.Execution.ID]
+		if !ok || row.Turn != t.Turn+1 {
+			continue
+		}
+		delete(moved, t.Execution.ID)
+		t.fenced, t.done = false, core.Committed{Turn: row.Turn, State: core.State(row.State)}
+		passed = append(passed, t)
+	}
+	return passed, nil
+}
+
+func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {
+	var p query.AppendManyParams
+	for _, t := range turns {
+		for _, e := range t.Entries {
+			refusal, err := encodeError(e.Error)
+			if err != nil {
+				return err
+			}
+			p.Executions, p.Seqs = append(p.Executions, t.Execution.ID), append(p.Seqs, e.Seq)
+			p.Branches, p.Ops = append(p.Branches, int32(e.Op.Branch)), append(p.Ops, int32(e.Op.Index))
+			p.Kinds, p.Names, p.Hashes = append(p.Kinds, string(e.Kind)), append(p.Names, e.Name), append(p.Hashes, int64(e.Hash))
+			p.Vals, p.Errors = append(p.Vals, string(e.Value)), append(p.Errors, string(refusal))
+			p.Events, p.Ats = append(p.Events, e.Event), append(p.Ats, e.At)
+		}
+	}
+	if len(p.Executions) == 0 {
+		return nil
+	}
+	err := pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(turns))
+	// Two owners wrote the same number. The fence should have refused one; the primary key does it in any case.
+	if fault.Is(err, fault.Conflict) {
+		return fmt.Errorf("%w: %w", core.ErrFenced, err)
+	}
+	return err
+}
+
+// closeOps removes what was open for operations that are part of the history now, and all that ended executions have
+// open. The history stays: it is the record.
+func closeOps(ctx context.Context, q *query.Queries, turns []*turn) error {
+	var ended []int64
+	var p query.CloseManyParams
+	for _, t := range turns {
+		if t.Next.Ended() {
+			if !t.Bare {
+				ended = append(ended, t.Execution.ID)
+			}
+			continue
+		}
+		for _, op := range t.Closed {
+			p.Executions = append(p.Executions, t.Execution.ID)
+			p.Branches, p.Ops = append(p.Branches, int32(op.Branch)), append(p.Ops, int32(op.Index))
+		}
+	}
+	if len(ended) > 0 {
+		if err := q.DropMany(ctx, ended); err != nil {
+			return pg.Classify(err, "close everything of %d executions", len(ended))
+		}
+	}
+	if len(p.Executions) == 0 {
+		return nil
+	}
+	return pg.Classify(q.CloseMany(ctx, p), "close %d operations", len(p.Executions))
+}
+
+// opRow names an operation of an execution.
+type opRow struct {
+	execution  int64
+	branch, op int32
+}
+
+// openOps stores new timers, calls and waits. It answers the waits, which have to be matched.
+func openOps(ctx context.Context, q *query.Queries, turns []*turn) ([]opRow, error) {
+	var timers query.OpenTimersParams
+	var calls query.OpenCallsParams
+	var waits query.OpenWaitsParams
+	var opened []opRow
+	for _, t := range turns {
+		for _, o := range t.Open {
+			row := opRow{t.Execution.ID, int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)}
+			// Everything that blocks has a timer, for everything has a deadline (D12).
+			timers.Executions, timers.Branches = append(timers.Executions, row.execution), append(timers.Branches, row.branch)
+			timers.Ops, timers.Dues, timers.Opened = append(timers.Ops, row.op), append(timers.Dues, o.Due), append(timers.Opened, t.At)
+			switch o.Op.Kind {
+			case core.KindRun:
+				addCall(&calls, t, o, row)
+			case core.KindWait, core.KindReceive:
+				opened = append(opened, row)
+			default: // a sleep is its timer; nothing else blocks
+			}
+		}
+		for _, w := range t.waits {
+			waits.Executions, waits.Branches, waits.Ops = append(waits.Executions, w.execution), append(waits.Branches, w.branch), append(waits.Ops, w.op)
+			waits.Keys, waits.Shapes, waits.Types = append(waits.Keys, w.key[:]), append(waits.Shapes, w.shape), append(waits.Types, w.eventType)
+			waits.Filters, waits.Ats = append(waits.Filters, w.filter), append(waits.Ats, t.At)
+		}
+	}
+	for _, part := range []struct {
+		rows int
+		save func() error
+	}{
+		{len(timers.Executions), func() error { return q.OpenTimers(ctx, timers) }},
+		{len(calls.Executions), func() error { return q.OpenCalls(ctx, calls) }},
+		{len(waits.Executions), func() error { return q.OpenWaits(ctx, waits) }},
+	} {
+		if part.rows == 0 {
+			continue
+		}
+		if err := part.save(); err != nil {
+			return nil, pg.Classify(err, "open operations of %d executions", len(turns))
+		}
+	}
+	return opened, nil
+}
+
+// addCall adds the row of a run. Those of in-process Functions are never sent: they say what is waited for.
+func addCall(p *query.OpenCallsParams, t *turn, o core.Opening, row opRow) {
+	p.Ids = append(p.Ids, core.ActivityID(t.Execution.Ref, o.Op.Ref))
+	p.Executions, p.Branches, p.Ops = append(p.Executions, row.execution), append(p.Branches, row.branch), append(p.Ops, row.op)
+	p.Functions, p.Args = append(p.Functions, o.Op.Name), append(p.Args, string(o.Op.Args))
+	p.Locations, p.Agents = append(p.Locations, int16(o.Location)), append(p.Agents, o.Agent)
+	p.NoRetries, p.Ats, p.Deadlines = append(p.NoRetries, o.Op.NoRetry), append(p.Ats, t.At), append(p.Deadlines, o.Due)
+}
