@@ -83,6 +83,12 @@ e2e: ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo 
 	go build -o "$$out/e2e" ./tools/e2e; \
 	"$$out/e2e" --programs "$$programs" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
+.PHONY: bench
+bench: ## Measure the durable engine (BENCH_FLAGS="-scale 0.3 B1 B2")
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/bench" ./tools/bench; \
+	"$$out/bench" $(BENCH_FLAGS)
+
 .PHONY: race
 race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work

@@ -1,4 +1,4 @@
-// Package function has the Functions that programs run (E38): those carried out here (git.*, manifest.*), and the
+// Package function has the Functions that programs run (E38): those carried out here (git.*, manifest.*, checkpoint), and the
 // declarations of those that relays carry out (k8s.*, argo.*), whose arguments are checked here, before anything is sent.
 //
 // A Function translates: arguments into a port's call, errors into codes. What Git is, or YAML, it does not know.
@@ -52,6 +52,7 @@ func All(forge core.Forge) []core.Function {
 	return []core.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(),
 		get(), sync(), promote(), abort(), retry(),
+		checkpoint(),
 	}
 }
 

@@ -1,0 +1,99 @@
+// Command bench measures the durable engine as its callers see it: through gRPC, on a PostgreSQL that waits for its disk
+// and a JetStream that syncs every write, each on this machine. `make bench` runs it; README.md says how to read it.
+//
+// It asserts nothing: figures depend on the machine. What must hold on every machine is in the tests of services/workflow.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+func main() {
+	// The service under test is a child of this executable, so that its processor time can be told from ours.
+	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+		os.Exit(run.Main("bench "+serveCommand, serve))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	// scale multiplies how much every scenario does.
+	scale float64
+	// profile is a folder for profiles of the service.
+	profile string
+	out     string
+	only    []string
+}
+
+func bench(ctx context.Context, args []string) error {
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.Float64Var(&o.scale, "scale", 1, "how much every scenario does, as a `factor`")
+	flags.StringVar(&o.profile, "profile", "", "write CPU profiles of the service into this `folder`")
+	flags.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o.only = flags.Args()
+	log := telemetry.Logger(os.Stderr, "warn")
+	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // nothing runs in it any more
+	report := newReport()
+	if err := measure(ctx, log, dir, o, report); err != nil {
+		return err
+	}
+	report.print(os.Stdout)
+	if o.out == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Clean(o.out), append(b, '\n'), 0o600)
+}
+
+// measure runs the scenarios one after the other, each on servers of its own, so that none pays for the rows of the one
+// before.
+func measure(ctx context.Context, log *slog.Logger, dir string, o options, report *report) error {
+	for _, s := range scenarios() {
+		if len(o.only) > 0 && !slices.ContainsFunc(o.only, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) }) {
+			continue
+		}
+		w, err := newWorld(ctx, log, filepath.Join(dir, s.name), o, s.config)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintln(os.Stderr, "running", s.name)
+		err = s.run(ctx, w, report)
+		if closeErr := w.close(ctx); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}

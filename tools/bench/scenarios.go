@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+// scenario is one thing to measure, on an installation of its own.
+type scenario struct {
+	name   string
+	config func(*workflow.Config)
+	run    func(ctx context.Context, w *world, r *report) error
+}
+
+// scenarios are all there are; their numbers are those of the engine's design.
+func scenarios() []scenario {
+	return []scenario{
+		{name: "B1-start", run: starts},
+		{name: "B2-steps", run: steps},
+	}
+}
+
+// The programs. An empty one is all start and end; a step is the cheapest Function there is, whose answer is made durable
+// before the next is called.
+const (
+	emptyProgram = "done = True\n"
+	stepsProgram = "for i in range(steps):\n    run(\"checkpoint\", {\"state\": {\"i\": i}})\n"
+)
+
+// warm has the service do a little of everything first: compile, connect, plan.
+func warm(ctx context.Context, w *world, program, inputs string) error {
+	_, _, err := w.drive(ctx, 16, 300, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		id := fmt.Sprintf("warm-%d", i)
+		if err := begin(ctx, c, id, program, inputs); err != nil {
+			return 0, err
+		}
+		return 0, finish(ctx, c, id)
+	})
+	return err
+}
+
+// measured runs do n times with so many clients, and adds a row with what everything together has used.
+func measured(ctx context.Context, w *world, r *report, m row, do func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error)) error {
+	before, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	all, took, err := w.drive(ctx, m.Clients, m.N, do)
+	if err != nil {
+		return err
+	}
+	after, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	m.Engine, m.PerSecond, m.P50, m.P99 = "lockstep", float64(m.N)/took.Seconds(), all.at(0.5), all.at(0.99)
+	r.add(m.used(after.since(before), m.N))
+	return nil
+}
+
+func (w *world) scaled(n int) int { return max(1, int(float64(n)*w.options.scale)) }
+
+// starts is B1: how fast starts are answered. The runs end beside that, and what they cost is in the figures.
+func starts(ctx context.Context, w *world, r *report) error {
+	if err := warm(ctx, w, emptyProgram, "{}"); err != nil {
+		return err
+	}
+	for _, c := range []struct{ clients, n int }{{1, 500}, {64, 10_000}, {256, 15_000}} {
+		m := row{Scenario: "start", Clients: c.clients, N: w.scaled(c.n), Unit: "starts"}
+		err := measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+			began := now()
+			err := begin(ctx, client, fmt.Sprintf("start-%d-%d", c.clients, i), emptyProgram, fmt.Sprintf(`{"number": %d}`, i))
+			return now().Sub(began), err
+		})
+		if err != nil {
+			return err
+		}
+		if err := w.drained(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// steps is B2: workflows from start to end, as the caller sees it.
+func steps(ctx context.Context, w *world, r *report) error {
+	if err := warm(ctx, w, stepsProgram, `{"steps": 2}`); err != nil {
+		return err
+	}
+	for _, c := range []struct{ steps, clients, n int }{
+		{1, 1, 300}, {1, 64, 6000}, {10, 1, 100}, {10, 64, 1500}, {10, 512, 3000},
+	} {
+		m := row{Scenario: fmt.Sprintf("%d-step", c.steps), Clients: c.clients, N: w.scaled(c.n), Unit: "workflows"}
+		inputs := fmt.Sprintf(`{"steps": %d}`, c.steps)
+		err := measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+			id := fmt.Sprintf("steps-%d-%d-%d", c.steps, c.clients, i)
+			began := now()
+			if err := begin(ctx, client, id, stepsProgram, inputs); err != nil {
+				return 0, err
+			}
+			err := finish(ctx, client, id)
+			return now().Sub(began), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drained returns when nothing runs any more.
+func (w *world) drained(ctx context.Context) error {
+	for {
+		var running int
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".execution WHERE state = 0").Scan(&running); err != nil || running == 0 {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

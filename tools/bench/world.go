@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+const (
+	organization = 1
+	token        = "bench"
+	schema       = "workflow"
+	// startWithin bounds the start of a server or the service.
+	startWithin = 2 * time.Minute
+)
+
+// world is one installation: PostgreSQL and NATS with all durability on, and the service in a process of its own.
+type world struct {
+	log      *slog.Logger
+	options  options
+	dir      string
+	database *local.Server
+	nats     *server.Server
+	config   workflow.Config
+	service  *exec.Cmd
+	db       *pgx.Conn
+	conns    []*grpc.ClientConn
+}
+
+func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adjust func(*workflow.Config)) (_ *world, err error) {
+	w := &world{log: log, options: o, dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close(ctx))
+		}
+	}()
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the server's account has to get in
+		return nil, err
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // as above
+		return nil, err
+	}
+	if w.database, err = local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
+		return nil, err
+	}
+	if w.nats, err = server.Start(server.Config{
+		StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log,
+		Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
+	}); err != nil {
+		return nil, err
+	}
+	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.config = workflow.Config{
+		DatabaseURL: w.database.URL(), Schema: schema, NATSURL: w.nats.URL(), NATSPassword: "workflow",
+		GRPCAddress: address, Token: token, Agents: []int64{1}, Instance: "bench", LogLevel: "warn",
+	}
+	if adjust != nil {
+		adjust(&w.config)
+	}
+	return w, w.up(ctx)
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// up starts the service and returns when it answers.
+func (w *world) up(ctx context.Context) error {
+	config, err := json.Marshal(w.config)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.service = exec.CommandContext(context.WithoutCancel(ctx), self, serveCommand) //nolint:gosec // it is this program
+	w.service.Stdin, w.service.Stderr = bytes.NewReader(config), os.Stderr
+	if w.options.profile != "" {
+		w.service.Env = append(os.Environ(), profileVariable+"="+filepath.Join(w.options.profile, filepath.Base(w.dir)+".cpu"))
+	}
+	if err := w.service.Start(); err != nil {
+		return err
+	}
+	client, err := w.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		_, err := client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "none"})
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if clock.Sleep(ctx, clock.System(), 10*time.Millisecond) != nil {
+			return fmt.Errorf("the service does not answer: %w", err)
+		}
+	}
+}
+
+// down ends the service as an operator would.
+func (w *world) down() error {
+	if w.service == nil {
+		return nil
+	}
+	service := w.service
+	w.service = nil
+	return errors.Join(service.Process.Signal(os.Interrupt), service.Wait())
+}
+
+// client is a connection of its own.
+func (w *world) client() (autoflowv1.AutoFlowClient, error) {
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: w.config.GRPCAddress, Token: token, Insecure: true})
+	if err != nil {
+		return nil, err
+	}
+	w.conns = append(w.conns, conn)
+	return autoflowv1.NewAutoFlowClient(conn), nil
+}
+
+func (w *world) close(ctx context.Context) error {
+	for _, conn := range w.conns {
+		_ = conn.Close() // nothing is under way on it
+	}
+	err := w.down()
+	if w.db != nil {
+		_ = w.db.Close(context.WithoutCancel(ctx)) // the server ends next
+	}
+	if w.nats != nil {
+		w.nats.Shutdown()
+	}
+	if w.database != nil {
+		err = errors.Join(err, w.database.Stop())
+	}
+	return err
+}
+
+const (
+	serveCommand = "serve"
+	// profileVariable names the file for a CPU profile of the service.
+	profileVariable = "BENCH_PROFILE"
+)
+
+// serve is the child: the service, configured on its standard input.
+func serve(ctx context.Context) error {
+	var c workflow.Config
+	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if name := os.Getenv(profileVariable); name != "" {
+		f, err := os.Create(filepath.Clean(name))
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer func() {
+			pprof.StopCPUProfile()
+			_ = f.Close()
+		}()
+	}
+	return workflow.Run(ctx, c)
+}
