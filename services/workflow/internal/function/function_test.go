@@ -51,7 +51,7 @@ func TestAllAreRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "git.commit", "git.read_file", "k8s.get", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
+	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "checkpoint", "git.commit", "git.read_file", "k8s.get", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -230,5 +230,13 @@ func TestPinOverlays(t *testing.T) {
 		if value, _ := got.(m); err != nil || value["content"] != tc.want || value["changed"] != true {
 			t.Errorf("%s: found %v, %v; expected %q", tc.name, got, err, tc.want)
 		}
+	}
+}
+
+func TestCheckpointAnswersItsState(t *testing.T) {
+	t.Parallel()
+	got, err := checkpoint().Call(t.Context(), core.Call{Args: map[string]any{"state": map[string]any{"at": int64(3)}}})
+	if diff := cmp.Diff(any(map[string]any{"at": int64(3)}), got); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }
