@@ -61,6 +61,19 @@ type Config struct {
 	MaxActivities int `koanf:"max_activities" default:"32"`
 	// MaxHistory is how many entries a workflow may record before it is stopped.
 	MaxHistory int `koanf:"max_history" default:"100000"`
+	// DriverDir holds deploy drivers beside the built-in ones, one folder each, as the domain's; empty: none. The programs
+	// of drivers run in this process, all others in child processes with limits of the operating system.
+	DriverDir string `koanf:"driver_dir"`
+	// TrustPrograms runs every program in this process. It is for installations in which nobody can start a workflow who
+	// could not as well stop the service.
+	TrustPrograms bool `koanf:"trust_programs"`
+	// SandboxProcesses is how many child processes share the programs that are no driver's.
+	SandboxProcesses int `koanf:"sandbox_processes" default:"2"`
+	// SandboxMemory is how many MiB such a program may hold; SandboxCPU what it may compute between two waits.
+	SandboxMemory int           `koanf:"sandbox_memory" default:"256"`
+	SandboxCPU    time.Duration `koanf:"sandbox_cpu"    default:"10s"`
+	// SandboxCommand starts such a process; empty: this program with the argument "sandbox".
+	SandboxCommand []string `koanf:"sandbox_command"`
 	// GitCredentials log in to Git servers, by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
 	// GitAuthorName and GitAuthorEmail sign the commits that workflows make.
@@ -127,6 +140,7 @@ func (c Config) Validate() error {
 		{"call_timeout", c.CallTimeout},
 		{"wait_timeout", c.WaitTimeout},
 		{"event_retention", c.EventRetention},
+		{"sandbox_cpu", c.SandboxCPU},
 	} {
 		if d.value < 0 {
 			problems = append(problems, fault.Field{Name: d.name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d.value)})
@@ -135,7 +149,7 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"database_connections", c.DatabaseConnections}} {
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"database_connections", c.DatabaseConnections}} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
@@ -161,6 +175,9 @@ func (c Config) withDefaults() Config {
 	c.CacheBytes = cmp.Or(c.CacheBytes, 256<<20)
 	c.MaxActivities = cmp.Or(c.MaxActivities, 32)
 	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
+	c.SandboxProcesses = cmp.Or(c.SandboxProcesses, 2)
+	c.SandboxMemory = cmp.Or(c.SandboxMemory, 256)
+	c.SandboxCPU = cmp.Or(c.SandboxCPU, 10*time.Second)
 	c.GitAuthorName = cmp.Or(c.GitAuthorName, "Lockstep")
 	c.GitAuthorEmail = cmp.Or(c.GitAuthorEmail, "lockstep@localhost")
 	// It has a process id in it, so a restart has another name and its workflows wait for LeaseDuration.

@@ -33,6 +33,7 @@ func (b behaviour) Call(ctx context.Context, c core.Call) (any, error) { return 
 type engines struct {
 	t       *testing.T
 	store   *store.Store
+	scripts core.Scripts
 	service *core.Service
 
 	mu      sync.Mutex
@@ -41,12 +42,17 @@ type engines struct {
 
 func newEngines(t *testing.T) *engines {
 	t.Helper()
+	return newEnginesWith(t, script.New(script.Limits{}))
+}
+
+func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
+	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
-	e := &engines{t: t}
+	e := &engines{t: t, scripts: scripts}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 	})
-	e.service = core.NewService(e.store, script.New(script.Limits{}), clock.System(), e)
+	e.service = core.NewService(e.store, scripts, clock.System(), e)
 	return e
 }
 
@@ -73,15 +79,21 @@ const shortLease = 300 * time.Millisecond
 // run starts a process with one Function, "act". The answer stops it.
 func (e *engines) run(instance string, s core.Store, act behaviour) (stop func()) {
 	e.t.Helper()
+	return e.runWith(instance, s, act, 100)
+}
+
+// runWith lets histories have more entries.
+func (e *engines) runWith(instance string, s core.Store, act behaviour, history int) (stop func()) {
+	e.t.Helper()
 	functions, err := core.NewFunctions(act)
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	engine := core.NewEngine(core.EngineDeps{
-		Store: s, Scripts: script.New(script.Limits{}), Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
 		Settings: core.Settings{
 			Instance: instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
-			Live: 10, Cache: 1 << 20, Activities: 10, History: 100, Retention: time.Hour,
+			Live: 10, Cache: 1 << 20, Activities: 10, History: history, Retention: time.Hour,
 		},
 	})
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -127,6 +139,25 @@ func (e *engines) await(want core.State) core.Execution {
 		}
 	}
 	e.t.Fatalf("the run did not come to state %d", want)
+	return core.Execution{}
+}
+
+// ended is a run after its end, however that is.
+func (e *engines) ended(id string) core.Execution {
+	e.t.Helper()
+	for deadline := clock.System().Now().Add(2 * within); clock.System().Now().Before(deadline); {
+		w, err := e.store.Get(e.t.Context(), 1, id)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if w.State.Ended() {
+			return w
+		}
+		if clock.Sleep(e.t.Context(), clock.System(), 10*time.Millisecond) != nil {
+			break
+		}
+	}
+	e.t.Fatalf("%s did not end", id)
 	return core.Execution{}
 }
 

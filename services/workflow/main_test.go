@@ -1,11 +1,24 @@
 package workflow_test
 
 import (
+	"context"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
+// TestMain is also the child process that programs run in: `<this binary> sandbox`.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
+		if err := workflow.Sandbox(context.Background()); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m, bustest.Leftovers()...)
+}

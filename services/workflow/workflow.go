@@ -24,7 +24,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
@@ -77,7 +76,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake,
 		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
 	})
-	scripts := script.New(script.Limits{})
+	scripts, err := programs(c, wall, log)
+	if err != nil {
+		return err
+	}
+	defer scripts.Close()
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	known := settings(c).Agents
 	registry, err := functions(c, wall, log, function.WatchDeps{

@@ -76,6 +76,7 @@ func table() []rule {
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow", "pkg/source"),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc"),
 		adapter("workflow", "script", join(sql, nats, kube)),
+		adapter("workflow", "sandbox", join(sql, nats, kube, star)),
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		adapter("workflow", "git", join(sql, nats, kube, star)),
 		adapter("relay", "cluster", join(sql, nats, star)),

@@ -40,12 +40,24 @@ func Run(ctx context.Context, part string, args []string) error {
 	case "domain":
 		return load(ctx, part, args, domain.Run)
 	case "workflow":
-		return load(ctx, part, args, workflow.Run)
+		return load(ctx, part, args, runWorkflow)
+	case workflow.SandboxCommand:
+		return workflow.Sandbox(ctx)
 	case "relay":
 		return load(ctx, part, args, relay.Run)
 	default:
 		return fault.New(fault.Invalid, "part: found %q, expected one of those that package stack starts", part)
 	}
+}
+
+// runWorkflow has the service start its child processes as this program starts them.
+func runWorkflow(ctx context.Context, c workflow.Config) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	c.SandboxCommand = []string{self, "serve", workflow.SandboxCommand}
+	return workflow.Run(ctx, c)
 }
 
 func load[T any](ctx context.Context, part string, args []string, run func(context.Context, T) error) error {

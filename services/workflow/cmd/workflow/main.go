@@ -1,4 +1,5 @@
-// Command workflow runs the workflow service, or brings its tables up to date with the subcommand migrate.
+// Command workflow runs the workflow service, or brings its tables up to date with the subcommand migrate. The service
+// starts it with the subcommand sandbox as a child that runs programs.
 package main
 
 import (
@@ -17,6 +18,9 @@ func main() {
 
 func start(ctx context.Context) error {
 	args, do := os.Args[1:], workflow.Run
+	if len(args) == 1 && args[0] == workflow.SandboxCommand {
+		return workflow.Sandbox(ctx)
+	}
 	if len(args) > 0 && args[0] == "migrate" {
 		args, do = args[1:], workflow.Migrate
 	}

@@ -48,7 +48,8 @@ type Machine interface {
 	Complete(c Completion) bool
 	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet.
 	Take() ([]Entry, []Emit)
-	// Outcome reports whether the program has ended, and its failure if it failed.
+	// Outcome reports whether the program has ended, and its failure if it failed. The failure *Interrupted is none of the
+	// program's: the machine is of no more use, and the run goes on with another one.
 	Outcome() (ended bool, failure error)
 	// Close gives the machine up, wherever it stands.
 	Close()
@@ -73,3 +74,13 @@ func (m *Mismatch) Error() string {
 	}
 	return "program and history differ at " + at + ", call " + m.Call.String() + " of branch and index: " + m.Differs
 }
+
+// Interrupted is the end of a Machine that says nothing about its program: what carried it is gone. The run stands where
+// the store has it, and is replayed.
+type Interrupted struct {
+	// Reason is for the log.
+	Reason string
+}
+
+// Error says that nothing is lost.
+func (e *Interrupted) Error() string { return "the run was interrupted and is resumed: " + e.Reason }

@@ -141,6 +141,9 @@ func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
 		},
 	})
+	if _, interrupted := errors.AsType[*Interrupted](err); interrupted {
+		return false, err
+	}
 	if err != nil {
 		return true, d.fail(ctx, err)
 	}
@@ -239,7 +242,11 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 	// survey comes first: it may complete operations, and their entries belong to this turn.
 	todo := d.survey()
 	d.take()
-	if ended, failure := d.machine.Outcome(); ended {
+	ended, failure := d.machine.Outcome()
+	if _, interrupted := errors.AsType[*Interrupted](failure); interrupted {
+		return Running, failure
+	}
+	if ended {
 		return d.end(ctx, failure)
 	}
 	// The turn is kept with the failure as its last entry, so the history shows what filled it.

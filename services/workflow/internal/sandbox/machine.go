@@ -1,0 +1,100 @@
+package sandbox
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// machine is a run in a child. It remembers what the child has told, so that only what moves the program is asked.
+type machine struct {
+	scripts *Scripts
+	home    *tenement
+	session uint64
+	env     core.Environment
+
+	// pending are in the order of branches and indexes.
+	pending []core.Op
+	entries []core.Entry
+	emits   []core.Emit
+	ended   bool
+	failure error
+	closed  bool
+}
+
+var _ core.Machine = (*machine)(nil)
+
+// Replay starts the program over a history.
+func (m *machine) Replay(history []core.Entry) error {
+	m.do(request{Do: doReplay, Session: m.session, History: history})
+	return m.failure
+}
+
+// Pending are the operations that branches are blocked on.
+func (m *machine) Pending() []core.Op {
+	if m.ended {
+		return nil
+	}
+	return slices.Clone(m.pending)
+}
+
+// Complete unblocks an operation.
+func (m *machine) Complete(c core.Completion) bool {
+	i := slices.IndexFunc(m.pending, func(op core.Op) bool { return op.Ref == c.Op })
+	if m.ended || i < 0 {
+		return false
+	}
+	m.pending = slices.Delete(m.pending, i, i+1)
+	m.do(request{Do: doComplete, Session: m.session, Completion: &c})
+	return true
+}
+
+// Take hands out what was recorded since the last Take.
+func (m *machine) Take() ([]core.Entry, []core.Emit) {
+	entries, emits := m.entries, m.emits
+	m.entries, m.emits = nil, nil
+	return entries, emits
+}
+
+// Outcome reports how the program ended, if it has. A *core.Interrupted is no end.
+func (m *machine) Outcome() (bool, error) { return m.ended, m.failure }
+
+// Close gives the run up.
+func (m *machine) Close() {
+	if m.closed {
+		return
+	}
+	m.closed = true
+	if m.ended && m.failure == nil {
+		m.scripts.acquit(m.env.Ref)
+	}
+	if !m.home.single {
+		_, _ = m.home.do(request{Do: doClose, Session: m.session}, m.env, m.scripts.patience()) // a dead child holds nothing
+	}
+	m.scripts.leave(m.home)
+}
+
+// do moves the program on.
+func (m *machine) do(req request) {
+	r, err := m.home.do(req, m.env, m.scripts.patience())
+	if m.home.single {
+		m.scripts.idle.Broadcast()
+	}
+	if err != nil {
+		// What it did in this turn is not part of the run: nobody has heard of it.
+		m.ended, m.failure = true, m.scripts.judge(m, err)
+		return
+	}
+	if err := r.Error.error(); err != nil {
+		m.ended, m.failure = true, &core.Interrupted{Reason: err.Error()}
+		return
+	}
+	m.pending = append(m.pending, r.Turn.Pending...)
+	slices.SortFunc(m.pending, func(a, b core.Op) int {
+		return cmp.Or(cmp.Compare(a.Ref.Branch, b.Ref.Branch), cmp.Compare(a.Ref.Index, b.Ref.Index))
+	})
+	m.entries = append(m.entries, r.Turn.Entries...)
+	m.emits = append(m.emits, r.Turn.Emits...)
+	m.ended, m.failure = r.Turn.Ended, r.Turn.Failure.error()
+}

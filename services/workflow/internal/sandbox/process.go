@@ -1,0 +1,240 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// process is a child as the service sees it. Requests to it go one at a time.
+type process struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	wrote *head
+	clock clock.Clock
+
+	// mu is held during a request.
+	mu sync.Mutex
+	// gone is why it can be used no more. It is set under mu.
+	gone error
+}
+
+// errGone is a child that has died before it was asked.
+var errGone = errors.New("the child process is gone")
+
+// errStalled is a child that did not answer for far longer than its program may compute.
+var errStalled = errors.New("the child process does not answer")
+
+// start starts a child. It inherits nothing: no environment, no file but the pipes.
+func start(command []string, limits Limits, c clock.Clock) (*process, error) {
+	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // the operator's choice, by default this binary; it ends with its pipe
+	cmd.Env = []string{marker + "=1"}
+	cmd.Dir = os.TempDir()
+	p := &process{cmd: cmd, wrote: &head{}, clock: c}
+	cmd.Stderr = p.wrote
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start a child process: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start a child process: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a child process: %w", err)
+	}
+	p.in, p.out = in, bufio.NewReader(out)
+	if _, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin); err != nil {
+		return nil, fmt.Errorf("start a child process: %w", err)
+	}
+	return p, nil
+}
+
+// marker tells a child that it is one: it never starts children of its own, whatever its binary does with the command.
+const marker = "LOCKSTEP_SANDBOX"
+
+// startWithin bounds the start of a child.
+const startWithin = 30 * time.Second
+
+// do asks and awaits the reply; questions in between are answered from env. After an error that is not the request's own
+// (reply.Error) the child is dead.
+func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone != nil {
+		return reply{}, errGone
+	}
+	stalled := p.alarm(within)
+	answered, err := p.exchange(req, env)
+	if late := stalled(); late {
+		p.gone = errors.Join(errStalled, p.end())
+		return reply{}, p.gone
+	}
+	if err != nil {
+		p.gone = p.verdict(err)
+		return reply{}, p.gone
+	}
+	return answered, nil
+}
+
+// alarm kills the child when it has not been called off in time. Calling it off says whether it was too late.
+func (p *process) alarm(within time.Duration) (callOff func() (late bool)) {
+	timer, off, late := p.clock.NewTimer(within), make(chan struct{}), make(chan bool, 1)
+	go func() {
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			_ = p.cmd.Process.Kill()
+			late <- true
+		case <-off:
+			late <- false
+		}
+	}()
+	return func() bool {
+		close(off)
+		return <-late
+	}
+}
+
+func (p *process) exchange(req request, env core.Environment) (reply, error) {
+	for {
+		if err := send(p.in, req); err != nil {
+			return reply{}, err
+		}
+		var r reply
+		if err := receive(p.out, &r); err != nil {
+			return reply{}, err
+		}
+		if r.Ask == nil {
+			return r, nil
+		}
+		req = request{Do: doAnswer, Answer: answerTo(*r.Ask, env)}
+	}
+}
+
+func answerTo(q question, env core.Environment) answer {
+	switch q.Kind {
+	case core.KindNow:
+		return answer{Time: env.Now()}
+	case core.KindUUID:
+		return answer{Text: env.UUID()}
+	case core.KindRandom:
+		return answer{Number: env.Random()}
+	case core.KindChannel:
+		return answer{Text: env.Token()}
+	case core.KindEmit:
+		return answer{Refusal: env.Emit(q.ID, q.Type, q.Data)}
+	default:
+		return answer{Refusal: &core.FunctionError{Code: core.CodeInternal, Message: "unknown question"}}
+	}
+}
+
+// close ends the child.
+func (p *process) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone == nil {
+		p.gone = errGone
+		_ = p.end()
+	}
+}
+
+// closeIfIdle ends the child, unless it is at work.
+func (p *process) closeIfIdle() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	if p.gone == nil {
+		p.gone = errGone
+		_ = p.end()
+	}
+	return true
+}
+
+// end kills the process, unless it has ended by itself, and answers how it ended.
+func (p *process) end() error {
+	_ = p.in.Close()
+	_ = p.cmd.Process.Kill()
+	return p.cmd.Wait()
+}
+
+// excess is a limit that a program has exceeded. Sure says that it was this program and no other of its child.
+type excess struct {
+	what string
+	sure bool
+}
+
+// Error says what was exceeded, without the program.
+func (e *excess) Error() string { return e.what }
+
+// tooLong is what the CPU limit is for.
+const tooLong = "computed for longer than it may"
+
+// dead reports whether the child can be used no more.
+func (p *process) dead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone != nil
+}
+
+// verdict says why the exchange with the child broke off. A child whose output has ended has died by itself.
+func (p *process) verdict(cause error) error {
+	err := p.end()
+	if !errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) && !errors.Is(cause, syscall.EPIPE) {
+		return cause
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return errGone
+	}
+	status, _ := exit.Sys().(syscall.WaitStatus)
+	text := p.wrote.String()
+	switch {
+	case exit.ExitCode() == exitCPU:
+		return &excess{what: tooLong, sure: true}
+	case strings.Contains(text, "stack overflow"), strings.Contains(text, "stack exceeds"):
+		return &excess{what: "is nested too deeply", sure: true}
+	case exit.ExitCode() == exitMemory, strings.Contains(text, "out of memory"), strings.Contains(text, "cannot allocate"),
+		status.Signaled() && status.Signal() == syscall.SIGKILL: // the kernel's choice: ours comes after the end of the output
+		return &excess{what: "took more memory than it may"}
+	default:
+		return fmt.Errorf("%w: it ended by itself: %w: %.500s", errGone, exit, text)
+	}
+}
+
+// head keeps the beginning of what is written: the runtime's reason for its end is its first line.
+type head struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write never fails; what is too much is dropped.
+func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const kept = 4 << 10
+	if room := kept - h.buf.Len(); room > 0 {
+		h.buf.Write(b[:min(room, len(b))])
+	}
+	return len(b), nil
+}
+
+// String is what was kept.
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.buf.String()
+}

@@ -1,0 +1,165 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Limits bound what one program may take of a child. The zero value of each means its default.
+type Limits struct {
+	// Memory is what all runs of a child may hold, in bytes; a run that exceeds it alone has failed.
+	Memory int64
+	// CPU is what a program may use between two waits.
+	CPU time.Duration
+}
+
+// The defaults. README names the same numbers.
+const (
+	defaultMemory = 256 << 20
+	defaultCPU    = 10 * time.Second
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.Memory == 0 {
+		l.Memory = defaultMemory
+	}
+	if l.CPU == 0 {
+		l.CPU = defaultCPU
+	}
+	return l
+}
+
+// maxStack bounds the stack of one goroutine of a child, in bytes. Nothing but the nesting of a program's text and
+// values makes one grow, and the whole child falls when it is exceeded.
+const maxStack = 64 << 20
+
+// Serve is a child: it carries out what comes from in until that ends, and exits the process when a program exceeds its
+// limits. The end of ctx changes nothing: a child ends with its service.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts core.Scripts) error {
+	debug.SetMaxStack(maxStack)
+	c := &child{scripts: scripts, out: out, in: make(chan request), sessions: map[uint64]*session{}}
+	go func() {
+		r := bufio.NewReader(in)
+		for {
+			var req request
+			if err := receive(r, &req); err != nil {
+				// The service is gone, or has no more use for this child. It does not wait for the program to see it.
+				exit(0)
+			}
+			c.in <- req
+		}
+	}()
+	for req := range c.in {
+		if err := send(c.out, c.handle(ctx, req)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// child is the state of a child process.
+type child struct {
+	scripts  core.Scripts
+	in       chan request
+	out      io.Writer
+	sessions map[uint64]*session
+	watch    *watchdog
+}
+
+// session is one run.
+type session struct {
+	machine core.Machine
+	// known are the operations that the service has been told of, by number of poll rounds they have gone through.
+	known map[core.OpRef]bool
+}
+
+// handle carries out a request. Work on programs is watched; the rest is short.
+func (c *child) handle(ctx context.Context, req request) reply {
+	if c.watch != nil {
+		c.watch.begin()
+		defer c.watch.end()
+	}
+	switch req.Do {
+	case doHello:
+		limits := req.Limits.withDefaults()
+		if err := confine(limits); err != nil {
+			return reply{Error: wrap(err)}
+		}
+		c.watch = startWatchdog(ctx, limits)
+		return reply{}
+	case doCheck:
+		return reply{Error: wrap(c.scripts.Check(req.Program, req.Inputs))}
+	case doInspect:
+		outline, err := c.scripts.Inspect(req.Program)
+		return reply{Error: wrap(err), Outline: outline}
+	case doOpen:
+		machine, err := c.scripts.Open(req.Program, req.Inputs, c.environment(req.Ref))
+		if err != nil {
+			return reply{Error: wrap(err)}
+		}
+		c.sessions[req.Session] = &session{machine: machine, known: map[core.OpRef]bool{}}
+		return reply{}
+	}
+	s, ok := c.sessions[req.Session]
+	if !ok {
+		return reply{Error: wrap(fmt.Errorf("there is no session %d", req.Session))}
+	}
+	switch req.Do {
+	case doReplay:
+		_ = s.machine.Replay(req.History) // a failure is the turn's
+	case doComplete:
+		delete(s.known, req.Completion.Op)
+		s.machine.Complete(*req.Completion)
+	case doClose:
+		s.machine.Close()
+		delete(c.sessions, req.Session)
+		return reply{}
+	default:
+		return reply{Error: wrap(fmt.Errorf("unknown verb %q", req.Do))}
+	}
+	return reply{Turn: s.turn()}
+}
+
+// turn reads out of the machine what it did.
+func (s *session) turn() turn {
+	var t turn
+	for _, op := range s.machine.Pending() {
+		if !s.known[op.Ref] {
+			s.known[op.Ref] = true
+			t.Pending = append(t.Pending, op)
+		}
+	}
+	t.Entries, t.Emits = s.machine.Take()
+	ended, err := s.machine.Outcome()
+	t.Ended, t.Failure = ended, wrap(err)
+	return t
+}
+
+// environment asks the service for what a program can reach.
+func (c *child) environment(ref string) core.Environment {
+	return core.Environment{
+		Ref:    ref,
+		Now:    func() time.Time { return c.ask(question{Kind: core.KindNow}).Time },
+		UUID:   func() string { return c.ask(question{Kind: core.KindUUID}).Text },
+		Random: func() float64 { return c.ask(question{Kind: core.KindRandom}).Number },
+		Token:  func() string { return c.ask(question{Kind: core.KindChannel}).Text },
+		Emit: func(id, eventType string, data json.RawMessage) *core.FunctionError {
+			return c.ask(question{Kind: core.KindEmit, ID: id, Type: eventType, Data: data}).Refusal
+		},
+	}
+}
+
+// ask puts a question in the middle of a request. The service answers nothing else meanwhile.
+func (c *child) ask(q question) answer {
+	if err := send(c.out, reply{Ask: &q}); err != nil {
+		exit(0) // nobody is there any more
+	}
+	return (<-c.in).Answer
+}

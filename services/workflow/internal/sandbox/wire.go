@@ -1,0 +1,171 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// maxFrame bounds one message, in bytes: a history of a run, at the most.
+const maxFrame = 512 << 20
+
+// request is what a child is asked to do.
+type request struct {
+	// Do is one of the verbs.
+	Do string
+	// Session is the run that it is about; 0 for check and inspect.
+	Session    uint64
+	Program    core.Program     `json:",omitzero"`
+	Inputs     []byte           `json:",omitempty"`
+	Ref        string           `json:",omitempty"`
+	History    []core.Entry     `json:",omitempty"`
+	Completion *core.Completion `json:",omitempty"`
+	// Limits are for hello.
+	Limits Limits `json:",omitzero"`
+	// Answer is for a question of the child.
+	Answer answer `json:",omitzero"`
+}
+
+// The verbs. Each but answer has one reply, before which the child may ask questions.
+const (
+	doHello    = "hello"
+	doCheck    = "check"
+	doInspect  = "inspect"
+	doOpen     = "open"
+	doReplay   = "replay"
+	doComplete = "complete"
+	doClose    = "close"
+	doAnswer   = "answer"
+)
+
+// reply ends a request, unless Ask is set: then it is a question, and an answer is awaited.
+type reply struct {
+	Ask     *question    `json:",omitempty"`
+	Error   *failure     `json:",omitempty"`
+	Outline core.Outline `json:",omitzero"`
+	// Turn is what the program did, for replay and complete.
+	Turn turn `json:",omitzero"`
+}
+
+// turn is what a program did until every branch was blocked.
+type turn struct {
+	// Pending are the operations that it is blocked on now and was not before.
+	Pending []core.Op
+	Entries []core.Entry
+	Emits   []core.Emit
+	Ended   bool
+	Failure *failure
+}
+
+// question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent.
+type question struct {
+	Kind core.Kind
+	ID   string          `json:",omitempty"`
+	Type string          `json:",omitempty"`
+	Data json.RawMessage `json:",omitempty"`
+}
+
+type answer struct {
+	Time    time.Time           `json:",omitzero"`
+	Text    string              `json:",omitempty"`
+	Number  float64             `json:",omitempty"`
+	Refusal *core.FunctionError `json:",omitempty"`
+}
+
+// failure is an error on its way between processes. The kinds that somebody looks for stay what they are.
+type failure struct {
+	Text     string
+	Fields   []fault.Field  `json:",omitempty"`
+	Mismatch *core.Mismatch `json:",omitempty"`
+	Stack    []byte         `json:",omitempty"`
+}
+
+func wrap(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	f := &failure{Text: err.Error(), Fields: fault.FieldsOf(err)}
+	if mismatch, ok := errors.AsType[*core.Mismatch](err); ok {
+		f.Mismatch = mismatch
+	}
+	var panicked interface{ StackTrace() []byte }
+	if errors.As(err, &panicked) {
+		f.Stack = panicked.StackTrace()
+	}
+	return f
+}
+
+func (f *failure) error() error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Mismatch != nil:
+		return f.Mismatch
+	case len(f.Fields) > 0:
+		return fault.InvalidFields(f.Fields...)
+	case f.Stack != nil:
+		return &panicError{f.Text, f.Stack}
+	default:
+		return errors.New(f.Text)
+	}
+}
+
+// panicError is a panic in the child, of the interpreter or of a builtin.
+type panicError struct {
+	text  string
+	stack []byte
+}
+
+// Error does not show the stack, which differs between processes.
+func (e *panicError) Error() string { return e.text }
+
+// StackTrace is where it happened, for the log.
+func (e *panicError) StackTrace() []byte { return e.stack }
+
+// send writes a message with its length, four bytes, in front.
+func send(w io.Writer, v any) error {
+	var frame bytes.Buffer
+	frame.Write(make([]byte, 4))
+	e := json.NewEncoder(&frame)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	b := frame.Bytes()
+	if len(b)-4 > maxFrame {
+		return fmt.Errorf("message of %d bytes, expected at most %d", len(b)-4, maxFrame)
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	if _, err := w.Write(b); err != nil {
+		return fmt.Errorf("write message: %w", err)
+	}
+	return nil
+}
+
+// receive reads a message. An io.EOF is the end of the other side.
+func receive(r *bufio.Reader, v any) error {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return err // as it is: io.EOF is looked for
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > maxFrame {
+		return fmt.Errorf("message of %d bytes, expected at most %d", n, maxFrame)
+	}
+	frame, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what comes, not with what was announced
+	if err != nil || len(frame) != int(n) {
+		return fmt.Errorf("message of %d bytes ended after %d: %w", n, len(frame), errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	if err := json.Unmarshal(frame, v); err != nil {
+		return fmt.Errorf("decode message: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package workflow
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+)
+
+// SandboxCommand is the argument with which this service's binary becomes a child process.
+const SandboxCommand = "sandbox"
+
+// Sandbox is the child process: it runs the programs that it is given over its standard input, until that ends. It
+// reads no configuration and holds no secret (D45).
+func Sandbox(ctx context.Context) error {
+	return sandbox.Serve(ctx, os.Stdin, os.Stdout, script.New(script.Limits{}))
+}
+
+// programs runs those of the drivers here and all others in child processes. A driver's program is known by its bytes
+// and those of its modules, whoever submits it; one that this release does not know any more, because a rollout has
+// pinned an older one, is run like a tenant's.
+func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, error) {
+	drivers, err := driver.Embedded()
+	if err != nil {
+		return nil, fmt.Errorf("read the built-in drivers: %w", err)
+	}
+	if c.DriverDir != "" {
+		more, err := driver.LoadAll(os.DirFS(c.DriverDir))
+		if err != nil {
+			return nil, fmt.Errorf("read the drivers in %s: %w", c.DriverDir, err)
+		}
+		if drivers, err = drivers.With(more); err != nil {
+			return nil, fmt.Errorf("read the drivers in %s: %w", c.DriverDir, err)
+		}
+	}
+	trusted := map[[32]byte]bool{}
+	for _, bundle := range drivers.All() {
+		for _, workflow := range []driver.Workflow{driver.Onboarding, driver.Setup, driver.Deploy} {
+			p, err := bundle.Program(workflow)
+			if err != nil {
+				return nil, fmt.Errorf("read driver %s: %w", bundle.Ref(), err)
+			}
+			trusted[identity(core.Program{Source: p.Source, Modules: p.Modules})] = true
+		}
+	}
+	command := c.SandboxCommand
+	if len(command) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program's file: %w", err)
+		}
+		command = []string{self, SandboxCommand}
+	}
+	return sandbox.New(sandbox.Config{
+		Command: command, Processes: c.SandboxProcesses,
+		Limits:  sandbox.Limits{Memory: int64(c.SandboxMemory) << 20, CPU: c.SandboxCPU},
+		Trusted: func(p core.Program) bool { return c.TrustPrograms || trusted[identity(p)] },
+		Here:    script.New(script.Limits{}), Clock: wall, Log: log,
+	}), nil
+}
+
+// identity is the digest of a program with its modules.
+func identity(p core.Program) [32]byte {
+	h := sha256.New()
+	write := func(name string, source []byte) {
+		sum := core.Digest(source)
+		_, _ = fmt.Fprintf(h, "%q%x", name, sum) // writing to a hash does not fail
+	}
+	write("", p.Source)
+	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
+		write(name, p.Modules[name])
+	}
+	return [32]byte(h.Sum(nil))
+}
