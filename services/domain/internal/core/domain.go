@@ -18,6 +18,8 @@ type Domain struct {
 	sources Sources
 	clock   clock.Clock
 	wake    func()
+
+	horizons horizons
 }
 
 // Deps is what a Domain needs.

@@ -9,7 +9,7 @@ type Reads interface {
 	ObservedReads
 	Organization(ctx context.Context, organization int64) (Organization, error)
 
-	Applications(ctx context.Context, organization int64, p Page) (Slice[Application], error)
+	Applications(ctx context.Context, organization int64, f ApplicationFilter, p Page) (Slice[Application], error)
 	ApplicationByName(ctx context.Context, organization int64, name string) (Application, error)
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Application, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]Service, error)
@@ -25,7 +25,7 @@ type Reads interface {
 	VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p Page) (map[int64]Slice[VersionSet], error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]VersionSetEntry, error)
 
-	Environments(ctx context.Context, organization int64, p Page) (Slice[Environment], error)
+	Environments(ctx context.Context, organization int64, f EnvironmentFilter, p Page) (Slice[Environment], error)
 	EnvironmentByName(ctx context.Context, organization int64, name string) (Environment, error)
 	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Environment, error)
 	DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]DriverBinding, error)
@@ -53,6 +53,14 @@ type Reads interface {
 	TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]AccessToken, error)
 	// TokensByMember is newest first, and without browsers' sessions.
 	TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]AccessToken, error)
+
+	// Cells are of application environments, by their ids.
+	Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Cell, error)
+	// RolloutsAsking are rollouts that are not over and have asked for an approval, by number, above one.
+	RolloutsAsking(ctx context.Context, organization, after int64, most int) ([]int64, error)
+	// JournalSince is the journal of the whole organization, oldest first: above one position, up to another.
+	JournalSince(ctx context.Context, organization, after, upTo int64, most int) ([]JournalEntry, error)
+	JournalHorizon(ctx context.Context, organization int64) (Horizon, error)
 
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RollbackPolicy, error)
@@ -88,4 +96,6 @@ type RolloutFilter struct {
 	ApplicationID int64
 	// States; empty for all.
 	States []RolloutState
+	// EnvironmentID is one that the rollout goes to; 0 for any.
+	EnvironmentID int64
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -16,20 +15,6 @@ func (r reader) Organization(ctx context.Context, organization int64) (o core.Or
 		return missing(err, "organization", organization)
 	})
 	return o, err
-}
-
-// Applications implements core.Reads.
-func (r reader) Applications(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Application], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListApplications(ctx, organization, w.after, w.limit())
-		s = slice(w, convertAll(rows, application), func(a core.Application) int64 { return a.ID })
-		return pg.Classify(err, "list applications")
-	})
-	return s, err
 }
 
 // ApplicationByName implements core.Reads.
@@ -120,20 +105,6 @@ func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, ver
 		func(e sqlc.EntriesByVersionSetRow) (int64, core.VersionSetEntry) {
 			return e.VersionSetID, core.VersionSetEntry{VersionSetID: e.VersionSetID, ServiceID: e.ServiceID, ArtifactSourceID: e.ArtifactSourceID, VersionID: e.VersionID}
 		})
-}
-
-// Environments implements core.Reads.
-func (r reader) Environments(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Environment], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListEnvironments(ctx, organization, w.after, w.limit())
-		s = slice(w, convertAll(rows, environment), func(e core.Environment) int64 { return e.ID })
-		return pg.Classify(err, "list environments")
-	})
-	return s, err
 }
 
 // EnvironmentByName implements core.Reads.

@@ -20,7 +20,7 @@ func (r reader) Rollouts(ctx context.Context, organization int64, f core.Rollout
 	}
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
 		rows, err := q.ListRollouts(ctx, sqlc.ListRolloutsParams{
-			OrganizationID: organization, Before: w.after, ApplicationID: f.ApplicationID, States: states, AtMost: w.limit(),
+			OrganizationID: organization, Before: w.after, ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, AtMost: w.limit(),
 		})
 		if err != nil {
 			return pg.Classify(err, "list rollouts")

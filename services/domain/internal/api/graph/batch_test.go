@@ -13,7 +13,7 @@ const (
 		openGates { gateId viewerCan { allowed } } waitingOn { kind environment { name } service { name } } viewerCan { allowed } journal(first: 3) { nodes { event } pageInfo { hasNextPage } } environments { environment { name } driverBinding { version } previousVersionSet { name }
 			deployments { service { name } versions { name } snapshot { commitSha } } }`
 	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name } } } } versionSets(first: 2) { nodes { name } }
-		flowDefinition { version } environments { environment { name driverBindings { version } } } activeRollout { id } rollouts(first: 2) { nodes { id } } viewerCan { allowed }`
+		flowDefinition { version } environments { environment { name driverBindings { version } } live { name } liveSince latest { state rollout { id } } } activeRollout { id } rollouts(first: 2) { nodes { id } } viewerCan { allowed }`
 )
 
 // TestAListCostsAsManyQueriesAsItHasLevels compares what a short list costs with what a long one does.
@@ -21,6 +21,12 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	const many = 8
+	var members []int64
+	for i := range many {
+		m := must(f.domain.CreateMember(t.Context(), actor(ours), core.NewMember{Name: fmt.Sprintf("m%d", i), Kind: core.PrincipalUser, Role: core.RoleViewer}))(t)
+		members = append(members, m.ID)
+		must(f.domain.CreateGroup(t.Context(), actor(ours), fmt.Sprintf("g%d", i), members))(t)
+	}
 	for i := range many {
 		e := f.environment(ours, fmt.Sprintf("e%d", i), core.TierQA)
 		a := f.application(ours, fmt.Sprintf("a%d", i), "api", "web")
@@ -33,6 +39,10 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 		"environments": `{ environments(first: %d) { nodes { name driverBindings { version } } } }`,
 		"rollouts":     `{ rollouts(first: %d) { nodes { ` + rolloutFields + ` } } }`,
 	}
+	lists["waiting for me"] = `{ gatesForMe(first: %d) { nodes { gateId rollout { id application { name } } viewerCan { allowed } } } }`
+	lists["journal"] = `{ journal(first: %d) { nodes { cursor rollout { id } transition { event principal { name } } } } }`
+	lists["members"] = `{ members(first: %d) { nodes { name groups { name } tokens { name } } } }`
+	lists["groups"] = `{ groups(first: %d) { nodes { name members { name } } } }`
 	cost := func(query string, items int) int64 {
 		before := f.queries.n.Load()
 		if a := f.ask(ours, fmt.Sprintf(query, items), nil); len(a.Errors) > 0 {

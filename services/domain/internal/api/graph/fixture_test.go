@@ -43,7 +43,9 @@ type fixture struct {
 	handler http.Handler
 	log     *bytes.Buffer
 	queries *counter
-	events  int
+	// owner is the owner's connection to the tables.
+	owner  *pgxpool.Pool
+	events int
 	// as is what whoever asks may do.
 	as core.Permissions
 }
@@ -62,8 +64,8 @@ func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	_, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
-	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}, as: core.RoleOwner.Permissions()}
+	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
+	f := &fixture{t: t, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
 	plain := pgtest.As(t, db, "lockstep_domain")
 	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
 		t.Fatal(err)

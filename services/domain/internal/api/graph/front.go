@@ -43,7 +43,7 @@ func front(d Deps, next http.Handler) http.Handler {
 			return
 		}
 		l := newLoaders(d.Domain, actor, d.Clock, d.Window)
-		next.ServeHTTP(w, r.WithContext(withLoaders(r.Context(), l)))
+		next.ServeHTTP(w, r.WithContext(withLoaders(withResume(r.Context(), r), l)))
 	})
 }
 

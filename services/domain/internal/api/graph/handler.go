@@ -32,6 +32,10 @@ type Domain interface {
 	Drivers() []core.Driver
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
 	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
+	GatesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Gate], error)
+	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
+	Present(ctx context.Context, organization int64) (int64, error)
+	Follow(ctx context.Context, a core.Actor, after int64, tell func(core.JournalEntry) bool) error
 	VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error)
 	CreateMember(ctx context.Context, a core.Actor, n core.NewMember) (core.Member, error)
 	SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
@@ -77,8 +81,9 @@ func NewHandler(d Deps) http.Handler {
 	if d.Window <= 0 {
 		d.Window = time.Millisecond
 	}
-	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain}, Complexity: weights()})
+	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}, Complexity: weights()})
 	s := handler.New(schema)
+	s.AddTransport(stream{clock: d.Clock, heartbeat: streamHeartbeat, longest: streamLongest})
 	s.AddTransport(transport.GET{UseGrapQLResponseJsonByDefault: true})
 	s.AddTransport(transport.POST{UseGrapQLResponseJsonByDefault: true})
 	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
@@ -95,6 +100,10 @@ func NewHandler(d Deps) http.Handler {
 func observe(log *slog.Logger, c clock.Clock) graphql.ResponseMiddleware {
 	return func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 		response := next(ctx)
+		if graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
+			graphql.GetOperationContext(ctx).Operation.Operation == ast.Subscription && (response == nil || len(response.Errors) == 0) {
+			return response // a line for each event would be the journal once more
+		}
 		attrs := []slog.Attr{}
 		if graphql.HasOperationContext(ctx) {
 			o := graphql.GetOperationContext(ctx)

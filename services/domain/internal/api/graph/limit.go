@@ -103,11 +103,17 @@ func weights() exec.ComplexityRoot {
 		return 1 + items*children
 	}
 	var c exec.ComplexityRoot
-	c.Query.Applications = connection
-	c.Query.Environments = connection
+	c.Query.Applications = func(children int, first *int, after, _ *string, _ *core.Order) int {
+		return connection(children, first, after)
+	}
+	c.Query.Environments = func(children int, first *int, after, _ *string, _ []core.Tier) int {
+		return connection(children, first, after)
+	}
+	c.Query.GatesForMe = connection
+	c.Query.Journal = connection
 	c.Query.Members = connection
 	c.Query.Groups = connection
-	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState) int {
+	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState, _ *string) int {
 		return connection(children, first, after)
 	}
 	// Every connection of the schema has to be here: one that is missing would cost as little as a single object.

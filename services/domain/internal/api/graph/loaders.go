@@ -48,6 +48,7 @@ type loaders struct {
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	waitsOf                 *loader[int64, []core.Wait]
 	members                 *loader[int64, core.Member]
+	cells                   *loader[int64, core.Cell]
 	groups                  *loader[int64, core.Group]
 	membersOf               *loader[int64, []core.Member]
 	groupsOf                *loader[int64, []core.Group]
@@ -100,6 +101,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		applicationStandings:    plain(b, r.ApplicationStandings),
 		waitsOf:                 plain(b, r.Waits),
 		members:                 plain(b, r.MembersByID),
+		cells:                   plain(b, r.Cells),
 		groups:                  plain(b, r.GroupsByID),
 		membersOf:               plain(b, r.MembersByGroup),
 		groupsOf:                plain(b, r.GroupsByMember),

@@ -157,9 +157,9 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := setup(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "drivers": {}, // probed above, one's own, and nobody's
+		"node": {}, "viewer": {}, "drivers": {}, "journalCursor": {}, // probed above, one's own, and nobody's
 		"application": {`(name: "shop")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
-		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`},
+		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 	}
 	for _, field := range contract(t).Query.Fields {
 		if strings.HasPrefix(field.Name, "__") {

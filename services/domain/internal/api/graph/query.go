@@ -26,13 +26,17 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	}, nil
 }
 
-// Applications is one page of them, oldest first.
-func (q query) Applications(ctx context.Context, first *int, after *string) (model.ApplicationConnection, error) {
+// Applications is one page of them.
+func (q query) Applications(ctx context.Context, first *int, after, name *string, orderBy *core.Order) (model.ApplicationConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
 		return model.ApplicationConnection{}, err
 	}
-	s, err := q.domain.Applications(ctx, loadersOf(ctx).actor.Organization, p)
+	filter := core.ApplicationFilter{Contains: orEmpty(name)}
+	if orderBy != nil {
+		filter.Order = *orderBy
+	}
+	s, err := q.domain.Applications(ctx, loadersOf(ctx).actor.Organization, filter, p)
 	return model.ApplicationConnection{Nodes: wrapAll(s.Nodes, model.WrapApplication), PageInfo: pageInfo(s)}, err
 }
 
@@ -43,12 +47,12 @@ func (q query) Application(ctx context.Context, name string) (*model.Application
 }
 
 // Environments is one page of them, oldest first.
-func (q query) Environments(ctx context.Context, first *int, after *string) (model.EnvironmentConnection, error) {
+func (q query) Environments(ctx context.Context, first *int, after, name *string, tiers []core.Tier) (model.EnvironmentConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
 		return model.EnvironmentConnection{}, err
 	}
-	s, err := q.domain.Environments(ctx, loadersOf(ctx).actor.Organization, p)
+	s, err := q.domain.Environments(ctx, loadersOf(ctx).actor.Organization, core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers}, p)
 	return model.EnvironmentConnection{Nodes: wrapAll(s.Nodes, model.WrapEnvironment), PageInfo: pageInfo(s)}, err
 }
 
@@ -60,7 +64,7 @@ func (q query) Environment(ctx context.Context, name string) (*model.Environment
 
 // Rollouts is one page of them, newest first, of one application or in some states if asked so.
 func (q query) Rollouts(
-	ctx context.Context, first *int, after, application *string, states []core.RolloutState,
+	ctx context.Context, first *int, after, application *string, states []core.RolloutState, environment *string,
 ) (model.RolloutConnection, error) {
 	p, err := page(first, after)
 	if err != nil {
@@ -69,6 +73,11 @@ func (q query) Rollouts(
 	filter := core.RolloutFilter{States: states}
 	if application != nil {
 		if filter.ApplicationID, err = applicationNumber(ctx, q.domain, *application); err != nil {
+			return model.RolloutConnection{}, err
+		}
+	}
+	if environment != nil {
+		if filter.EnvironmentID, err = environmentNumber(ctx, q.domain, *environment); err != nil {
 			return model.RolloutConnection{}, err
 		}
 	}
@@ -169,16 +178,31 @@ func number(field, kind, global string) (int64, error) {
 
 // applicationNumber finds an application by its identifier or by its name.
 func applicationNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
-	organization := loadersOf(ctx).actor.Organization
-	if strings.HasPrefix(nameOrID, model.KindApplication+"_") {
-		// An application may be named like an identifier; then the object of that number, if there is one, comes first.
-		if n, err := id.Parse(model.KindApplication, nameOrID); err == nil {
-			found, err := reads.ApplicationsByID(ctx, organization, []int64{n})
+	return byNameOrID(ctx, model.KindApplication, nameOrID, reads.ApplicationsByID, func(name string) (int64, error) {
+		a, err := reads.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
+		return a.ID, err
+	})
+}
+
+// environmentNumber finds an environment by its identifier or by its name.
+func environmentNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
+	return byNameOrID(ctx, model.KindEnvironment, nameOrID, reads.EnvironmentsByID, func(name string) (int64, error) {
+		e, err := reads.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
+		return e.ID, err
+	})
+}
+
+func byNameOrID[V any](
+	ctx context.Context, kind, nameOrID string, byID func(context.Context, int64, []int64) (map[int64]V, error), byName func(string) (int64, error),
+) (int64, error) {
+	if strings.HasPrefix(nameOrID, kind+"_") {
+		// Something may be named like an identifier; then the object of that number, if there is one, comes first.
+		if n, err := id.Parse(kind, nameOrID); err == nil {
+			found, err := byID(ctx, loadersOf(ctx).actor.Organization, []int64{n})
 			if _, ok := found[n]; ok || err != nil {
 				return n, err
 			}
 		}
 	}
-	a, err := reads.ApplicationByName(ctx, organization, nameOrID)
-	return a.ID, err
+	return byName(nameOrID)
 }

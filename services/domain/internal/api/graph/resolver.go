@@ -1,9 +1,16 @@
 package graph
 
-import "github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+import (
+	"log/slog"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+)
 
 // resolvers says who resolves the fields of each type.
-type resolvers struct{ domain Domain }
+type resolvers struct {
+	domain Domain
+	log    *slog.Logger
+}
 
 var _ exec.ResolverRoot = resolvers{}
 
@@ -26,10 +33,16 @@ func (resolvers) Gate() exec.GateResolver { return gate{} }
 func (resolvers) Wait() exec.WaitResolver { return wait{} }
 
 // Query begins every query.
-func (r resolvers) Query() exec.QueryResolver { return query(r) }
+func (r resolvers) Query() exec.QueryResolver { return query{r.domain} }
 
 // Mutation begins every mutation.
-func (r resolvers) Mutation() exec.MutationResolver { return mutation(r) }
+func (r resolvers) Mutation() exec.MutationResolver { return mutation{r.domain} }
+
+// Subscription begins every subscription.
+func (r resolvers) Subscription() exec.SubscriptionResolver { return subscription(r) }
+
+// JournalEntry resolves its fields.
+func (resolvers) JournalEntry() exec.JournalEntryResolver { return journalEntry{} }
 
 // Rollout resolves its fields.
 func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }

@@ -12,9 +12,6 @@ VALUES (@organization_id, @service_id, @source_ref, @source_config, @match_key) 
 -- name: LockApplication :one
 SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 
--- name: ListApplications :many
-SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
-
 -- name: ApplicationByName :one
 SELECT * FROM cd_applications WHERE organization_id = @organization_id AND name = @name;
 

@@ -35,9 +35,6 @@ ON CONFLICT (organization_id, digest) DO NOTHING;
 -- name: BundleContent :one
 SELECT content FROM cd_driver_bundles WHERE organization_id = @organization_id AND digest = @digest;
 
--- name: ListEnvironments :many
-SELECT * FROM cd_environments WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
-
 -- name: EnvironmentByName :one
 SELECT * FROM cd_environments WHERE organization_id = @organization_id AND name = @name;
 

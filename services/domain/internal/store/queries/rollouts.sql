@@ -51,13 +51,6 @@ UPDATE cd_deployments SET state = @to_state,
     finished_at = CASE WHEN @to_state::smallint >= 2 THEN @at::timestamptz ELSE finished_at END
 WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
 
--- name: ListRollouts :many
-SELECT * FROM cd_rollouts
-WHERE organization_id = @organization_id AND id < @before
-  AND (@application_id::bigint = 0 OR application_id = @application_id)
-  AND (cardinality(@states::smallint[]) = 0 OR state = ANY(@states::smallint[]))
-ORDER BY id DESC LIMIT @at_most;
-
 -- name: RolloutsByID :many
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 

@@ -210,37 +210,6 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 	return i, err
 }
 
-const listApplications = `-- name: ListApplications :many
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id > $2 ORDER BY id LIMIT $3
-`
-
-func (q *Queries) ListApplications(ctx context.Context, organizationID int64, after int64, atMost int32) ([]Application, error) {
-	rows, err := q.db.Query(ctx, listApplications, organizationID, after, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Application
-	for rows.Next() {
-		var i Application
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.Name,
-			&i.Description,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockApplication = `-- name: LockApplication :one
 SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `

@@ -292,42 +292,6 @@ func (q *Queries) KeepBundle(ctx context.Context, arg KeepBundleParams) error {
 	return err
 }
 
-const listEnvironments = `-- name: ListEnvironments :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND id > $2 ORDER BY id LIMIT $3
-`
-
-func (q *Queries) ListEnvironments(ctx context.Context, organizationID int64, after int64, atMost int32) ([]Environment, error) {
-	rows, err := q.db.Query(ctx, listEnvironments, organizationID, after, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Environment
-	for rows.Next() {
-		var i Environment
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.Name,
-			&i.Description,
-			&i.Tier,
-			&i.Readiness,
-			&i.ReadinessReason,
-			&i.OnboardingAttempt,
-			&i.WorkflowRef,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockEnvironment = `-- name: LockEnvironment :one
 SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e

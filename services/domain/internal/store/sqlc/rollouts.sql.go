@@ -242,60 +242,6 @@ func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) 
 	return err
 }
 
-const listRollouts = `-- name: ListRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts
-WHERE organization_id = $1 AND id < $2
-  AND ($3::bigint = 0 OR application_id = $3)
-  AND (cardinality($4::smallint[]) = 0 OR state = ANY($4::smallint[]))
-ORDER BY id DESC LIMIT $5
-`
-
-type ListRolloutsParams struct {
-	OrganizationID int64
-	Before         int64
-	ApplicationID  int64
-	States         []int16
-	AtMost         int32
-}
-
-func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]Rollout, error) {
-	rows, err := q.db.Query(ctx, listRollouts,
-		arg.OrganizationID,
-		arg.Before,
-		arg.ApplicationID,
-		arg.States,
-		arg.AtMost,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Rollout
-	for rows.Next() {
-		var i Rollout
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.ApplicationID,
-			&i.VersionSetID,
-			&i.FlowDefinitionID,
-			&i.WorkflowRef,
-			&i.State,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const liveVersionSets = `-- name: LiveVersionSets :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e

@@ -38,12 +38,14 @@ type ResolverRoot interface {
 	Environment() EnvironmentResolver
 	Gate() GateResolver
 	Group() GroupResolver
+	JournalEntry() JournalEntryResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
 	Rollout() RolloutResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
 	Service() ServiceResolver
+	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
 	VersionSet() VersionSetResolver
 	VersionSetEntry() VersionSetEntryResolver
@@ -95,6 +97,9 @@ type ComplexityRoot struct {
 		Discovered      func(childComplexity int) int
 		Environment     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
+		Latest          func(childComplexity int) int
+		Live            func(childComplexity int) int
+		LiveSince       func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
 		ViewerCan       func(childComplexity int) int
@@ -222,6 +227,7 @@ type ComplexityRoot struct {
 		Reason              func(childComplexity int) int
 		RequestedAt         func(childComplexity int) int
 		RequesterMayApprove func(childComplexity int) int
+		Rollout             func(childComplexity int) int
 		ViewerCan           func(childComplexity int) int
 	}
 
@@ -230,6 +236,11 @@ type ComplexityRoot struct {
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
+	}
+
+	GateConnection struct {
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
 	}
 
 	Group struct {
@@ -250,6 +261,17 @@ type ComplexityRoot struct {
 	}
 
 	JournalConnection struct {
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	JournalEntry struct {
+		Cursor     func(childComplexity int) int
+		Rollout    func(childComplexity int) int
+		Transition func(childComplexity int) int
+	}
+
+	JournalEntryConnection struct {
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
 	}
@@ -315,17 +337,20 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		Application  func(childComplexity int, name string) int
-		Applications func(childComplexity int, first *int, after *string) int
-		Drivers      func(childComplexity int) int
-		Environment  func(childComplexity int, name string) int
-		Environments func(childComplexity int, first *int, after *string) int
-		Groups       func(childComplexity int, first *int, after *string) int
-		Members      func(childComplexity int, first *int, after *string) int
-		Node         func(childComplexity int, id string) int
-		Rollout      func(childComplexity int, id string) int
-		Rollouts     func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState) int
-		Viewer       func(childComplexity int) int
+		Application   func(childComplexity int, name string) int
+		Applications  func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
+		Drivers       func(childComplexity int) int
+		Environment   func(childComplexity int, name string) int
+		Environments  func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
+		GatesForMe    func(childComplexity int, first *int, after *string) int
+		Groups        func(childComplexity int, first *int, after *string) int
+		Journal       func(childComplexity int, first *int, after *string) int
+		JournalCursor func(childComplexity int) int
+		Members       func(childComplexity int, first *int, after *string) int
+		Node          func(childComplexity int, id string) int
+		Rollout       func(childComplexity int, id string) int
+		Rollouts      func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
+		Viewer        func(childComplexity int) int
 	}
 
 	ResolveGatePayload struct {
@@ -398,6 +423,7 @@ type ComplexityRoot struct {
 		GlobalID           func(childComplexity int) int
 		Position           func(childComplexity int) int
 		PreviousVersionSet func(childComplexity int) int
+		Rollout            func(childComplexity int) int
 		StartedAt          func(childComplexity int) int
 		State              func(childComplexity int) int
 	}
@@ -417,6 +443,10 @@ type ComplexityRoot struct {
 	SetRollbackPolicyPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	Subscription struct {
+		Journal func(childComplexity int, after *string) int
 	}
 
 	Transition struct {
@@ -509,6 +539,9 @@ type ApplicationResolver interface {
 type ApplicationEnvironmentResolver interface {
 	Environment(ctx context.Context, obj *model.ApplicationEnvironment) (model.Environment, error)
 
+	Live(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
+	LiveSince(ctx context.Context, obj *model.ApplicationEnvironment) (*time.Time, error)
+	Latest(ctx context.Context, obj *model.ApplicationEnvironment) (*model.RolloutEnvironment, error)
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
 type ArtifactSourceResolver interface {
@@ -527,10 +560,15 @@ type EnvironmentResolver interface {
 	ViewerCan(ctx context.Context, obj *model.Environment) ([]model.Ability, error)
 }
 type GateResolver interface {
+	Rollout(ctx context.Context, obj *model.Gate) (model.Rollout, error)
+
 	ViewerCan(ctx context.Context, obj *model.Gate) ([]model.Ability, error)
 }
 type GroupResolver interface {
 	Members(ctx context.Context, obj *model.Group) ([]model.Member, error)
+}
+type JournalEntryResolver interface {
+	Rollout(ctx context.Context, obj *model.JournalEntry) (model.Rollout, error)
 }
 type MemberResolver interface {
 	Groups(ctx context.Context, obj *model.Member) ([]model.Group, error)
@@ -562,11 +600,14 @@ type MutationResolver interface {
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (model.Node, error)
 	Viewer(ctx context.Context) (model.Viewer, error)
-	Applications(ctx context.Context, first *int, after *string) (model.ApplicationConnection, error)
+	Applications(ctx context.Context, first *int, after *string, name *string, orderBy *core.Order) (model.ApplicationConnection, error)
 	Application(ctx context.Context, name string) (*model.Application, error)
-	Environments(ctx context.Context, first *int, after *string) (model.EnvironmentConnection, error)
+	Environments(ctx context.Context, first *int, after *string, name *string, tiers []core.Tier) (model.EnvironmentConnection, error)
 	Environment(ctx context.Context, name string) (*model.Environment, error)
-	Rollouts(ctx context.Context, first *int, after *string, application *string, states []core.RolloutState) (model.RolloutConnection, error)
+	Rollouts(ctx context.Context, first *int, after *string, application *string, states []core.RolloutState, environment *string) (model.RolloutConnection, error)
+	GatesForMe(ctx context.Context, first *int, after *string) (model.GateConnection, error)
+	Journal(ctx context.Context, first *int, after *string) (model.JournalEntryConnection, error)
+	JournalCursor(ctx context.Context) (string, error)
 	Rollout(ctx context.Context, id string) (*model.Rollout, error)
 	Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error)
 	Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error)
@@ -585,6 +626,7 @@ type RolloutResolver interface {
 	Journal(ctx context.Context, obj *model.Rollout, first *int, after *string) (model.JournalConnection, error)
 }
 type RolloutEnvironmentResolver interface {
+	Rollout(ctx context.Context, obj *model.RolloutEnvironment) (model.Rollout, error)
 	Environment(ctx context.Context, obj *model.RolloutEnvironment) (model.Environment, error)
 
 	DriverBinding(ctx context.Context, obj *model.RolloutEnvironment) (model.DriverBinding, error)
@@ -595,6 +637,9 @@ type RolloutEnvironmentResolver interface {
 }
 type ServiceResolver interface {
 	ArtifactSources(ctx context.Context, obj *model.Service) ([]model.ArtifactSource, error)
+}
+type SubscriptionResolver interface {
+	Journal(ctx context.Context, after *string) (<-chan model.JournalEntry, error)
 }
 type TransitionResolver interface {
 	Principal(ctx context.Context, obj *model.Transition) (*model.Member, error)
@@ -811,6 +856,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.GlobalID(childComplexity), true
+	case "ApplicationEnvironment.latest":
+		if e.ComplexityRoot.ApplicationEnvironment.Latest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.Latest(childComplexity), true
+	case "ApplicationEnvironment.live":
+		if e.ComplexityRoot.ApplicationEnvironment.Live == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.Live(childComplexity), true
+	case "ApplicationEnvironment.liveSince":
+		if e.ComplexityRoot.ApplicationEnvironment.LiveSince == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.LiveSince(childComplexity), true
 	case "ApplicationEnvironment.readiness":
 		if e.ComplexityRoot.ApplicationEnvironment.Readiness == nil {
 			break
@@ -1289,6 +1352,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Gate.RequesterMayApprove(childComplexity), true
+	case "Gate.rollout":
+		if e.ComplexityRoot.Gate.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.Rollout(childComplexity), true
 	case "Gate.viewerCan":
 		if e.ComplexityRoot.Gate.ViewerCan == nil {
 			break
@@ -1320,6 +1389,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GateApproval.Reason(childComplexity), true
+
+	case "GateConnection.nodes":
+		if e.ComplexityRoot.GateConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateConnection.Nodes(childComplexity), true
+	case "GateConnection.pageInfo":
+		if e.ComplexityRoot.GateConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateConnection.PageInfo(childComplexity), true
 
 	case "Group.createdAt":
 		if e.ComplexityRoot.Group.CreatedAt == nil {
@@ -1384,6 +1466,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JournalConnection.PageInfo(childComplexity), true
+
+	case "JournalEntry.cursor":
+		if e.ComplexityRoot.JournalEntry.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntry.Cursor(childComplexity), true
+	case "JournalEntry.rollout":
+		if e.ComplexityRoot.JournalEntry.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntry.Rollout(childComplexity), true
+	case "JournalEntry.transition":
+		if e.ComplexityRoot.JournalEntry.Transition == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntry.Transition(childComplexity), true
+
+	case "JournalEntryConnection.nodes":
+		if e.ComplexityRoot.JournalEntryConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryConnection.Nodes(childComplexity), true
+	case "JournalEntryConnection.pageInfo":
+		if e.ComplexityRoot.JournalEntryConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryConnection.PageInfo(childComplexity), true
 
 	case "Member.createdAt":
 		if e.ComplexityRoot.Member.CreatedAt == nil {
@@ -1752,7 +1866,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["name"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.drivers":
 		if e.ComplexityRoot.Query.Drivers == nil {
 			break
@@ -1780,7 +1894,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["name"].(*string), args["tiers"].([]core.Tier)), true
+	case "Query.gatesForMe":
+		if e.ComplexityRoot.Query.GatesForMe == nil {
+			break
+		}
+
+		args, err := ec.field_Query_gatesForMe_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.GatesForMe(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Query.groups":
 		if e.ComplexityRoot.Query.Groups == nil {
 			break
@@ -1793,6 +1918,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Groups(childComplexity, args["first"].(*int), args["after"].(*string)), true
 
+	case "Query.journal":
+		if e.ComplexityRoot.Query.Journal == nil {
+			break
+		}
+
+		args, err := ec.field_Query_journal_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Journal(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Query.journalCursor":
+		if e.ComplexityRoot.Query.JournalCursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.JournalCursor(childComplexity), true
 	case "Query.members":
 		if e.ComplexityRoot.Query.Members == nil {
 			break
@@ -1836,7 +1978,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string), args["states"].([]core.RolloutState)), true
+		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string)), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
@@ -2110,6 +2252,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutEnvironment.PreviousVersionSet(childComplexity), true
+	case "RolloutEnvironment.rollout":
+		if e.ComplexityRoot.RolloutEnvironment.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEnvironment.Rollout(childComplexity), true
 	case "RolloutEnvironment.startedAt":
 		if e.ComplexityRoot.RolloutEnvironment.StartedAt == nil {
 			break
@@ -2173,6 +2321,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetRollbackPolicyPayload.Errors(childComplexity), true
+
+	case "Subscription.journal":
+		if e.ComplexityRoot.Subscription.Journal == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_journal_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.Journal(childComplexity, args["after"].(*string)), true
 
 	case "Transition.createdAt":
 		if e.ComplexityRoot.Transition.CreatedAt == nil {
@@ -2533,6 +2693,23 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 				Data: buf.Bytes(),
 			}
 		}
+	case ast.Subscription:
+		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
+
+		var buf bytes.Buffer
+		return func(ctx context.Context) *graphql.Response {
+			buf.Reset()
+			data := next(ctx)
+
+			if data == nil {
+				return nil
+			}
+			data.MarshalGQL(&buf)
+
+			return &graphql.Response{
+				Data: buf.Bytes(),
+			}
+		}
 
 	default:
 		return graphql.OneShot(graphql.ErrorResponse(ctx, "unsupported GraphQL operation"))
@@ -2575,12 +2752,20 @@ type Query {
   node(id: ID!): Node
   "Who asks."
   viewer: Viewer!
-  applications(first: Int = 50, after: String): ApplicationConnection!
+  "Name is a part of the name, in any case."
+  applications(first: Int = 50, after: String, name: String, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
   application(name: String!): Application
-  environments(first: Int = 50, after: String): EnvironmentConnection!
+  "Name is a part of the name, in any case."
+  environments(first: Int = 50, after: String, name: String, tiers: [Tier!]): EnvironmentConnection!
   environment(name: String!): Environment
-  "Newest first."
-  rollouts(first: Int = 50, after: String, application: String, states: [RolloutState!]): RolloutConnection!
+  "Newest first. Application and environment are a name or an identifier."
+  rollouts(first: Int = 50, after: String, application: String, states: [RolloutState!], environment: String): RolloutConnection!
+  "What waits for the viewer: open gates that the viewer may approve, those of the oldest rollouts first."
+  gatesForMe(first: Int = 50, after: String): GateConnection!
+  "The journal of the whole organization, oldest first."
+  journal(first: Int = 50, after: String): JournalEntryConnection!
+  "Where that journal ends now: what to follow it from, without missing anything that was not there yet."
+  journalCursor: String!
   rollout(id: ID!): Rollout
   "Who belongs to the organization, in the order in which they came."
   members(first: Int = 50, after: String): MemberConnection!
@@ -2628,6 +2813,33 @@ type Mutation {
   createToken(input: CreateTokenInput!): CreateTokenPayload!
   "Ends a token at once, with the sessions that browsers began with it."
   revokeToken(input: RevokeTokenInput!): RevokeTokenPayload!
+}
+
+type Subscription {
+  """
+  Every row of the organization's journal after a cursor, in order, once; without one, from now on. Over SSE. The stream ends
+  after a while with ` + "`" + `complete` + "`" + `: begin again with the cursor of the last row, as after any other end.
+  """
+  journal(after: String): JournalEntry!
+}
+
+"A row of any journal of the organization, and where it stands in all of them."
+type JournalEntry {
+  "What to go on from. An event of the stream has it as its id as well, if it is selected under its own name."
+  cursor: String!
+  rollout: Rollout!
+  transition: Transition!
+}
+
+type JournalEntryConnection {
+  nodes: [JournalEntry!]!
+  pageInfo: PageInfo!
+}
+
+enum ApplicationOrder {
+  "As they were made."
+  CREATED
+  NAME
 }
 
 type PageInfo {
@@ -2891,6 +3103,11 @@ type ApplicationEnvironment implements Node {
   readinessReason: String!
   "What the driver found; opaque."
   discovered: JSON
+  "The set of the last rollout that completed here; null before the first."
+  live: VersionSet
+  liveSince: Time
+  "Where the newest rollout that goes here stands here; null before the first."
+  latest: RolloutEnvironment
   "What may be done with it."
   viewerCan: [Ability!]!
 }
@@ -2948,6 +3165,7 @@ type RolloutConnection {
 "A question that is not answered yet: nobody has rejected it, its time is not over, and fewer people than its quorum have approved it (D24)."
 type Gate {
   gateId: String!
+  rollout: Rollout!
   reason: String!
   requestedAt: Time!
   "How many different people have to approve it."
@@ -3025,8 +3243,14 @@ enum WaitKind {
   ENVIRONMENT
 }
 
+type GateConnection {
+  nodes: [Gate!]!
+  pageInfo: PageInfo!
+}
+
 type RolloutEnvironment implements Node {
   id: ID!
+  rollout: Rollout!
   environment: Environment!
   position: Int!
   state: RolloutState!
@@ -3429,6 +3653,12 @@ func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Conte
 		return ec.fieldContext_ApplicationEnvironment_readinessReason(ctx, field)
 	case "discovered":
 		return ec.fieldContext_ApplicationEnvironment_discovered(ctx, field)
+	case "live":
+		return ec.fieldContext_ApplicationEnvironment_live(ctx, field)
+	case "liveSince":
+		return ec.fieldContext_ApplicationEnvironment_liveSince(ctx, field)
+	case "latest":
+		return ec.fieldContext_ApplicationEnvironment_latest(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_ApplicationEnvironment_viewerCan(ctx, field)
 	}
@@ -3663,6 +3893,8 @@ func (ec *executionContext) childFields_Gate(ctx context.Context, field graphql.
 	switch field.Name {
 	case "gateId":
 		return ec.fieldContext_Gate_gateId(ctx, field)
+	case "rollout":
+		return ec.fieldContext_Gate_rollout(ctx, field)
 	case "reason":
 		return ec.fieldContext_Gate_reason(ctx, field)
 	case "requestedAt":
@@ -3697,6 +3929,16 @@ func (ec *executionContext) childFields_GateApproval(ctx context.Context, field 
 		return ec.fieldContext_GateApproval_approvedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GateApproval", field.Name)
+}
+
+func (ec *executionContext) childFields_GateConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "nodes":
+		return ec.fieldContext_GateConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_GateConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GateConnection", field.Name)
 }
 
 func (ec *executionContext) childFields_Group(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3741,6 +3983,28 @@ func (ec *executionContext) childFields_JournalConnection(ctx context.Context, f
 		return ec.fieldContext_JournalConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JournalConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_JournalEntry_cursor(ctx, field)
+	case "rollout":
+		return ec.fieldContext_JournalEntry_rollout(ctx, field)
+	case "transition":
+		return ec.fieldContext_JournalEntry_transition(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalEntryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "nodes":
+		return ec.fieldContext_JournalEntryConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_JournalEntryConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalEntryConnection", field.Name)
 }
 
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3941,6 +4205,8 @@ func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, 
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_RolloutEnvironment_id(ctx, field)
+	case "rollout":
+		return ec.fieldContext_RolloutEnvironment_rollout(ctx, field)
 	case "environment":
 		return ec.fieldContext_RolloutEnvironment_environment(ctx, field)
 	case "position":
@@ -4664,6 +4930,22 @@ func (ec *executionContext) field_Query_applications_args(ctx context.Context, r
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["name"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg3
 	return args, nil
 }
 
@@ -4700,10 +4982,70 @@ func (ec *executionContext) field_Query_environments_args(ctx context.Context, r
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["name"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "tiers",
+		func(ctx context.Context, v any) ([]core.Tier, error) {
+			return ec.unmarshalOTier2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTierᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tiers"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_gatesForMe_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
 func (ec *executionContext) field_Query_groups_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_journal_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
@@ -4810,6 +5152,14 @@ func (ec *executionContext) field_Query_rollouts_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["states"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "environment",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environment"] = arg4
 	return args, nil
 }
 
@@ -4832,6 +5182,20 @@ func (ec *executionContext) field_Rollout_journal_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_journal_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg0
 	return args, nil
 }
 
@@ -5683,6 +6047,93 @@ func (ec *executionContext) _ApplicationEnvironment_discovered(ctx context.Conte
 }
 func (ec *executionContext) fieldContext_ApplicationEnvironment_discovered(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEnvironment_live(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_live(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().Live(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
+			return ec.marshalOVersionSet2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_live(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ApplicationEnvironment_liveSince(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_liveSince(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().LiveSince(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_liveSince(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEnvironment_latest(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_latest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().Latest(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutEnvironment) graphql.Marshaler {
+			return ec.marshalORolloutEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_latest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutEnvironment(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _ApplicationEnvironment_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
@@ -7422,6 +7873,38 @@ func (ec *executionContext) fieldContext_Gate_gateId(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Gate", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Gate_rollout(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Gate_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Gate().Rollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Rollout) graphql.Marshaler {
+			return ec.marshalNRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Gate_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Gate",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Gate_reason(ctx context.Context, field graphql.CollectedField, obj *model.Gate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7739,6 +8222,70 @@ func (ec *executionContext) fieldContext_GateApproval_approvedAt(_ context.Conte
 	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _GateConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.GateConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Gate) graphql.Marshaler {
+			return ec.marshalNGate2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GateConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Gate(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _GateConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.GateConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GateConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Group_id(ctx context.Context, field graphql.CollectedField, obj *model.Group) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8022,6 +8569,157 @@ func (ec *executionContext) _JournalConnection_pageInfo(ctx context.Context, fie
 func (ec *executionContext) fieldContext_JournalConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "JournalConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalEntry_cursor(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntry_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntry_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalEntry", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JournalEntry_rollout(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntry_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.JournalEntry().Rollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Rollout) graphql.Marshaler {
+			return ec.marshalNRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntry_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntry",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalEntry_transition(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntry_transition(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Transition(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Transition) graphql.Marshaler {
+			return ec.marshalNTransition2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTransition(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntry_transition(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntry",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Transition(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalEntryConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.JournalEntry) graphql.Marshaler {
+			return ec.marshalNJournalEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntryConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEntry(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalEntryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntryConnection",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -9528,7 +10226,7 @@ func (ec *executionContext) _Query_applications(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["name"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.ApplicationConnection) graphql.Marshaler {
@@ -9616,7 +10314,7 @@ func (ec *executionContext) _Query_environments(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["name"].(*string), fc.Args["tiers"].([]core.Tier))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.EnvironmentConnection) graphql.Marshaler {
@@ -9704,7 +10402,7 @@ func (ec *executionContext) _Query_rollouts(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Rollouts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["application"].(*string), fc.Args["states"].([]core.RolloutState))
+			return ec.Resolvers.Query().Rollouts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["application"].(*string), fc.Args["states"].([]core.RolloutState), fc.Args["environment"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutConnection) graphql.Marshaler {
@@ -9736,6 +10434,117 @@ func (ec *executionContext) fieldContext_Query_rollouts(ctx context.Context, fie
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Query_gatesForMe(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_gatesForMe(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().GatesForMe(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.GateConnection) graphql.Marshaler {
+			return ec.marshalNGateConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_gatesForMe(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GateConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_gatesForMe_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_journal(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_journal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Journal(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.JournalEntryConnection) graphql.Marshaler {
+			return ec.marshalNJournalEntryConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_journal(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEntryConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_journal_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_journalCursor(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_journalCursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().JournalCursor(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_journalCursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Query", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Query_rollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
@@ -10993,6 +11802,38 @@ func (ec *executionContext) fieldContext_RolloutEnvironment_id(_ context.Context
 	return graphql.NewScalarFieldContext("RolloutEnvironment", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _RolloutEnvironment_rollout(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEnvironment_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutEnvironment().Rollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Rollout) graphql.Marshaler {
+			return ec.marshalNRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEnvironment_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RolloutEnvironment_environment(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11461,6 +12302,50 @@ func (ec *executionContext) fieldContext_SetRollbackPolicyPayload_errors(_ conte
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_UserError(ctx, field)
 		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_journal(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_journal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().Journal(ctx, fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {
+			return ec.marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_journal(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEntry(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_journal_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -15403,6 +16288,120 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "live":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_live(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "liveSince":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_liveSince(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "latest":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_latest(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "viewerCan":
 			field := field
 
@@ -16591,6 +17590,44 @@ func (ec *executionContext) _Gate(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "rollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Gate_rollout(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "reason":
 			out.Values[i] = ec._Gate_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -16719,6 +17756,49 @@ func (ec *executionContext) _GateApproval(ctx context.Context, sel ast.Selection
 			}
 		case "approvedAt":
 			out.Values[i] = ec._GateApproval_approvedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var gateConnectionImplementors = []string{"GateConnection"}
+
+func (ec *executionContext) _GateConnection(ctx context.Context, sel ast.SelectionSet, obj *model.GateConnection) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, gateConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GateConnection")
+		case "nodes":
+			out.Values[i] = ec._GateConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._GateConnection_pageInfo(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -16934,6 +18014,130 @@ func (ec *executionContext) _JournalConnection(ctx context.Context, sel ast.Sele
 			}
 		case "pageInfo":
 			out.Values[i] = ec._JournalConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var journalEntryImplementors = []string{"JournalEntry"}
+
+func (ec *executionContext) _JournalEntry(ctx context.Context, sel ast.SelectionSet, obj *model.JournalEntry) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalEntryImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalEntry")
+		case "cursor":
+			out.Values[i] = ec._JournalEntry_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "rollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._JournalEntry_rollout(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "transition":
+			out.Values[i] = ec._JournalEntry_transition(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var journalEntryConnectionImplementors = []string{"JournalEntryConnection"}
+
+func (ec *executionContext) _JournalEntryConnection(ctx context.Context, sel ast.SelectionSet, obj *model.JournalEntryConnection) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalEntryConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalEntryConnection")
+		case "nodes":
+			out.Values[i] = ec._JournalEntryConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._JournalEntryConnection_pageInfo(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -17662,6 +18866,72 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_rollouts(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "gatesForMe":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_gatesForMe(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "journal":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_journal(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "journalCursor":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_journalCursor(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -18545,6 +19815,44 @@ func (ec *executionContext) _RolloutEnvironment(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "rollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutEnvironment_rollout(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "environment":
 			field := field
 
@@ -18913,6 +20221,26 @@ func (ec *executionContext) _SetRollbackPolicyPayload(ctx context.Context, sel a
 	})
 
 	return out
+}
+
+var subscriptionImplementors = []string{"Subscription"}
+
+func (ec *executionContext) _Subscription(ctx context.Context, sel ast.SelectionSet) func(ctx context.Context) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, subscriptionImplementors)
+	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{
+		Object: "Subscription",
+	})
+	if len(fields) != 1 {
+		graphql.AddErrorf(ctx, "must subscribe to exactly one stream")
+		return nil
+	}
+
+	switch fields[0].Name {
+	case "journal":
+		return ec._Subscription_journal(ctx, fields[0])
+	default:
+		panic("unknown field " + strconv.Quote(fields[0].Name))
+	}
 }
 
 var transitionImplementors = []string{"Transition"}
@@ -20496,6 +21824,10 @@ func (ec *executionContext) marshalNGateApproval2ᚕgithubᚗcomᚋlockstepᚑcd
 	return ret
 }
 
+func (ec *executionContext) marshalNGateConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateConnection(ctx context.Context, sel ast.SelectionSet, v model.GateConnection) graphql.Marshaler {
+	return ec._GateConnection(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, v any) (core.GateOutcome, error) {
 	res, err := model.UnmarshalGateOutcome(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -20625,6 +21957,30 @@ func (ec *executionContext) marshalNJSON2encodingᚋjsonᚐRawMessage(ctx contex
 
 func (ec *executionContext) marshalNJournalConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalConnection(ctx context.Context, sel ast.SelectionSet, v model.JournalConnection) graphql.Marshaler {
 	return ec._JournalConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx context.Context, sel ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {
+	return ec._JournalEntry(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryᚄ(ctx context.Context, sel ast.SelectionSet, v []model.JournalEntry) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNJournalEntryConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryConnection(ctx context.Context, sel ast.SelectionSet, v model.JournalEntryConnection) graphql.Marshaler {
+	return ec._JournalEntryConnection(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNMember2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx context.Context, sel ast.SelectionSet, v model.Member) graphql.Marshaler {
@@ -21342,6 +22698,24 @@ func (ec *executionContext) marshalOApplicationEnvironment2ᚖgithubᚗcomᚋloc
 	return ec._ApplicationEnvironment(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalApplicationOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalApplicationOrder(*v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -21633,6 +23007,13 @@ func (ec *executionContext) marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlo
 	return ec._Rollout(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalORolloutEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEnvironment(ctx context.Context, sel ast.SelectionSet, v *model.RolloutEnvironment) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RolloutEnvironment(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStateᚄ(ctx context.Context, v any) ([]core.RolloutState, error) {
 	if v == nil {
 		return nil, nil
@@ -21692,6 +23073,42 @@ func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel as
 	_ = ctx
 	res := graphql.MarshalString(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOTier2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTierᚄ(ctx context.Context, v any) ([]core.Tier, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]core.Tier, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNTier2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTier(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOTier2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTierᚄ(ctx context.Context, sel ast.SelectionSet, v []core.Tier) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNTier2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTier(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOTime2ᚖtimeᚐTime(ctx context.Context, v any) (*time.Time, error) {

@@ -139,6 +139,11 @@ type EnvironmentConnection struct {
 	PageInfo PageInfo      `json:"pageInfo"`
 }
 
+type GateConnection struct {
+	Nodes    []Gate   `json:"nodes"`
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
 type GroupConnection struct {
 	Nodes    []Group  `json:"nodes"`
 	PageInfo PageInfo `json:"pageInfo"`
@@ -152,6 +157,11 @@ type GroupPayload struct {
 type JournalConnection struct {
 	Nodes    []Transition `json:"nodes"`
 	PageInfo PageInfo     `json:"pageInfo"`
+}
+
+type JournalEntryConnection struct {
+	Nodes    []JournalEntry `json:"nodes"`
+	PageInfo PageInfo       `json:"pageInfo"`
 }
 
 type MemberConnection struct {

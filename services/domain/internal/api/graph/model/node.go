@@ -144,6 +144,15 @@ func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
 // ExpiresAfterSeconds is 0 for never.
 func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
 
+// JournalEntry wraps the domain's.
+type JournalEntry struct{ core.JournalEntry }
+
+// Cursor is the entry's position, for the next request.
+func (e JournalEntry) Cursor() string { return core.CursorOf(e.ID) }
+
+// Transition is the row itself.
+func (e JournalEntry) Transition() Transition { return Transition{e.JournalEntry.Transition} }
+
 // Member wraps the domain's.
 type Member struct{ core.Member }
 

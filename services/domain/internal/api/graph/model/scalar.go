@@ -80,6 +80,14 @@ func UnmarshalGateOutcome(v any) (core.GateOutcome, error) {
 	return enum(v, core.ExpiryRejects, core.ExpiryApproves)
 }
 
+// MarshalApplicationOrder writes an order.
+func MarshalApplicationOrder(o core.Order) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalApplicationOrder reads an order.
+func UnmarshalApplicationOrder(v any) (core.Order, error) {
+	return enum(v, core.OrderCreated, core.OrderName)
+}
+
 // MarshalRole writes a role.
 func MarshalRole(r core.Role) graphql.Marshaler { return word(string(r)) }
 

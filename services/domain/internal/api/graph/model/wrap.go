@@ -64,6 +64,9 @@ func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
 	return EnvironmentApproval{a}
 }
 
+// WrapJournalEntry wraps the domain's.
+func WrapJournalEntry(e core.JournalEntry) JournalEntry { return JournalEntry{e} }
+
 // WrapMember wraps the domain's.
 func WrapMember(m core.Member) Member { return Member{m} }
 

@@ -1,0 +1,119 @@
+package graph
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// What lies across rollouts: the matrix, what waits, and the journal of everything.
+
+// GatesForMe is one page of the gates that wait for the viewer.
+func (q query) GatesForMe(ctx context.Context, first *int, after *string) (model.GateConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.GateConnection{}, err
+	}
+	s, err := q.domain.GatesFor(ctx, loadersOf(ctx).actor, p)
+	return model.GateConnection{Nodes: wrapAll(s.Nodes, model.WrapGate), PageInfo: pageInfo(s)}, err
+}
+
+// Journal is one page of the organization's whole journal.
+func (q query) Journal(ctx context.Context, first *int, after *string) (model.JournalEntryConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.JournalEntryConnection{}, err
+	}
+	s, err := q.domain.JournalOf(ctx, loadersOf(ctx).actor.Organization, p)
+	return model.JournalEntryConnection{Nodes: wrapAll(s.Nodes, model.WrapJournalEntry), PageInfo: pageInfo(s)}, err
+}
+
+// JournalCursor is where the journal ends now.
+func (q query) JournalCursor(ctx context.Context) (string, error) {
+	present, err := q.domain.Present(ctx, loadersOf(ctx).actor.Organization)
+	return core.CursorOf(present), err
+}
+
+// Rollout is whose gate it is.
+func (gate) Rollout(ctx context.Context, g *model.Gate) (model.Rollout, error) {
+	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, g.RolloutID, model.WrapRollout)
+}
+
+// Rollout is what it is a part of.
+func (rolloutEnvironment) Rollout(ctx context.Context, e *model.RolloutEnvironment) (model.Rollout, error) {
+	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, e.RolloutID, model.WrapRollout)
+}
+
+// Live is the version set of the last rollout that completed there.
+func (applicationEnvironment) Live(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, l.versionSets, c.LiveVersionSetID, model.WrapVersionSet)
+}
+
+// LiveSince is when that was.
+func (applicationEnvironment) LiveSince(ctx context.Context, e *model.ApplicationEnvironment) (*time.Time, error) {
+	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
+	return c.LiveSince, err
+}
+
+// Latest is where the newest rollout that goes there stands there.
+func (applicationEnvironment) Latest(ctx context.Context, e *model.ApplicationEnvironment) (*model.RolloutEnvironment, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, l.rolloutEnvironments, c.LatestStopID, model.WrapRolloutEnvironment)
+}
+
+// journalEntry resolves the fields of JournalEntry that are loaded.
+type journalEntry struct{}
+
+// Rollout is what the row belongs to.
+func (journalEntry) Rollout(ctx context.Context, e *model.JournalEntry) (model.Rollout, error) {
+	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, e.RolloutID, model.WrapRollout)
+}
+
+// subscription resolves the fields of Subscription.
+type subscription struct {
+	domain Domain
+	log    *slog.Logger
+}
+
+// Journal follows the organization's journal. Nothing is buffered but the page that was read: a slow client slows its own
+// reading.
+func (s subscription) Journal(ctx context.Context, after *string) (<-chan model.JournalEntry, error) {
+	position := int64(-1)
+	if cursor := resumeFrom(ctx, after); cursor != "" {
+		var err error
+		if position, err = core.PositionOf(cursor); err != nil {
+			return nil, err
+		}
+	}
+	actor := loadersOf(ctx).actor
+	entries := make(chan model.JournalEntry)
+	go func() {
+		defer close(entries)
+		err := s.domain.Follow(ctx, actor, position, func(e core.JournalEntry) bool {
+			select {
+			case entries <- model.WrapJournalEntry(e):
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			// The stream ends, and the client begins again where it was.
+			s.log.WarnContext(ctx, "journal stream", telemetry.KeyError, err)
+		}
+	}()
+	return entries, nil
+}

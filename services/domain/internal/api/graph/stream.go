@@ -1,0 +1,196 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// stream is GraphQL over SSE in "distinct connections" mode: one operation, one response, events next and complete. It is
+// ours and not the library's because an event here has an id, from which a client goes on (Last-Event-ID), and because a
+// stream ends after a while, so that whoever is no longer allowed to follow does not.
+type stream struct {
+	clock clock.Clock
+	// heartbeat is how long nothing may come before a comment does, so that neither proxies nor the client give up.
+	heartbeat time.Duration
+	// longest is how long a stream lasts.
+	longest time.Duration
+}
+
+const (
+	eventStream      = "text/event-stream"
+	streamHeartbeat  = 15 * time.Second
+	streamLongest    = 10 * time.Minute
+	lastEventID      = "Last-Event-ID"
+	streamWriteLimit = 30 * time.Second
+)
+
+var _ graphql.Transport = stream{}
+
+// Supports is whether the client wants a stream; front has checked the rest.
+func (stream) Supports(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), eventStream)
+}
+
+// Do answers one operation with a stream of its results.
+func (s stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.longest)
+	defer cancel()
+	params, err := rawParams(r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, invalid, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	out := &eventWriter{w: w, controller: http.NewResponseController(w), clock: s.clock}
+	operation, opErr := executor.CreateOperationContext(ctx, params)
+	ctx = graphql.WithOperationContext(ctx, operation)
+	if opErr != nil {
+		out.next(executor.DispatchError(ctx, opErr))
+		out.complete()
+		return
+	}
+	// A GET changes nothing, whatever it is answered with.
+	if r.Method != http.MethodPost && operation.Operation.Operation == ast.Mutation {
+		refuse(w, http.StatusMethodNotAllowed, invalid, "method: found GET; expected POST for a mutation")
+		return
+	}
+	next, ctx := executor.DispatchOperation(ctx, operation)
+	s.pump(ctx, out, next)
+}
+
+// pump writes results as they come, and heartbeats while none do.
+func (s stream) pump(ctx context.Context, out *eventWriter, next graphql.ResponseHandler) {
+	responses := make(chan *graphql.Response)
+	done := make(chan struct{})
+	go func() {
+		defer close(responses)
+		for {
+			response := next(ctx)
+			if response == nil {
+				return
+			}
+			select {
+			case responses <- response:
+			case <-done:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		for range responses { //nolint:revive // until the goroutine above has ended
+		}
+	}()
+	out.line(":\n\n") // the headers reach the client before the first result does
+	for !out.broken {
+		beat := s.clock.NewTimer(s.heartbeat)
+		select {
+		case response, more := <-responses:
+			beat.Stop()
+			if !more {
+				out.complete()
+				return
+			}
+			out.next(response)
+		case <-beat.C():
+			out.line(":\n\n")
+		case <-ctx.Done():
+			beat.Stop()
+			out.complete()
+			return
+		}
+	}
+}
+
+// rawParams reads the operation from the body, or from the URL as EventSource sends it.
+func rawParams(r *http.Request) (*graphql.RawParams, error) {
+	params := &graphql.RawParams{Headers: r.Header, ReadTime: graphql.TraceTiming{Start: graphql.Now(), End: graphql.Now()}}
+	if r.Method == http.MethodPost {
+		if err := json.NewDecoder(r.Body).Decode(params); err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		return params, nil
+	}
+	q := r.URL.Query()
+	params.Query, params.OperationName = q.Get("query"), q.Get("operationName")
+	if text := q.Get("variables"); text != "" {
+		if err := json.Unmarshal([]byte(text), &params.Variables); err != nil {
+			return nil, fmt.Errorf("variables: %w", err)
+		}
+	}
+	return params, nil
+}
+
+// eventWriter writes events, until one cannot be.
+type eventWriter struct {
+	w          io.Writer
+	controller *http.ResponseController
+	clock      clock.Clock
+	broken     bool
+}
+
+// next is one result. Its id is the cursor of the only field, if that was selected under its own name.
+func (e *eventWriter) next(response *graphql.Response) {
+	text, err := json.Marshal(response)
+	if err != nil {
+		text, _ = json.Marshal(graphql.Response{Errors: gqlerror.List{gqlerror.Errorf("the result cannot be written")}}) // of strings alone
+	}
+	var data map[string]struct {
+		Cursor string `json:"cursor"`
+	}
+	id := ""
+	if json.Unmarshal(response.Data, &data) == nil {
+		for _, field := range data {
+			if field.Cursor != "" {
+				id = "id: " + field.Cursor + "\n"
+			}
+		}
+	}
+	e.line(id + "event: next\ndata: " + string(text) + "\n\n")
+}
+
+// line writes and flushes. A client that takes nothing for a while is given up, so that it holds no memory here.
+func (e *eventWriter) line(text string) {
+	if e.broken {
+		return
+	}
+	// A recorder in a test has no deadlines; there nothing blocks either.
+	_ = e.controller.SetWriteDeadline(e.clock.Now().Add(streamWriteLimit))
+	if _, err := io.WriteString(e.w, text); err != nil {
+		e.broken = true
+		return
+	}
+	e.broken = e.controller.Flush() != nil
+}
+
+// complete ends the stream as the protocol says.
+func (e *eventWriter) complete() { e.line("event: complete\ndata:\n\n") }
+
+type resumeKey struct{}
+
+// withResume keeps what a client says it has seen last.
+func withResume(ctx context.Context, r *http.Request) context.Context {
+	return context.WithValue(ctx, resumeKey{}, r.Header.Get(lastEventID))
+}
+
+// resumeFrom is where a stream goes on: what the client saw last counts before what it asked for at first, because an
+// EventSource repeats its first request.
+func resumeFrom(ctx context.Context, asked *string) string {
+	if seen, ok := ctx.Value(resumeKey{}).(string); ok && seen != "" {
+		return seen
+	}
+	return orEmpty(asked)
+}

@@ -1,0 +1,191 @@
+package graph_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// sent is one event of a stream.
+type sent struct{ id, name, data string }
+
+// following is a client of a stream.
+type following struct {
+	t      *testing.T
+	lines  *bufio.Scanner
+	cancel context.CancelFunc
+}
+
+// follow opens a stream for an organization, from a cursor and a Last-Event-ID.
+func (f *fixture) follow(organization int64, after, last string) *following {
+	f.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := actor(organization)
+		a.Permissions = f.as
+		f.handler.ServeHTTP(w, r.WithContext(core.WithActor(r.Context(), a)))
+	}))
+	f.t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.t.Cleanup(cancel)
+	variables := "{}"
+	if after != "" {
+		variables = fmt.Sprintf(`{"after":%q}`, after)
+	}
+	body := `{"query":"subscription($after: String) { journal(after: $after) { cursor rollout { id } transition { subject event } } }","variables":` + variables + `}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/event-stream")
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	response, err := server.Client().Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = response.Body.Close() })
+	if got := response.Header.Get("Content-Type"); got != "text/event-stream" || response.StatusCode != http.StatusOK {
+		f.t.Fatalf("answered %d %s", response.StatusCode, got)
+	}
+	return &following{t: f.t, lines: bufio.NewScanner(response.Body), cancel: cancel}
+}
+
+// next waits for an event; heartbeats are skipped.
+func (c *following) next() (e sent) {
+	c.t.Helper()
+	for c.lines.Scan() {
+		switch line := c.lines.Text(); {
+		case line == "" && e.name != "":
+			return e
+		case strings.HasPrefix(line, "id: "):
+			e.id = line[4:]
+		case strings.HasPrefix(line, "event: "):
+			e.name = line[7:]
+		case strings.HasPrefix(line, "data: "):
+			e.data = line[6:]
+		}
+	}
+	c.t.Fatalf("the stream ended: %v", c.lines.Err())
+	return e
+}
+
+// words are the verbs of the next n rows, with the last row's cursor.
+func (c *following) words(n int) (words []string, cursor string) {
+	c.t.Helper()
+	for range n {
+		e := c.next()
+		var data struct {
+			Data struct {
+				Journal struct {
+					Cursor     string
+					Transition struct{ Event string }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(e.data), &data); err != nil || e.name != "next" || e.id == "" || e.id != data.Data.Journal.Cursor {
+			c.t.Fatalf("event %+v, %v; want a row with its cursor as the id", e, err)
+		}
+		words, cursor = append(words, data.Data.Journal.Transition.Event), e.id
+	}
+	return words, cursor
+}
+
+func TestTheJournalIsFollowedFromWhereverOneWas(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story()
+	var data struct {
+		Journal struct {
+			Nodes []struct{ Transition struct{ Event string } }
+		}
+		JournalCursor string
+	}
+	f.ask(ours, `{ journal(first: 100) { nodes { transition { event } } } journalCursor }`, nil).into(t, &data)
+	var all []string
+	for _, n := range data.Journal.Nodes {
+		all = append(all, n.Transition.Event)
+	}
+	if len(all) < 12 {
+		t.Fatalf("the journal has %q", all)
+	}
+	whole := f.follow(ours, core.CursorOf(0), "")
+	words, cursor := whole.words(5)
+	if !slices.Equal(words, all[:5]) {
+		t.Errorf("the first five are %q, want %q", words, all[:5])
+	}
+	whole.cancel()
+	// As after a restart of the server: another stream, of another handler, that knows nothing but the cursor. What the
+	// client has seen last counts before what it asked for at first.
+	again := f.follow(ours, core.CursorOf(0), cursor)
+	if words, _ = again.words(len(all) - 5); !slices.Equal(words, all[5:]) {
+		t.Errorf("the rest are %q, want %q", words, all[5:])
+	}
+	// And on from there, as things happen; a second one begins at the cursor that came with the first page.
+	fresh := f.follow(ours, data.JournalCursor, "")
+	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "wait"))(t)
+	for _, c := range []*following{again, fresh} {
+		if words, _ := c.words(1); words[0] != "pause" {
+			t.Errorf("then came %q, want the pause", words)
+		}
+	}
+}
+
+func TestAStreamShowsOneOrganizationAndWantsPermission(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story()
+	other := f.follow(theirs, core.CursorOf(0), "")
+	a := f.application(theirs, "theirs", "api")
+	f.pipeline(theirs, a, f.environment(theirs, "qa", core.TierQA))
+	f.rollout(theirs, a)
+	if words, _ := other.words(3); !slices.Equal(words, []string{"create", "create", "create"}) {
+		t.Errorf("the other organization saw %q, want its own three", words)
+	}
+	broken := f.follow(ours, "not-a-cursor!", "")
+	if e := broken.next(); !strings.Contains(e.data, `"INVALID"`) {
+		t.Errorf("a cursor that is none: %+v", e)
+	}
+	if e := broken.next(); e.name != "complete" {
+		t.Errorf("after the error: %+v", e)
+	}
+	f.as = 0
+	if e := f.follow(ours, core.CursorOf(0), "").next(); e.name != "complete" {
+		t.Errorf("whoever may not read is told %+v", e)
+	}
+}
+
+func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story()
+	var data struct{ JournalCursor string }
+	f.ask(ours, `{ journalCursor }`, nil).into(t, &data)
+	c := f.follow(ours, data.JournalCursor, "")
+	// A transaction takes a position and does not commit; a later one commits first.
+	late, err := f.owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, reason) VALUES (1, 2, 1, 1, 'pause', 'user', 'late')`
+	if _, err := late.Exec(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "early"))(t)
+	must(f.domain.ResumeRollout(t.Context(), actor(ours), 2, ""))(t)
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if words, _ := c.words(3); !slices.Equal(words, []string{"pause", "pause", "resume"}) {
+		t.Errorf("told %q, want the late one first: nothing is skipped", words)
+	}
+}
