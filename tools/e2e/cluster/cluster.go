@@ -168,10 +168,12 @@ func (c *Cluster) path(elements ...string) string {
 }
 
 // Freeze stops a program without ending it; Thaw lets it go on.
-func (c *Cluster) Freeze(name string) error { return c.signal(name, syscall.SIGSTOP) }
+func (c *Cluster) Freeze(_ context.Context, name string) error {
+	return c.signal(name, syscall.SIGSTOP)
+}
 
 // Thaw lets a program that was frozen go on.
-func (c *Cluster) Thaw(name string) error { return c.signal(name, syscall.SIGCONT) }
+func (c *Cluster) Thaw(_ context.Context, name string) error { return c.signal(name, syscall.SIGCONT) }
 
 func (c *Cluster) signal(name string, s syscall.Signal) error {
 	for _, p := range c.processes {

@@ -47,6 +47,11 @@ func resources() map[string]resource {
 
 // Resource is a client for the objects of a kind. namespace is not looked at where there are none.
 func (c *Cluster) Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
+	return Resource(c.api, apiVersion, kind, namespace)
+}
+
+// Resource is what the method of that name is, with a client of whatever cluster.
+func Resource(api dynamic.Interface, apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	r, ok := resources()[kind]
 	if !ok {
 		return nil, fault.New(fault.Invalid, "kind: found %q, expected one that package cluster lists", kind)
@@ -55,7 +60,7 @@ func (c *Cluster) Resource(apiVersion, kind, namespace string) (dynamic.Resource
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion of %s: %w", kind, err)
 	}
-	all := c.api.Resource(gv.WithResource(r.plural))
+	all := api.Resource(gv.WithResource(r.plural))
 	if !r.namespaced {
 		return all, nil
 	}

@@ -3,8 +3,10 @@ package scenario
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v4"
 
@@ -20,6 +22,12 @@ type Scenario struct {
 	About string `yaml:"about"`
 	// Services of the application.
 	Services []string `yaml:"services"`
+	// BlueGreen and Kustomize are how its manifests are written; Config is added to what the driver is told.
+	BlueGreen bool           `yaml:"blue_green"`
+	Kustomize bool           `yaml:"kustomize"`
+	Config    map[string]any `yaml:"config"`
+	// GitHost is the name by which the driver is told to reach the Git server; it has credentials for the server's address.
+	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
 	Environments []Environment `yaml:"environments"`
 	// Manifests are changed before they are committed.
@@ -33,6 +41,8 @@ type Environment struct {
 	Name     string `yaml:"name"`
 	Gates    []int  `yaml:"gates"`
 	Approval string `yaml:"approval"`
+	// Agent is the number of the relay that reaches it; 0 is the one that there is.
+	Agent int `yaml:"agent"`
 }
 
 // Edit replaces text in the manifests.
@@ -65,6 +75,25 @@ type Act struct {
 	Thaw   string `yaml:"thaw"`
 	// Synced waits until the cluster has the started version in the specs of an environment.
 	Synced string `yaml:"synced"`
+	// Delete removes an object from the cluster.
+	Delete *Object `yaml:"delete"`
+	// Available waits until a workload has a pod that is ready.
+	Available *Object `yaml:"available"`
+	// Commits is how many commits of Lockstep's the repository has.
+	Commits *int `yaml:"commits"`
+	// Commit changes the manifests as the team would: somebody pushes to the branch. ${image:api} is the image pushed last.
+	Commit []Edit `yaml:"commit"`
+	// Syncing waits until Argo CD has begun a sync of the Application of an environment and has not ended it.
+	Syncing string `yaml:"syncing"`
+	// InPhase waits until every Rollout of an environment is in a phase of the present spec: "staging Healthy".
+	InPhase string `yaml:"in_phase"`
+	// Remember keeps which pods an environment has, and Same wants the very same to be there.
+	Remember string `yaml:"remember"`
+	Same     string `yaml:"same"`
+	// RollBackAfter has the application roll back by itself so many seconds after a deployment has degraded.
+	RollBackAfter *int `yaml:"roll_back_after"`
+	// RolledBack follows the rollback that the application has begun by itself.
+	RolledBack *Rollout `yaml:"rolled_back"`
 	// Stays looks for a while that deployments of the started rollout stay in their states.
 	Stays *Stays `yaml:"stays"`
 }
@@ -73,6 +102,16 @@ type Act struct {
 type Setup struct {
 	// NotReady is a pattern of the reason why it is not ready; empty: it is ready.
 	NotReady string `yaml:"not_ready"`
+	// Again continues an earlier one from where it has failed.
+	Again bool `yaml:"again"`
+}
+
+// Object names one object of the cluster.
+type Object struct {
+	APIVersion string `yaml:"api_version"`
+	Kind       string `yaml:"kind"`
+	Namespace  string `yaml:"namespace"`
+	Name       string `yaml:"name"`
 }
 
 // Push says which images are pushed.
@@ -163,11 +202,39 @@ func (s Scenario) check() error {
 	return nil
 }
 
+// Alone reports whether the scenario disturbs what others share: parts of Lockstep, programs of the cluster, or their objects.
+func (s Scenario) Alone() bool {
+	for _, a := range s.Acts {
+		if a.disturbs() {
+			return true
+		}
+		for _, r := range []*Rollout{a.Rollout, a.Finish} {
+			if r != nil && slices.ContainsFunc(r.During, func(d During) bool { return d.Act.disturbs() }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a Act) disturbs() bool {
+	return a.Kill != "" || a.Restart != "" || a.Freeze != "" || a.Delete != nil
+}
+
 // world is the application as the stack's own tools know one.
-func (s Scenario) world() demo.Scenario {
-	w := demo.Scenario{Application: s.Name, Services: s.Services, PollInterval: 1}
+func (s Scenario) world(repository string) demo.Scenario {
+	w := demo.Scenario{
+		Application: s.Name, Services: s.Services, PollInterval: 1, BlueGreen: s.BlueGreen, Kustomize: s.Kustomize, Config: s.Config,
+	}
+	if s.GitHost != "" {
+		w.RepositoryURL = s.GitHost
+		if at, err := url.Parse(repository); err == nil {
+			at.Host = s.GitHost + ":" + at.Port()
+			w.RepositoryURL = at.String()
+		}
+	}
 	for _, e := range s.Environments {
-		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Approval: e.Approval}
+		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Approval: e.Approval, Agent: e.Agent}
 		if e.Approval != "" {
 			stage.ApprovalReason = "a person looks first"
 		}

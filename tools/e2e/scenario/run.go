@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"k8s.io/client-go/dynamic"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
@@ -23,13 +27,44 @@ const (
 	lookInterval = 100 * time.Millisecond
 )
 
+// Cluster is what scenarios need of a cluster, a real or a simulated one. Programs have the names of the real one's.
+type Cluster interface {
+	// URL and HTTP read objects without the help of Lockstep.
+	URL() string
+	HTTP() (*http.Client, error)
+	// Resource is a client for the objects of a kind.
+	Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error)
+	// Apply writes objects as they are to be; what they do not say stays.
+	Apply(ctx context.Context, text []byte) error
+	// Restart ends a program as a crash would, and starts it again. Freeze stops one without ending it, Thaw lets it go on.
+	Restart(ctx context.Context, program string) error
+	Freeze(ctx context.Context, program string) error
+	Thaw(ctx context.Context, program string) error
+	// SetBroken says which images run in pods that never become ready.
+	SetBroken(ctx context.Context, images []string) error
+}
+
 // Place is what all scenarios of a run share.
 type Place struct {
 	Stack   *stack.Stack
-	Cluster *cluster.Cluster
+	Cluster Cluster
 	Clock   clock.Clock
 	Log     *slog.Logger
-	broken  []string
+	broken  broken
+}
+
+// broken are the images whose pods never become ready, of all scenarios.
+type broken struct {
+	mu     sync.Mutex
+	images []string
+}
+
+// add adds images, and tells the cluster of all of them.
+func (b *broken) add(ctx context.Context, c Cluster, images []string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.images = append(b.images, images...)
+	return c.SetBroken(ctx, b.images)
 }
 
 // Prepare has Argo CD sign in to the stack's Git server.
@@ -59,20 +94,21 @@ type run struct {
 	started  client.Rollout
 	version  string // of what was started
 	frozen   []string
+	pods     []string // as Remember has found them
 }
 
 // Run plays one scenario. The error says which act has failed, and how.
 func (p *Place) Run(ctx context.Context, s Scenario) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r := &run{Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(), p.Clock), sets: map[string]client.VersionSet{}}
+	r := &run{Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(p.Stack.RepositoryURL(s.Name)), p.Clock), sets: map[string]client.VersionSet{}}
 	with, err := p.Cluster.HTTP()
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
 	r.world.ClusterAt(p.Cluster.URL(), with)
 	r.watcher = demo.NewWatcher(r.world, nil)
-	defer r.thawAll()
+	defer r.thawAll(context.WithoutCancel(ctx))
 	for i, act := range s.Acts {
 		began := p.Clock.Now()
 		if err := r.act(ctx, act); err != nil {
@@ -83,73 +119,25 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	return nil
 }
 
-// fields are the names of the things that an act does.
-func (a Act) fields() []string {
-	var names []string
-	add := func(set bool, name string) {
-		if set {
-			names = append(names, name)
-		}
-	}
-	add(a.Setup != nil, "setup")
-	add(a.Push != nil, "push")
-	add(a.Rollout != nil, "rollout")
-	add(a.Start != nil, "start")
-	add(a.Finish != nil, "finish")
-	add(a.Apply != "", "apply")
-	add(a.Kill != "", "kill")
-	add(a.Restart != "", "restart")
-	add(a.Freeze != "", "freeze")
-	add(a.Thaw != "", "thaw")
-	add(a.Synced != "", "synced")
-	add(a.Stays != nil, "stays")
-	return names
-}
-
-func (r *run) act(ctx context.Context, a Act) error {
-	switch {
-	case a.Setup != nil:
-		return r.setup(ctx, *a.Setup)
-	case a.Push != nil:
-		return r.push(ctx, *a.Push)
-	case a.Rollout != nil:
-		return r.rollout(ctx, *a.Rollout)
-	case a.Start != nil:
-		return r.start(ctx, *a.Start)
-	case a.Finish != nil:
-		return r.finish(ctx, *a.Finish)
-	case a.Apply != "":
-		return r.Cluster.Apply(ctx, []byte(r.expand(a.Apply)))
-	case a.Kill != "":
-		starts, err := r.Stack.Kill(a.Kill)
-		if err != nil {
-			return err
-		}
-		return r.Stack.AwaitRestart(ctx, a.Kill, starts)
-	case a.Restart != "":
-		return r.Cluster.Restart(ctx, a.Restart)
-	case a.Freeze != "":
-		r.frozen = append(r.frozen, a.Freeze)
-		return r.Cluster.Freeze(a.Freeze)
-	case a.Thaw != "":
-		return r.Cluster.Thaw(a.Thaw)
-	case a.Synced != "":
-		return r.synced(ctx, a.Synced)
-	default:
-		return r.stays(ctx, *a.Stays)
-	}
-}
-
 // thawAll leaves nothing frozen to the scenarios that follow.
-func (r *run) thawAll() {
+func (r *run) thawAll(ctx context.Context) {
 	for _, name := range r.frozen {
-		_ = r.Cluster.Thaw(name)
+		_ = r.Cluster.Thaw(ctx, name)
 	}
 }
 
 // expand fills in names that the scenario cannot know.
-func (r *run) expand(text string) string {
+func (r *run) expand(ctx context.Context, text string) string {
 	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name)}
+	if commits, err := gitserver.Log(ctx, r.Stack.GitDir(), r.scenario.Name); err == nil && len(commits) > 1 {
+		pairs = append(pairs, "${head}", commits[0].SHA, "${before}", commits[1].SHA)
+	}
+	for _, service := range r.scenario.Services {
+		pairs = append(pairs, "${unreleased:"+service+"}", r.world.Scenario.Image(r.Stack.Endpoints().OCI, service)+":unreleased")
+	}
+	for _, entry := range r.sets[r.version].Entries {
+		pairs = append(pairs, "${image:"+entry.Service.Name+"}", r.image(entry))
+	}
 	for _, stage := range r.world.Scenario.Stages {
 		short := strings.TrimPrefix(stage.Environment, r.scenario.Name+"-")
 		pairs = append(pairs, "${"+short+"}", r.world.Scenario.Namespace(stage), "${path:"+short+"}", stage.Environment)
@@ -159,6 +147,21 @@ func (r *run) expand(text string) string {
 
 // setup creates everything.
 func (r *run) setup(ctx context.Context, want Setup) error {
+	err := r.create(ctx, want)
+	switch {
+	case want.NotReady == "" || (err != nil && ctx.Err() != nil):
+		return err
+	case err == nil:
+		return fmt.Errorf("everything is ready, expected it not to be: %q", want.NotReady)
+	default:
+		return match(want.NotReady, err.Error())
+	}
+}
+
+func (r *run) create(ctx context.Context, want Setup) error {
+	if want.Again {
+		return r.again(ctx)
+	}
 	files := r.world.Scenario.Manifests(r.Stack.Endpoints().OCI)
 	for _, e := range r.scenario.Manifests {
 		changed := false
@@ -178,33 +181,67 @@ func (r *run) setup(ctx context.Context, want Setup) error {
 			err = create(ctx)
 		}
 	}
-	switch {
-	case want.NotReady == "" || (err != nil && ctx.Err() != nil):
-		return err
-	case err == nil:
-		return fmt.Errorf("everything is ready, expected it not to be: %q", want.NotReady)
-	default:
-		return match(want.NotReady, err.Error())
-	}
+	return err
 }
 
-func (r *run) push(ctx context.Context, p Push) error {
-	set, err := r.world.Push(ctx, p.Tag, nil)
+// again has what is not ready looked at once more, and does what has not been done yet.
+func (r *run) again(ctx context.Context) error {
+	const notReady = "NOT_READY"
+	for _, stage := range r.world.Scenario.Stages {
+		e, err := r.world.API.Environment(ctx, stage.Environment)
+		if err == nil && e.Readiness == notReady {
+			_, err = r.world.API.RetryOnboarding(ctx, e.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.world.AwaitEnvironments(ctx); err != nil {
+		return err
+	}
+	application, err := r.world.API.Application(ctx, r.scenario.Name)
 	if err != nil {
 		return err
 	}
-	r.sets[p.Tag] = set
-	for _, entry := range set.Entries {
-		for _, service := range p.Broken {
-			if entry.Service.Name == service {
-				r.broken = append(r.broken, r.world.Scenario.Image(r.Stack.Endpoints().OCI, service)+"@"+entry.Version.Digest)
-			}
+	if len(application.Environments) == 0 {
+		return r.world.CreatePipeline(ctx)
+	}
+	for _, e := range application.Environments {
+		if e.Readiness != notReady {
+			continue
+		}
+		if _, err := r.world.API.RetrySetup(ctx, e.ID); err != nil {
+			return err
 		}
 	}
-	if len(p.Broken) == 0 {
+	return r.world.AwaitPipeline(ctx)
+}
+
+func (r *run) push(ctx context.Context, p Push) error {
+	labels := map[string]map[string]string{} // what the simulated cluster obeys
+	for _, service := range p.Broken {
+		labels[service] = map[string]string{demo.SimulateLabel: "degraded-at=1"}
+	}
+	set, err := r.world.Push(ctx, p.Tag, labels)
+	if err != nil {
+		return err
+	}
+	r.sets[p.Tag], r.version = set, p.Tag
+	var images []string
+	for _, entry := range set.Entries {
+		if slices.Contains(p.Broken, entry.Service.Name) {
+			images = append(images, r.image(entry))
+		}
+	}
+	if len(images) == 0 {
 		return nil
 	}
-	return r.Cluster.SetBroken(ctx, r.broken)
+	return r.broken.add(ctx, r.Cluster, images)
+}
+
+// image is the full reference of a version.
+func (r *run) image(entry client.VersionSetEntry) string {
+	return r.world.Scenario.Image(r.Stack.Endpoints().OCI, entry.Service.Name) + "@" + entry.Version.Digest
 }
 
 // match compares text with a pattern.

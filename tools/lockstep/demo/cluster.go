@@ -24,6 +24,9 @@ type rolloutObject struct {
 		Generation int64 `json:"generation"`
 	} `json:"metadata"`
 	Spec struct {
+		// Replicas are given in all scenarios.
+		Replicas int `json:"replicas"`
+
 		Template struct {
 			Spec struct {
 				Containers []struct {
@@ -32,7 +35,8 @@ type rolloutObject struct {
 			} `json:"spec"`
 		} `json:"template"`
 		Strategy struct {
-			Canary struct {
+			BlueGreen *struct{} `json:"blueGreen"`
+			Canary    struct {
 				Steps []struct {
 					SetWeight *int `json:"setWeight"`
 					Pause     any  `json:"pause"`
@@ -49,7 +53,11 @@ type rolloutObject struct {
 		CurrentStepIndex int    `json:"currentStepIndex"`
 		CurrentPodHash   string `json:"currentPodHash"`
 		StableRS         string `json:"stableRS"`
-		PauseConditions  []struct {
+		UpdatedReplicas  int    `json:"updatedReplicas"`
+		BlueGreen        struct {
+			ActiveSelector string `json:"activeSelector"`
+		} `json:"blueGreen"`
+		PauseConditions []struct {
 			Reason string `json:"reason"`
 		} `json:"pauseConditions"`
 	} `json:"status"`
@@ -115,7 +123,14 @@ func (o rolloutObject) position() position {
 	}
 	p.AtGate = o.Status.CurrentStepIndex < len(steps) && steps[o.Status.CurrentStepIndex].SetWeight == nil
 	for _, condition := range o.Status.PauseConditions {
-		p.Paused = p.Paused || condition.Reason == "CanaryPauseStep"
+		p.Paused = p.Paused || condition.Reason == "CanaryPauseStep" || condition.Reason == "BlueGreenPause"
+	}
+	if o.Spec.Strategy.BlueGreen != nil {
+		// All of the new version stands ready before anybody gets it, and everybody gets it at once.
+		p.AtGate, p.Weight = o.Status.UpdatedReplicas >= o.Spec.Replicas, 100
+		if hash := o.Status.CurrentPodHash; hash != "" && o.Status.BlueGreen.ActiveSelector == hash {
+			p.Passed = 100
+		}
 	}
 	p.Stable = o.Status.CurrentPodHash != "" && o.Status.CurrentPodHash == o.Status.StableRS
 	p.Canary = o.Status.StableRS != "" && !p.Stable

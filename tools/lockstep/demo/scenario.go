@@ -1,7 +1,7 @@
 package demo
 
 import (
-	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -16,6 +16,14 @@ type Scenario struct {
 	Stages []Stage
 	// PollInterval is how often the driver looks at the cluster, in seconds.
 	PollInterval float64
+	// BlueGreen has its Rollouts send all traffic from one version to the next at once, after a pause.
+	BlueGreen bool
+	// Kustomize has every environment's images in a kustomization, instead of in the manifests.
+	Kustomize bool
+	// Config is added to what the driver is told of the application in each environment.
+	Config map[string]any
+	// RepositoryURL, where given, is used in place of the stack's own.
+	RepositoryURL string
 }
 
 // Stage is one environment, and how the pipeline goes through it.
@@ -25,6 +33,8 @@ type Stage struct {
 	Gates []int
 	// Approval, when not empty, is the name of the approval step before this stage, and ApprovalReason what it says.
 	Approval, ApprovalReason string
+	// Agent is the relay that reaches its cluster; 0 is the stack's own.
+	Agent int
 }
 
 // driverRef names the driver that the demo deploys with.
@@ -56,48 +66,6 @@ func manifestPath(stage Stage, service string) string {
 	return stage.Environment + "/" + service + ".yaml"
 }
 
-// Manifests are the files of the repository: one Rollout for each service and environment, as a team would write it. The image and
-// the steps of the canary are placeholders: Lockstep pins them, and touches nothing else.
-func (s Scenario) Manifests(registry string) map[string]string {
-	files := map[string]string{"README.md": "# " + s.Application + "\n\nWhat runs where. Lockstep commits image digests and canary steps.\n"}
-	for _, stage := range s.Stages {
-		for _, service := range s.Services {
-			files[manifestPath(stage, service)] = fmt.Sprintf(`# The %[1]s service of %[2]s in %[3]s.
-apiVersion: argoproj.io/v1alpha1
-kind: Rollout
-metadata:
-  name: %[1]s
-  labels:
-    app.kubernetes.io/name: %[1]s
-    app.kubernetes.io/part-of: %[2]s
-spec:
-  replicas: 4
-  revisionHistoryLimit: 5
-  progressDeadlineSeconds: 30
-  selector:
-    matchLabels:
-      app.kubernetes.io/name: %[1]s
-  template:
-    metadata:
-      labels:
-        app.kubernetes.io/name: %[1]s
-    spec:
-      containers:
-        - name: %[1]s
-          image: %[4]s:unreleased  # pinned by Lockstep
-          ports:
-            - containerPort: 8080
-  strategy:
-    canary:
-      maxSurge: 1
-      steps:
-        - setWeight: 100
-`, service, s.Application, stage.Environment, s.Image(registry, service))
-		}
-	}
-	return files
-}
-
 // Flow is the pipeline as createFlowDefinition takes it.
 func (s Scenario) Flow(repositoryURL string) map[string]any {
 	var steps []any
@@ -120,13 +88,22 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 func (s Scenario) config(stage Stage, repositoryURL string) map[string]any {
 	services := make([]any, len(s.Services))
 	for i, service := range s.Services {
-		services[i] = map[string]any{"service": service, "file": manifestPath(stage, service), "container": service}
+		services[i] = s.entry(stage, service)
 	}
-	return map[string]any{
-		"namespace": "argocd", "application": s.Namespace(stage), "rollout_strategy": "canary", "use_load_balancing": false,
+	if s.RepositoryURL != "" {
+		repositoryURL = s.RepositoryURL
+	}
+	strategy := "canary"
+	if s.BlueGreen {
+		strategy = "blue_green"
+	}
+	config := map[string]any{
+		"namespace": "argocd", "application": s.Namespace(stage), "rollout_strategy": strategy, "use_load_balancing": false,
 		"repository_url": repositoryURL, "branch": "main", "path": stage.Environment,
 		"destination_namespace": s.Namespace(stage), "services": services, "poll_interval": s.PollInterval, "deadline": 120,
 	}
+	maps.Copy(config, s.Config)
+	return config
 }
 
 // gateList is "25, 50 and 100 %".

@@ -75,10 +75,14 @@ func (w *World) CreateApplication(ctx context.Context) error {
 // CreateEnvironments makes the environments and waits until they are onboarded.
 func (w *World) CreateEnvironments(ctx context.Context) error {
 	for _, stage := range w.Scenario.Stages {
+		agent := stage.Agent
+		if agent == 0 {
+			agent = stack.AgentID
+		}
 		err := w.create(ctx, "an environment", func() error {
 			_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
 				Name: stage.Environment, Tier: stage.Tier, DriverRef: driverRef,
-				DriverConfig: map[string]any{"cluster_agent_id": stack.AgentID},
+				DriverConfig: map[string]any{"cluster_agent_id": agent},
 			})
 			return err
 		})
@@ -86,6 +90,11 @@ func (w *World) CreateEnvironments(ctx context.Context) error {
 			return err
 		}
 	}
+	return w.AwaitEnvironments(ctx)
+}
+
+// AwaitEnvironments waits until every environment is onboarded; one that is not ready is an error with its reason.
+func (w *World) AwaitEnvironments(ctx context.Context) error {
 	for _, stage := range w.Scenario.Stages {
 		err := w.Await(ctx, "environment "+stage.Environment+" to be ready", func() (string, bool, error) {
 			e, err := w.API.Environment(ctx, stage.Environment)
@@ -111,6 +120,12 @@ func (w *World) CreatePipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return w.AwaitPipeline(ctx)
+}
+
+// AwaitPipeline waits until the application is set up in every environment; one where it is not ready is an error with its
+// reason.
+func (w *World) AwaitPipeline(ctx context.Context) error {
 	return w.Await(ctx, "application to be set up in every environment", func() (string, bool, error) {
 		a, err := w.API.Application(ctx, w.Scenario.Application)
 		seen, ready := "", len(a.Environments) == len(w.Scenario.Stages)

@@ -87,6 +87,7 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 	return []run.Part{
 		controller("argocd", cd.Run),
 		controller("argo-rollouts", canary.Run),
+		controller("kube-controller-manager", func(ctx context.Context) error { return standIns(ctx, store, c.Clock) }),
 		{Name: "kube-apiserver", Run: func(ctx context.Context, started func()) error {
 			started()
 			ready()
@@ -122,6 +123,33 @@ func furnish(store *apiserver.Store) error {
 		if err := markReady(store, apiserver.Key{Resource: w.resource, Namespace: w.namespace, Name: w.name}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// standIns has every Deployment and StatefulSet show one pod that runs, as Kubernetes' own controllers would bring about.
+func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) error {
+	for ctx.Err() == nil {
+		changed := store.Changed()
+		for _, r := range []apiserver.Resource{apiserver.Deployments, apiserver.StatefulSets} {
+			all, _ := store.List(r, "")
+			for _, o := range all {
+				if o.Map("status") != nil {
+					continue
+				}
+				err := markReady(store, apiserver.Key{Resource: r, Namespace: o.Namespace(), Name: o.Name()})
+				if err != nil && !apiserver.Is(err, "NotFound") {
+					return err
+				}
+			}
+		}
+		timer := clk.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C():
+		}
+		timer.Stop()
 	}
 	return nil
 }

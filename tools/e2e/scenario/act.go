@@ -1,0 +1,112 @@
+package scenario
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// fields are the names of the things that an act does.
+func (a Act) fields() []string {
+	var names []string
+	add := func(set bool, name string) {
+		if set {
+			names = append(names, name)
+		}
+	}
+	add(a.Setup != nil, "setup")
+	add(a.Push != nil, "push")
+	add(a.Rollout != nil, "rollout")
+	add(a.Start != nil, "start")
+	add(a.Finish != nil, "finish")
+	add(a.Apply != "", "apply")
+	add(a.Kill != "", "kill")
+	add(a.Restart != "", "restart")
+	add(a.Freeze != "", "freeze")
+	add(a.Thaw != "", "thaw")
+	add(a.Synced != "", "synced")
+	add(a.Delete != nil, "delete")
+	add(a.Available != nil, "available")
+	add(a.Commits != nil, "commits")
+	add(a.Commit != nil, "commit")
+	add(a.Syncing != "", "syncing")
+	add(a.InPhase != "", "in_phase")
+	add(a.Remember != "", "remember")
+	add(a.Same != "", "same")
+	add(a.RollBackAfter != nil, "roll_back_after")
+	add(a.RolledBack != nil, "rolled_back")
+	add(a.Stays != nil, "stays")
+	return names
+}
+
+func (r *run) act(ctx context.Context, a Act) error {
+	switch {
+	case a.Setup != nil:
+		return r.setup(ctx, *a.Setup)
+	case a.Push != nil:
+		return r.push(ctx, *a.Push)
+	case a.Rollout != nil:
+		return r.rollout(ctx, *a.Rollout)
+	case a.Start != nil:
+		return r.start(ctx, *a.Start)
+	case a.Finish != nil:
+		return r.finish(ctx, *a.Finish)
+	case a.RollBackAfter != nil:
+		policy := client.RollbackPolicy{OnFailed: true, OnDegraded: true, DegradedAfterSeconds: *a.RollBackAfter}
+		_, err := r.world.API.SetRollbackPolicy(ctx, r.scenario.Name, policy)
+		return err
+	case a.RolledBack != nil:
+		return r.rolledBack(ctx, *a.RolledBack)
+	case a.Stays != nil:
+		return r.stays(ctx, *a.Stays)
+	case a.Commit != nil:
+		return r.commit(ctx, a.Commit)
+	case a.Commits != nil:
+		return r.commits(ctx, *a.Commits)
+	default:
+		return r.onCluster(ctx, a)
+	}
+}
+
+// onCluster is what happens to the cluster, or to a part of Lockstep.
+func (r *run) onCluster(ctx context.Context, a Act) error {
+	switch {
+	case a.Apply != "":
+		return r.Cluster.Apply(ctx, []byte(r.expand(ctx, a.Apply)))
+	case a.Delete != nil:
+		objects, err := r.Cluster.Resource(a.Delete.APIVersion, a.Delete.Kind, a.Delete.Namespace)
+		if err != nil {
+			return err
+		}
+		return objects.Delete(ctx, a.Delete.Name, metav1.DeleteOptions{})
+	case a.Available != nil:
+		return r.available(ctx, *a.Available)
+	case a.Kill != "":
+		starts, err := r.Stack.Kill(a.Kill)
+		if err != nil {
+			return err
+		}
+		return r.Stack.AwaitRestart(ctx, a.Kill, starts)
+	case a.Restart != "":
+		return r.Cluster.Restart(ctx, a.Restart)
+	case a.Freeze != "":
+		r.frozen = append(r.frozen, a.Freeze)
+		return r.Cluster.Freeze(ctx, a.Freeze)
+	case a.Thaw != "":
+		return r.Cluster.Thaw(ctx, a.Thaw)
+	case a.Synced != "":
+		return r.synced(ctx, a.Synced)
+	case a.Syncing != "":
+		return r.syncing(ctx, a.Syncing)
+	case a.InPhase != "":
+		return r.inPhase(ctx, a.InPhase)
+	case a.Remember != "":
+		var err error
+		r.pods, err = r.podsOf(ctx, a.Remember)
+		return err
+	default:
+		return r.same(ctx, a.Same)
+	}
+}

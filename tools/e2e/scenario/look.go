@@ -1,0 +1,132 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+)
+
+const argo = "argoproj.io/v1alpha1"
+
+// namespace is where the workloads of an environment are; the Application has the same name.
+func (r *run) namespace(environment string) string {
+	return r.world.Scenario.Namespace(demo.Stage{Environment: r.scenario.full(environment)})
+}
+
+// syncing waits until Argo CD is in the middle of a sync.
+func (r *run) syncing(ctx context.Context, environment string) error {
+	applications, err := r.Cluster.Resource(argo, "Application", "argocd")
+	if err != nil {
+		return err
+	}
+	return r.world.Await(ctx, "a sync of "+environment+" to be under way", func() (string, bool, error) {
+		app, err := applications.Get(ctx, r.namespace(environment), metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false, nil
+		}
+		phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+		_, asked, _ := unstructured.NestedMap(app.Object, "operation")
+		return "phase " + phase, asked && phase == "Running", nil
+	})
+}
+
+// inPhase waits for all Rollouts of an environment.
+func (r *run) inPhase(ctx context.Context, want string) error {
+	environment, phase, _ := strings.Cut(want, " ")
+	rollouts, err := r.Cluster.Resource(argo, "Rollout", r.namespace(environment))
+	if err != nil {
+		return err
+	}
+	return r.world.Await(ctx, "the Rollouts of "+environment+" to be "+phase, func() (string, bool, error) {
+		all, err := rollouts.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err.Error(), false, nil
+		}
+		for _, o := range all.Items {
+			found, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+			seen, _, _ := unstructured.NestedString(o.Object, "status", "observedGeneration")
+			if found != phase || seen != strconv.FormatInt(o.GetGeneration(), 10) {
+				return o.GetName() + " " + found, false, nil
+			}
+		}
+		return "", len(all.Items) == len(r.scenario.Services), nil
+	})
+}
+
+// available waits for a ready pod of a workload.
+func (r *run) available(ctx context.Context, o Object) error {
+	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, o.Namespace)
+	if err != nil {
+		return err
+	}
+	return r.world.Await(ctx, o.Kind+" "+o.Name+" to have a ready pod", func() (string, bool, error) {
+		found, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false, nil
+		}
+		ready, _, _ := unstructured.NestedInt64(found.Object, "status", "readyReplicas")
+		return fmt.Sprintf("%d of its pods are ready", ready), ready > 0, nil
+	})
+}
+
+// podsOf are the identities of an environment's pods, and of the ReplicaSets that they belong to.
+func (r *run) podsOf(ctx context.Context, environment string) ([]string, error) {
+	var found []string
+	for kind, version := range map[string]string{"ReplicaSet": "apps/v1", "Pod": "v1"} {
+		objects, err := r.Cluster.Resource(version, kind, r.namespace(environment))
+		if err != nil {
+			return nil, err
+		}
+		all, err := objects.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list of %s: %w", kind, err)
+		}
+		for _, o := range all.Items {
+			found = append(found, kind+" "+o.GetName()+" "+string(o.GetUID()))
+		}
+	}
+	slices.Sort(found)
+	if len(found) == 0 {
+		return nil, errors.New("pods of " + environment + ": found none, expected some to remember")
+	}
+	return found, nil
+}
+
+// same wants the pods that were remembered.
+func (r *run) same(ctx context.Context, environment string) error {
+	now, err := r.podsOf(ctx, environment)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(now, r.pods) {
+		return fmt.Errorf("pods of %s: found %q, expected those that were there before: %q", environment, now, r.pods)
+	}
+	return nil
+}
+
+// rolledBack finds the rollback that nobody has asked for, and follows it.
+func (r *run) rolledBack(ctx context.Context, want Rollout) error {
+	failed := r.started.ID
+	err := r.world.Await(ctx, "the application to roll back by itself", func() (string, bool, error) {
+		all, err := r.world.API.Rollouts(ctx, client.Filter{Application: r.scenario.Name, Limit: 1})
+		if err != nil || len(all) == 0 || all[0].ID == failed {
+			return "nothing newer than " + failed, false, err
+		}
+		r.started = all[0]
+		return "", true, nil
+	})
+	if err != nil {
+		return err
+	}
+	want.Rollback = true
+	return r.finish(ctx, want)
+}

@@ -1,0 +1,88 @@
+package simulated_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
+	"github.com/lockstep-cd/lockstep/tools/e2e/simulated"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// TestMain is the executable that the stack starts its parts with, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(cli.Main("test", os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// limit bounds all scenarios, on a small machine that does other things as well.
+const limit = 8 * time.Minute
+
+// TestScenarios plays what `make e2e` plays on real controllers. One stack is enough: those that disturb nobody share it,
+// and the others follow one after the other.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	all, err := scenario.Load("../scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := start(t)
+	t.Run("together", func(t *testing.T) {
+		for _, s := range all {
+			if !s.Alone() {
+				t.Run(s.Name, func(t *testing.T) {
+					t.Parallel()
+					play(t, place, s)
+				})
+			}
+		}
+	})
+	//nolint:paralleltest // they kill what the others need
+	for _, s := range all {
+		if s.Alone() {
+			t.Run(s.Name, func(t *testing.T) { play(t, place, s) })
+		}
+	}
+}
+
+func play(t *testing.T, place *scenario.Place, s scenario.Scenario) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := place.Run(ctx, s); err != nil {
+		t.Errorf("%s: %v", s.About, err)
+	}
+}
+
+// start brings up a stack with its simulated cluster.
+func start(t *testing.T) *scenario.Place {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	s, err := stack.Start(ctx, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Stop(), s.Discard(context.WithoutCancel(ctx))); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := simulated.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scenario.Place{Stack: s, Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
+}
