@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 )
@@ -22,6 +23,9 @@ func (r *run) namespace(environment string) string {
 	return r.world.Scenario.Namespace(demo.Stage{Environment: r.scenario.full(environment)})
 }
 
+// away is an error of a look that is worth another one: programs of the cluster are restarted on purpose.
+func away(err error) error { return fault.Because(err, fault.Unavailable, "the cluster does not tell") }
+
 // syncing waits until Argo CD is in the middle of a sync.
 func (r *run) syncing(ctx context.Context, environment string) error {
 	applications, err := r.Cluster.Resource(argo, "Application", "argocd")
@@ -31,7 +35,7 @@ func (r *run) syncing(ctx context.Context, environment string) error {
 	return r.world.Await(ctx, "a sync of "+environment+" to be under way", func() (string, bool, error) {
 		app, err := applications.Get(ctx, r.namespace(environment), metav1.GetOptions{})
 		if err != nil {
-			return err.Error(), false, nil
+			return "", false, away(err)
 		}
 		phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
 		_, asked, _ := unstructured.NestedMap(app.Object, "operation")
@@ -49,7 +53,7 @@ func (r *run) inPhase(ctx context.Context, want string) error {
 	return r.world.Await(ctx, "the Rollouts of "+environment+" to be "+phase, func() (string, bool, error) {
 		all, err := rollouts.List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return err.Error(), false, nil
+			return "", false, away(err)
 		}
 		for _, o := range all.Items {
 			found, _, _ := unstructured.NestedString(o.Object, "status", "phase")
@@ -71,7 +75,7 @@ func (r *run) available(ctx context.Context, o Object) error {
 	return r.world.Await(ctx, o.Kind+" "+o.Name+" to have a ready pod", func() (string, bool, error) {
 		found, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
 		if err != nil {
-			return err.Error(), false, nil
+			return "", false, away(err)
 		}
 		ready, _, _ := unstructured.NestedInt64(found.Object, "status", "readyReplicas")
 		return fmt.Sprintf("%d of its pods are ready", ready), ready > 0, nil

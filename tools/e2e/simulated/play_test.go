@@ -29,6 +29,8 @@ const limit = 8 * time.Minute
 
 // TestScenarios plays what `make e2e` plays on real controllers. One stack is enough: those that disturb nobody share it,
 // and the others follow one after the other.
+//
+//nolint:tparallel // those that follow kill what others need
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -49,7 +51,6 @@ func TestScenarios(t *testing.T) {
 			}
 		}
 	})
-	//nolint:paralleltest // they kill what the others need
 	for _, s := range all {
 		if s.Alone() {
 			t.Run(s.Name, func(t *testing.T) { play(t, place, s) })

@@ -7,9 +7,8 @@ import (
 	"path"
 	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	"github.com/go-git/go-git/v5/plumbing/object"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
