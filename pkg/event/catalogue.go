@@ -83,12 +83,13 @@ func clusterEvents() []Definition {
 		}, "By a relay, when the status of an Argo Rollout that somebody watches has changed (E71)."),
 		define(PathCluster, ChannelEvent, ObjectChanged{
 			AgentID: 42, Watch: "1/0.7", Kind: "Application", Namespace: "argocd", Name: "shop", Found: true,
-			Object: json.RawMessage(`{"status":{"sync":{"status":"Synced"}}}`), Error: &CallError{Code: "forbidden", Message: "the cluster does not let the relay watch Application argocd/shop"},
+			Object: json.RawMessage(`{"status":{"sync":{"status":"Synced"}}}`), Report: json.RawMessage(`{"health":"healthy","reason":""}`), Error: &CallError{Code: "forbidden", Message: "the cluster does not let the relay watch Application argocd/shop"},
 			ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By a relay, for what is watched and is no Argo Rollout, when the fields asked for have changed, the object is not there, or it cannot be watched (D20)."),
 		define(PathCluster, ChannelCall, WatchesWanted{
 			AgentID: 42, AsOf: "2026-03-25T10:00:00Z", LeaseSeconds: 300, Watches: []Watch{{
 				Watch: "1/0.7", Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1", Namespace: "shop", Name: "api", Labels: "app=api", Fields: []string{"status.phase"},
+				Report: "argo.health", ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			}},
 		}, "By the workflow service, when what its workflows want watched has changed, and to a relay that holds another set or whose lease is running out: the whole set each time (D20)."),
 		define(PathCluster, ChannelHeartbeat, AgentHeartbeat{

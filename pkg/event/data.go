@@ -70,10 +70,14 @@ type Watch struct {
 	Labels string `json:"labels,omitempty"`
 	// Fields are the dotted paths whose changes matter, and all that is told.
 	Fields []string `json:"fields"`
+	// Report asks for what the object means in place of fields: argo.health, or argo.reconciliation with ExpectedRevision.
+	Report           string `json:"report,omitempty"`
+	ExpectedRevision string `json:"expected_revision,omitempty"`
 }
 
 // ObjectChanged is com.gitlab.cd.object.changed: the state of a watched object. Exactly one of these holds: object is
-// its projection; found is false; error says why it cannot be watched.
+// its projection; found is false; error says why it cannot be watched. A watch that asks for a report has report in place
+// of object.
 type ObjectChanged struct {
 	AgentID    int64           `json:"agent_id" jsonschema:"minimum=1"`
 	Watch      string          `json:"watch" jsonschema:"minLength=1"`
@@ -82,6 +86,7 @@ type ObjectChanged struct {
 	Name       string          `json:"name,omitempty"`
 	Found      bool            `json:"found"`
 	Object     json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
+	Report     json.RawMessage `json:"report,omitempty" jsonschema:"type=object"`
 	Error      *CallError      `json:"error,omitempty"`
 	ObservedAt string          `json:"observed_at" jsonschema:"format=date-time"`
 }

@@ -84,7 +84,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	known := settings(c).Agents
 	registry, err := functions(c, wall, log, function.WatchDeps{
-		Store: executions, Changed: watches.Changed, Known: func(agent int64) bool { return known[agent] },
+		Store: executions, Observers: executions, Changed: watches.Changed, Known: func(agent int64) bool { return known[agent] },
 	})
 	if err != nil {
 		return err
@@ -102,7 +102,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	dispatcher := core.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
 	}
-	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Observed: executions, Log: log}
+	agents := events.Agents{Store: executions, Clock: wall, Log: log}
+	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
 	domain := events.Domain{Receiver: executions, Inbox: inbox, Log: log}
 
 	parts := []run.Part{
@@ -111,6 +112,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		{Name: "engine", Run: engine.Run},
 		loop("calls", dispatcher.Run),
 		loop("watches", watches.Run),
+		loop("agents", agents.Run),
 		loop("cluster", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
 		}),

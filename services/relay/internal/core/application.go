@@ -55,11 +55,8 @@ func mayTake(want SyncRequest, app Object) error {
 		return refuse(CodeOwned, "belongs to %s, which would undo what is set here; let Lockstep decide its revision there", owner)
 	}
 	// Looked at before every sync, not only at setup: somebody may have switched it on since (D21).
-	if policy := app.at("spec", "syncPolicy", "automated"); policy != nil {
-		// Argo CD 3 can switch a policy off without removing it.
-		if enabled, given := app.at("spec", "syncPolicy", "automated", "enabled").(bool); !given || enabled {
-			return refuse(CodeAutoSync, "has automated sync on (spec.syncPolicy.automated), which would fight the rollout; switch it off")
-		}
+	if isAutomatic(app) {
+		return refuse(CodeAutoSync, "has automated sync on (spec.syncPolicy.automated), which would fight the rollout; switch it off")
 	}
 	if len(app.list("spec", "sources")) > 0 || app.object("spec", "sourceHydrator") != nil {
 		return refuse(CodeConflict, "has several sources or a source hydrator; expected one spec.source")

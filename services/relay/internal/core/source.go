@@ -151,6 +151,9 @@ func (t *teller) run(ctx context.Context, d WatcherDeps) {
 
 // say tells one observation, if it differs from what was told last; false when it has to be told again.
 func (t *teller) say(ctx context.Context, d WatcherDeps, o Observation) bool {
+	if o.Err == nil {
+		o.Report = report(t.watch, o.Object)
+	}
 	if o.Object != nil {
 		o.Object = Project(o.Object, t.watch.Fields)
 	}
@@ -180,7 +183,7 @@ func fingerprint(o Observation) string {
 	if o.Err != nil {
 		return "error " + o.Err.Error()
 	}
-	b, err := json.Marshal(o.Object) // sorted by name; an object that is absent is null
+	b, err := json.Marshal([]any{o.Object, o.Report}) // sorted by name; an object that is absent is null
 	if err != nil {
 		return "" // it was JSON when it came
 	}

@@ -20,6 +20,9 @@ type Watch struct {
 	Selection
 	// Fields are the dotted paths whose changes matter.
 	Fields []string
+	// Report, one of the Report constants, asks for what the object means in place of its fields; Expected is the revision
+	// that it compares with.
+	Report, Expected string
 }
 
 // WatchSet is everything that the control plane wants watched, at a time by its clock: it takes the place of every
@@ -37,6 +40,8 @@ type Observation struct {
 	Name string
 	// Object is the projection; nil where there is no such object, or Err is set.
 	Object Object
+	// Report is what the watch has asked for, if it asks for a report.
+	Report map[string]any
 	// Err says that the watch cannot be had just now, and why.
 	Err *Error
 	At  time.Time
@@ -44,7 +49,7 @@ type Observation struct {
 
 // Rollout is the status of the Argo Rollout that was observed, if it was one.
 func (o Observation) Rollout() (RolloutStatus, bool) {
-	if o.Object == nil || !isRollout(o.Watch.Kind) {
+	if o.Object == nil || o.Report != nil || !isRollout(o.Watch.Kind) {
 		return RolloutStatus{}, false
 	}
 	return StatusOf(o.Object), true
@@ -80,7 +85,7 @@ func checkWatch(w Watch) *Error {
 		problem = "kind: found \"Secret\", whose values must not become part of a workflow's history (D27)"
 	case w.Name == "" && w.Labels == "":
 		problem = "name: missing, expected a name or a label selector"
-	case len(w.Fields) == 0:
+	case len(w.Fields) == 0 && w.Report == "":
 		problem = "fields: missing, expected the paths whose changes matter"
 	default:
 		return nil

@@ -150,7 +150,7 @@ func (w *Watcher) begin(watch Watch) {
 		})
 		return
 	}
-	if isRollout(watch.Kind) {
+	if isRollout(watch.Kind) && watch.Report == "" {
 		watch.Fields = append(slices.Clone(watch.Fields), statusFields()...)
 	}
 	from := w.sources[watch.Selection]

@@ -27,7 +27,7 @@ func (r *Receiver) watch(e event.Event) error {
 	}
 	set := core.WatchSet{AsOf: asOf, Lease: time.Duration(data.LeaseSeconds) * time.Second}
 	for _, w := range data.Watches {
-		set.Watches = append(set.Watches, core.Watch{ID: w.Watch, Fields: w.Fields, Selection: core.Selection{
+		set.Watches = append(set.Watches, core.Watch{ID: w.Watch, Fields: w.Fields, Report: w.Report, Expected: w.ExpectedRevision, Selection: core.Selection{
 			Kind: core.Kind{APIVersion: w.APIVersion, Kind: w.Kind}, Namespace: w.Namespace, Name: w.Name, Labels: w.Labels,
 		}})
 	}
@@ -64,6 +64,14 @@ func (o Observer) payload(seen core.Observation) (event.Data, string, error) {
 	}
 	if seen.Err != nil {
 		general.Error = &event.CallError{Code: seen.Err.Code, Message: seen.Err.Message, Retryable: seen.Err.Retryable}
+	}
+	if seen.Report != nil {
+		report, err := json.Marshal(seen.Report)
+		if err != nil {
+			return nil, "", fmt.Errorf("encode the report to %s: %w", seen.Watch.ID, err)
+		}
+		general.Found, general.Report = seen.Object != nil, report
+		return general, source(o.Agent), nil
 	}
 	if seen.Object == nil {
 		return general, source(o.Agent), nil

@@ -29,6 +29,9 @@ type WatchSpec struct {
 	Labels string `json:"labels,omitempty"`
 	// Fields are the dotted paths whose changes matter, and all that is told.
 	Fields []string `json:"fields"`
+	// Report and Expected are an Observer's.
+	Report   string `json:"report,omitempty"`
+	Expected string `json:"expected,omitempty"`
 }
 
 // WatchStore keeps what is to be watched. Every method is one transaction and may be repeated.
@@ -37,7 +40,7 @@ type WatchStore interface {
 	OpenWatch(ctx context.Context, w Watch) error
 	// CloseWatch removes a watch of the execution, and answers its agent; 0 if there was none.
 	CloseWatch(ctx context.Context, execution, watch string) (agent int64, err error)
-	// WantedWatches are an agent's watches of executions that have not ended, by id.
+	// WantedWatches are an agent's watches of executions that have not ended, by id, and those of observers.
 	WantedWatches(ctx context.Context, agent int64) ([]Watch, error)
 	// ReceiveObserved stores an event about a watch like Store.Receive; one about a watch that is not there changes
 	// nothing. fault.Denied: the watch is another agent's.

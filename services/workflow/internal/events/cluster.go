@@ -52,6 +52,7 @@ type Cluster struct {
 	Answerer Answerer
 	Health   *Health
 	Watches  *Watches
+	Agents   Agents
 	// Observed takes what relays see under watches.
 	Observed core.WatchStore
 	Log      *slog.Logger
@@ -77,6 +78,9 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 		}
 		if c.Health.note(beat) {
 			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable, "message", beat.Message)
+		}
+		if err := c.Agents.heard(ctx, beat); err != nil {
+			return err
 		}
 		return c.Watches.heard(ctx, beat)
 	case event.TypeArgoRolloutStatusChanged, event.TypeObjectChanged:

@@ -117,6 +117,7 @@ func (w *Watches) send(ctx context.Context, agent int64) error {
 		data.Watches[i] = event.Watch{
 			Watch: each.ID, Kind: each.Spec.Kind, APIVersion: each.Spec.APIVersion, Namespace: each.Spec.Namespace,
 			Name: each.Spec.Name, Labels: each.Spec.Labels, Fields: each.Spec.Fields,
+			Report: each.Spec.Report, ExpectedRevision: each.Spec.Expected,
 		}
 	}
 	e, err := event.New(event.Header{ID: id.New(now), Source: Source, Time: now}, data)

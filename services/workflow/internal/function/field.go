@@ -23,6 +23,8 @@ const (
 	List   Type = "a list"
 	// Texts is an object of strings with any keys.
 	Texts Type = "an object of strings"
+	// Numbers is an object of whole numbers above zero with any keys.
+	Numbers Type = "an object of whole numbers"
 	// Free is an object of anything, which somebody else understands: a relay passes it on.
 	Free Type = "an object of any fields"
 )
@@ -98,8 +100,8 @@ func (f Field) check(v any, at string) []fault.Field {
 		if _, ok := v.(map[string]any); !ok {
 			return wrong
 		}
-	case Texts:
-		return f.checkTexts(v, at, wrong)
+	case Texts, Numbers:
+		return f.checkMembers(v, at, wrong)
 	case List:
 		l, ok := v.([]any)
 		if !ok {
@@ -114,17 +116,19 @@ func (f Field) check(v any, at string) []fault.Field {
 	return nil
 }
 
-// checkTexts wants strings under whatever keys there are.
-func (Field) checkTexts(v any, at string, wrong []fault.Field) []fault.Field {
+// checkMembers wants strings, or numbers, under whatever keys there are.
+func (f Field) checkMembers(v any, at string, wrong []fault.Field) []fault.Field {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return wrong
 	}
+	member := Field{Type: Text}
+	if f.Type == Numbers {
+		member = Field{Type: Number, Least: 1}
+	}
 	var all []fault.Field
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if _, ok := m[key].(string); !ok {
-			all = append(all, fault.Field{Name: at + "." + key, Problem: "found " + describe(m[key]) + ", expected " + string(Text)})
-		}
+		all = append(all, member.check(m[key], at+"."+key)...)
 	}
 	return all
 }

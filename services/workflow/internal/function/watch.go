@@ -2,7 +2,6 @@ package function
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -11,16 +10,19 @@ import (
 
 // WatchDeps are what the Functions about watches need.
 type WatchDeps struct {
-	Store core.WatchStore
+	Store     core.WatchStore
+	Observers core.ObserverStore
 	// Known says whether an agent is registered: to another one nobody would listen.
 	Known func(agent int64) bool
 	// Changed is told that an agent's watches are other ones now.
 	Changed func(agent int64)
 }
 
-// Watching are k8s.watch and k8s.unwatch. They are carried out here: the relay is told the whole set, again and again, and
+// Watching are k8s.watch, k8s.unwatch and k8s.observe. They are carried out here: the relay is told the whole set, again and again, and
 // not one by one (D20).
-func Watching(d WatchDeps) []core.Function { return []core.Function{d.watch(), d.unwatch()} }
+func Watching(d WatchDeps) []core.Function {
+	return []core.Function{d.watch(), d.unwatch(), d.observe()}
+}
 
 // watch is k8s.watch: watch, which is the member to filter by, and types, the types of the events that tell what is seen,
 // beginning with the present state. An observation has object with the fields asked for, or found false, or error.
@@ -87,7 +89,7 @@ func (d WatchDeps) read(call core.Call) (core.Watch, error) {
 	}
 	var wrong []fault.Field
 	if !d.Known(agent) {
-		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of a registered agent", agent)})
+		wrong = append(wrong, unknownAgent(agent))
 	}
 	if w.Spec.Kind == "Secret" {
 		wrong = append(wrong, fault.Field{Name: "kind", Problem: `found "Secret", whose values must not become part of a workflow's history (D27)`})

@@ -33,7 +33,7 @@ func TestWatch(t *testing.T) {
 	functions := Watching(WatchDeps{
 		Store: store, Known: func(agent int64) bool { return agent == 42 }, Changed: func(agent int64) { changed = append(changed, agent) },
 	})
-	if r, err := core.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.unwatch k8s.watch" {
+	if r, err := core.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
 		t.Fatal(r, err)
 	}
 	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}}

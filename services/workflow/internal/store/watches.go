@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,11 +54,15 @@ func (s *Store) WantedWatches(ctx context.Context, agent int64) ([]core.Watch, e
 			return nil, fmt.Errorf("watch %s: %w", row.ID, err)
 		}
 	}
-	return watches, nil
+	observers, err := s.observerWatches(ctx, agent)
+	return append(watches, observers...), err
 }
 
 // ReceiveObserved stores what was seen under a watch as an event of the execution's organization, and matches it.
 func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, e core.Event) (matched int, err error) {
+	if strings.HasPrefix(watch, observerWatch) {
+		return 0, s.report(ctx, watch, agent, e)
+	}
 	row, err := s.queries.FindWatch(ctx, watch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil // ended; the relay hears of it with its next set

@@ -9,6 +9,13 @@ import (
 	"time"
 )
 
+type Agent struct {
+	ID        int64
+	SeenAt    time.Time
+	Reachable bool
+	Message   string
+}
+
 type Call struct {
 	ID        string
 	Execution int64
@@ -101,6 +108,17 @@ type Lease struct {
 	Instance string
 	Epoch    int64
 	Until    time.Time
+}
+
+type Observer struct {
+	Organization int64
+	Key          string
+	Version      int64
+	Agent        int64
+	Spec         []byte
+	CreatedAt    time.Time
+	Said         []byte
+	SaidAt       *time.Time
 }
 
 type Program struct {

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The reports that a watch can ask for in place of fields: what an object means, in words that know nothing of its kind.
+const (
+	// ReportHealth is how an Argo Rollout does: health and reason (R46).
+	ReportHealth = "argo.health"
+	// ReportReconciliation is what is in force of an Argo CD Application, beside what is expected (E58).
+	ReportReconciliation = "argo.reconciliation"
+)
+
+// report makes the report that a watch asks for, nil for none. An object that is not there is nil.
+func report(w Watch, o Object) map[string]any {
+	switch w.Report {
+	case ReportHealth:
+		health, reason := health(w, o)
+		return map[string]any{"health": health, "reason": reason}
+	case ReportReconciliation:
+		return map[string]any{
+			"revision": o.text("status", "sync", "revision"), "expected_revision": w.Expected,
+			"automatic": isAutomatic(o), "drift": drift(w, o),
+		}
+	default:
+		return nil
+	}
+}
+
+// health is the Rollout's phase, once its status is as new as its spec (D11).
+func health(w Watch, o Object) (health, reason string) {
+	message := o.text("status", "message")
+	switch phase := o.text("status", "phase"); {
+	case o == nil:
+		return "unknown", w.ref().String() + " does not exist"
+	case isStale(o):
+		return "progressing", "the controller has not seen the newest spec yet"
+	case phase == "Healthy":
+		return "healthy", ""
+	case phase == "Degraded":
+		return "degraded", message
+	case phase == "":
+		return "unknown", "the controller has not said anything yet"
+	default:
+		return "progressing", strings.TrimSuffix(phase+": "+message, ": ")
+	}
+}
+
+// isAutomatic reports whether Argo CD syncs the Application by itself. Argo CD 3 can switch a policy off without removing
+// it.
+func isAutomatic(app Object) bool {
+	if app.at("spec", "syncPolicy", "automated") == nil {
+		return false
+	}
+	enabled, given := app.at("spec", "syncPolicy", "automated", "enabled").(bool)
+	return !given || enabled
+}
+
+// drift says in what an Application differs from what was deployed last. While a sync is under way, and after one of
+// ours, the revision is where it is because we have moved it.
+func drift(w Watch, app Object) string {
+	state := app.object("status", "operationState")
+	revision := app.text("status", "sync", "revision")
+	switch {
+	case app == nil:
+		if w.Expected == "" {
+			return "" // nothing was deployed yet (E56)
+		}
+		return w.ref().String() + " does not exist"
+	case isAutomatic(app):
+		return "automated sync is on (spec.syncPolicy.automated)"
+	case app.object("operation") != nil || state != nil && !isFinished(state.text("phase")):
+		return ""
+	case w.Expected == "" || revision == "":
+		return ""
+	case revision != w.Expected:
+		if byUs(state, revision) {
+			return "" // the control plane has not said yet that it expects this one
+		}
+		return fmt.Sprintf("it stands at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
+	case app.text("status", "sync", "status") == "OutOfSync":
+		return "it is out of sync with " + revision
+	default:
+		return ""
+	}
+}
+
+// byUs reports whether the last operation was one of our syncs, has brought the Application to the revision, and nothing
+// has changed since.
+func byUs(state Object, revision string) bool {
+	return strings.HasPrefix(state.text("operation", "initiatedBy", "username"), username("")) &&
+		state.text("phase") == "Succeeded" && state.text("syncResult", "revision") == revision
+}
+
+// ref is the object of a watch by name.
+func (w Watch) ref() Ref { return Ref{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name} }

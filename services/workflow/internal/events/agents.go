@@ -1,0 +1,43 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+const (
+	// offlineAfter is how long an agent may be silent; heartbeats come every five seconds.
+	offlineAfter = 20 * time.Second
+	// agentsPoll is how often silence is looked for.
+	agentsPoll = 5 * time.Second
+)
+
+// Agents keeps what agents last said of themselves, and tells the environments that depend on one when it has gone away
+// or come back.
+type Agents struct {
+	Store core.ObserverStore
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// heard keeps a heartbeat. Its time is this service's: the agent's clock may differ.
+func (a Agents) heard(ctx context.Context, beat event.AgentHeartbeat) error {
+	return a.Store.SaveBeat(ctx, beat.AgentID, a.Clock.Now(), beat.ClusterReachable, beat.Message)
+}
+
+// Run looks for what has changed until ctx ends. It begins late: after a start, the heartbeats that came meanwhile are still
+// to be read, and nobody is offline because this service was.
+func (a Agents) Run(ctx context.Context) error {
+	for pause := offlineAfter; clock.Sleep(ctx, a.Clock, pause) == nil; pause = agentsPoll {
+		if err := a.Store.ReportAgents(ctx, a.Clock.Now(), offlineAfter); err != nil && ctx.Err() == nil {
+			a.Log.WarnContext(ctx, "report of agents", telemetry.KeyError, err)
+		}
+	}
+	return nil
+}

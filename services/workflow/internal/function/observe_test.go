@@ -1,0 +1,64 @@
+package function
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+type observers struct {
+	core.ObserverStore
+	saved []core.Observer
+}
+
+func (o *observers) SaveObserver(_ context.Context, observer core.Observer) (bool, error) {
+	o.saved = append(o.saved, observer)
+	return len(o.saved) == 1, nil
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	store, changed := &observers{}, 0
+	deps := WatchDeps{Observers: store, Known: func(agent int64) bool { return agent == 42 }, Changed: func(int64) { changed++ }}
+	f := deps.observe()
+	args := m{"agent_id": int64(42), "report": "argo.health", "namespace": "shop", "name": "api", "subject": m{"environment_id": int64(3), "service_id": 4.0}}
+	for _, want := range []bool{true, false} {
+		got, err := f.Call(t.Context(), core.Call{ID: "run/0.1", Organization: 5, Args: args})
+		if diff := cmp.Diff(any(m{"changed": want}), got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	want := core.Observer{Organization: 5, Agent: 42, Report: "argo.health", Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 3, "service_id": 4}}
+	if diff := cmp.Diff(want, store.saved[1]); diff != "" || changed != 1 {
+		t.Errorf("%d agents were told (-want +got):\n%s", changed, diff)
+	}
+	if key := want.Key(); key != "argo.health/environment_id=3,service_id=4" {
+		t.Errorf("key %s", key)
+	}
+	for name, tc := range map[string]struct {
+		with m
+		want string
+	}{
+		"another agent":    {m{"agent_id": int64(43)}, "agent_id: found 43"},
+		"no object":        {m{"name": nil}, "name: expected name and namespace"},
+		"another subject":  {m{"subject": m{"environment_id": int64(3)}}, "subject: found map[environment_id:3], expected [environment_id service_id]"},
+		"not a number":     {m{"subject": m{"environment_id": "x", "service_id": int64(4)}}, `subject.environment_id: found "x", expected a whole number of at least 1`},
+		"another report":   {m{"report": "mood"}, `report: found "mood", expected one of argo.health, argo.reconciliation, agent`},
+		"too many members": {m{"report": "agent"}, "subject: found map[environment_id:3 service_id:4], expected [environment_id]"},
+	} {
+		broken := m{}
+		for k, v := range args {
+			broken[k] = v
+		}
+		for k, v := range tc.with {
+			broken[k] = v
+		}
+		if _, err := f.Call(t.Context(), core.Call{ID: "run/0.2", Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %s", name, err, tc.want)
+		}
+	}
+}

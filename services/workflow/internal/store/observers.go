@@ -1,0 +1,211 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+var _ core.ObserverStore = (*Store)(nil)
+
+// observerWatch begins the ids of the watches that observers have at relays.
+const observerWatch = "observer/"
+
+// SaveObserver registers an observer.
+func (s *Store) SaveObserver(ctx context.Context, o core.Observer) (changed bool, err error) {
+	spec, err := json.Marshal(o)
+	if err != nil {
+		return false, fmt.Errorf("encode observer %s: %w", o.Key(), err)
+	}
+	n, err := s.queries.SaveObserver(ctx, query.SaveObserverParams{
+		Organization: o.Organization, Key: o.Key(), Agent: o.Agent, Spec: spec, CreatedAt: s.Clock.Now(),
+	})
+	return n > 0, pg.Classify(err, "save observer %s", o.Key())
+}
+
+// observerWatches are what an agent's relay is to follow for observers.
+func (s *Store) observerWatches(ctx context.Context, agent int64) ([]core.Watch, error) {
+	rows, err := s.queries.ObserversOf(ctx, agent)
+	if err != nil {
+		return nil, pg.Classify(err, "read observers of agent %d", agent)
+	}
+	var watches []core.Watch
+	for _, row := range rows {
+		var o core.Observer
+		if err := json.Unmarshal(row.Spec, &o); err != nil {
+			return nil, fmt.Errorf("observer %s: %w", row.Key, err)
+		}
+		if spec, followed := o.Watch(); followed {
+			id := fmt.Sprintf("%s%d/%s/%d", observerWatch, row.Organization, row.Key, row.Version)
+			watches = append(watches, core.Watch{ID: id, Agent: agent, Spec: spec})
+		}
+	}
+	return watches, nil
+}
+
+// report emits what a relay says to an observer's watch.
+func (s *Store) report(ctx context.Context, watch string, agent int64, e core.Event) error {
+	organization, key, version, ok := splitObserver(watch)
+	if !ok {
+		return fault.New(fault.Invalid, "watch %q is no observer's", watch)
+	}
+	var seen struct {
+		Report     map[string]any `json:"report"`
+		ObservedAt time.Time      `json:"observed_at"`
+		Error      *struct{ Message string }
+	}
+	if err := json.Unmarshal(e.Data, &seen); err != nil {
+		return fault.Because(err, fault.Invalid, "report to %s is not the expected JSON", watch)
+	}
+	row, err := s.queries.FindObserver(ctx, query.FindObserverParams{Organization: organization, Key: key})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && row.Version != version {
+		return nil // another registration has taken its place
+	}
+	if err != nil {
+		return pg.Classify(err, "find observer %s", key)
+	}
+	if row.Agent != agent {
+		return fault.New(fault.Denied, "agent %d reports to observer %s, which is not its own", agent, key)
+	}
+	o := core.Observer{Organization: organization, Agent: agent}
+	if err := json.Unmarshal(row.Spec, &o); err != nil {
+		return fmt.Errorf("observer %s: %w", key, err)
+	}
+	if seen.Error != nil {
+		if o.Report != core.ReportHealth {
+			return nil // nothing is known, and what was known stays
+		}
+		seen.Report = map[string]any{"health": "unknown", "reason": seen.Error.Message}
+	}
+	if row.SaidAt != nil && !row.SaidAt.Before(seen.ObservedAt) {
+		return nil // it came late, or twice
+	}
+	return s.say(ctx, statement{Observer: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: seen.Report, at: seen.ObservedAt})
+}
+
+// statement is what an observer is about to say, after what it said before.
+type statement struct {
+	core.Observer
+	version  int64
+	before   []byte
+	beforeAt *time.Time
+	report   map[string]any
+	at       time.Time
+}
+
+// say emits a report, unless it was said last. The event, its copy in the outbox, and the note of what was said are one
+// transaction.
+func (s *Store) say(ctx context.Context, st statement) error {
+	data := map[string]any{}
+	for name, value := range st.Subject {
+		data[name] = value
+	}
+	for name, value := range st.report {
+		data[name] = value
+	}
+	now, err := json.Marshal(data)
+	if err != nil || bytes.Equal(now, st.before) {
+		return err //nolint:wrapcheck // maps of JSON are JSON
+	}
+	data["observed_at"] = st.at.UTC().Format(time.RFC3339Nano)
+	body, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
+	}
+	emit := core.Emit{
+		ID:           fmt.Sprintf("%s%d/%s/%d", observerWatch, st.Organization, st.Key(), st.at.UnixNano()),
+		Organization: st.Organization, Workflow: observerWatch + st.Key(), Type: st.Event(), Data: body, Time: st.at,
+	}
+	wire, err := s.Encode(emit)
+	if err != nil {
+		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
+	}
+	e := core.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
+	_, _, err = s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+		n, err := s.queries.WithTx(tx).ObserverSays(ctx, query.ObserverSaysParams{
+			Said: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
+		})
+		// None: somebody has said something newer since it was read, which counts.
+		if err != nil || n == 0 {
+			return false, pg.Classify(err, "note what observer %s says", st.Key())
+		}
+		return true, s.Add(ctx, tx, wire)
+	})
+	if err == nil {
+		s.Committed()
+	}
+	return err
+}
+
+// splitObserver takes the id of an observer's watch apart.
+func splitObserver(watch string) (organization int64, key string, version int64, ok bool) {
+	rest, isObserver := strings.CutPrefix(watch, observerWatch)
+	first, last := strings.IndexByte(rest, '/'), strings.LastIndexByte(rest, '/')
+	if !isObserver || first < 0 || last <= first {
+		return 0, "", 0, false
+	}
+	organization, err := strconv.ParseInt(rest[:first], 10, 64)
+	version, err2 := strconv.ParseInt(rest[last+1:], 10, 64)
+	return organization, rest[first+1 : last], version, err == nil && err2 == nil
+}
+
+// SaveBeat keeps an agent's newest heartbeat.
+func (s *Store) SaveBeat(ctx context.Context, agent int64, at time.Time, reachable bool, message string) error {
+	err := s.queries.SaveBeat(ctx, query.SaveBeatParams{ID: agent, SeenAt: at, Reachable: reachable, Message: message})
+	return pg.Classify(err, "save heartbeat of agent %d", agent)
+}
+
+// ReportAgents emits what has changed about agents.
+func (s *Store) ReportAgents(ctx context.Context, now time.Time, offlineAfter time.Duration) error {
+	rows, err := s.queries.ObserversOfAgents(ctx)
+	if err != nil {
+		return pg.Classify(err, "read observers of agents")
+	}
+	for _, row := range rows {
+		o := core.Observer{Organization: row.Organization, Agent: row.Agent}
+		if err := json.Unmarshal(row.Spec, &o); err != nil {
+			return fmt.Errorf("observer %s: %w", row.Key, err)
+		}
+		report, at := contact(row, now, offlineAfter)
+		if report == nil {
+			continue
+		}
+		// A moment that was told of already is told of anew a little later: the newest word wins by its time.
+		if row.SaidAt != nil && !row.SaidAt.Before(at) {
+			at = row.SaidAt.Add(time.Millisecond)
+		}
+		if err := s.say(ctx, statement{Observer: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: report, at: at}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contact says whether the agent is there and its cluster answers, and since when it is not.
+func contact(row query.ObserversOfAgentsRow, now time.Time, offlineAfter time.Duration) (map[string]any, time.Time) {
+	switch {
+	case row.SeenAt == nil && now.Sub(row.CreatedAt) < offlineAfter:
+		return nil, now // it has not had the time to speak
+	case row.SeenAt == nil:
+		return map[string]any{"reachable": false, "reason": fmt.Sprintf("agent %d has never been heard of", row.Agent)}, row.CreatedAt
+	case now.Sub(*row.SeenAt) >= offlineAfter:
+		return map[string]any{"reachable": false, "reason": fmt.Sprintf("agent %d is offline", row.Agent)}, *row.SeenAt
+	case row.Reachable != nil && !*row.Reachable:
+		reason := fmt.Sprintf("agent %d does not reach its cluster", row.Agent)
+		return map[string]any{"reachable": false, "reason": reason}, *row.SeenAt
+	default:
+		return map[string]any{"reachable": true, "reason": ""}, *row.SeenAt
+	}
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// said are the reports that were emitted, oldest first: in the table of events and in the outbox alike.
+func (b *bench) said(eventType string) []string {
+	b.t.Helper()
+	rows, err := b.Pool.Query(b.t.Context(), `SELECT data FROM event WHERE type = $1 ORDER BY id`, eventType)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer rows.Close()
+	all := []string{}
+	for rows.Next() {
+		var data []byte
+		var fields map[string]any
+		if err := rows.Scan(&data); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &fields); err != nil {
+			b.t.Fatal(err)
+		}
+		word := fields["health"]
+		if word == nil {
+			word = fields["reachable"]
+		}
+		all = append(all, fmt.Sprint(word, ": ", fields["reason"], " ", fields["observed_at"]))
+	}
+	return all
+}
+
+func observing(t *testing.T) *bench {
+	t.Helper()
+	b := setup(t)
+	b.Store.Encode = func(e core.Emit) (event.Event, error) {
+		h := event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}
+		if e.Type == event.TypeServiceHealthObserved {
+			var d event.ServiceHealthObserved
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				return event.Event{}, err
+			}
+			return event.New(h, d)
+		}
+		var d event.EnvironmentContactChanged
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return event.Event{}, err
+		}
+		return event.New(h, d)
+	}
+	return b
+}
+
+// R46: reported whether or not an execution runs, once for every change, the newest word last.
+func TestAnObserverSaysWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	b := observing(t)
+	o := core.Observer{Organization: 3, Agent: 7, Report: core.ReportHealth, Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 4, "service_id": 5}}
+	register := func(o core.Observer, want bool) string {
+		t.Helper()
+		if changed, err := b.SaveObserver(t.Context(), o); err != nil || changed != want {
+			t.Fatalf("changed %t, %v", changed, err)
+		}
+		watches, err := b.WantedWatches(t.Context(), 7)
+		if err != nil || len(watches) != 1 {
+			t.Fatal(watches, err)
+		}
+		return watches[0].ID
+	}
+	watch := register(o, true)
+	if again := register(o, false); again != watch {
+		t.Errorf("watch %s, then %s", watch, again)
+	}
+	reported := func(watch string, agent int64, second int, report string) error {
+		at := b.clock.Now().Add(time.Duration(second) * time.Second).Format(time.RFC3339Nano)
+		data := fmt.Sprintf(`{"watch":%q,"observed_at":%q,%s}`, watch, at, report)
+		_, err := b.ReceiveObserved(t.Context(), watch, agent, happened(0, fmt.Sprint(second, report), core.TypeObjectChanged, data, b.clock.Now()))
+		return err
+	}
+	healthy, degraded := `"report":{"health":"healthy","reason":""}`, `"report":{"health":"degraded","reason":"timed out"}`
+	for _, r := range []struct {
+		second int
+		report string
+	}{{1, healthy}, {1, healthy}, {2, healthy}, {5, degraded}, {4, healthy}, {6, `"error":{"message":"no rights"}`}} {
+		if err := reported(watch, 7, r.second, r.report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reported(watch, 8, 9, healthy); !fault.Is(err, fault.Denied) {
+		t.Errorf("another agent reports: %v", err)
+	}
+	o.Name = "api-2"
+	newer := register(o, true)
+	if newer == watch {
+		t.Error("another object is reported of under the same watch")
+	}
+	if err := reported(watch, 7, 10, healthy); err != nil {
+		t.Error("a report that comes late:", err)
+	}
+	if err := reported(newer, 7, 11, healthy); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"healthy:  2026-03-25T10:00:01Z", "degraded: timed out 2026-03-25T10:00:05Z",
+		"unknown: no rights 2026-03-25T10:00:06Z", "healthy:  2026-03-25T10:00:11Z",
+	}
+	if diff := cmp.Diff(want, b.said(event.TypeServiceHealthObserved)); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnAgentThatIsSilentIsOfflineSinceItsLastHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := observing(t)
+	if _, err := b.SaveObserver(t.Context(), core.Observer{Organization: 3, Agent: 7, Report: core.ReportAgent, Subject: map[string]int64{"environment_id": 4}}); err != nil {
+		t.Fatal(err)
+	}
+	if watches, err := b.WantedWatches(t.Context(), 7); err != nil || len(watches) != 0 {
+		t.Errorf("the relay is to watch %v, %v", watches, err)
+	}
+	look := func(after time.Duration) {
+		t.Helper()
+		b.clock.Advance(after)
+		if err := b.ReportAgents(t.Context(), b.clock.Now(), 20*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat := func(reachable bool) {
+		t.Helper()
+		if err := b.SaveBeat(t.Context(), 7, b.clock.Now(), reachable, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(5 * time.Second) // nobody has spoken, and nobody has had the time to
+	look(20 * time.Second)
+	beat(true)
+	look(time.Second)
+	look(10 * time.Second)
+	beat(false)
+	look(time.Second)
+	look(30 * time.Second)
+	look(30 * time.Second)
+	beat(true)
+	look(time.Second)
+	want := []string{
+		"false: agent 7 has never been heard of 2026-03-25T10:00:00Z",
+		"true:  2026-03-25T10:00:25Z",
+		"false: agent 7 does not reach its cluster 2026-03-25T10:00:36Z",
+		"false: agent 7 is offline 2026-03-25T10:00:36.001Z",
+		"true:  2026-03-25T10:01:37Z",
+	}
+	if diff := cmp.Diff(want, b.said(event.TypeEnvironmentContactChanged)); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}

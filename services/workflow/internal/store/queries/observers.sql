@@ -1,0 +1,30 @@
+-- name: SaveObserver :execrows
+-- What is registered already stays as it is, and with it what it has said. No row is changed then.
+INSERT INTO observer AS o (organization, key, agent, spec, created_at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (organization, key) DO UPDATE
+SET version = o.version + 1, agent = excluded.agent, spec = excluded.spec
+WHERE o.agent <> excluded.agent OR o.spec::text <> excluded.spec::text;
+
+-- name: ObserversOf :many
+SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY organization, key;
+
+-- name: FindObserver :one
+SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1 AND key = $2;
+
+-- name: ObserverSays :execrows
+-- Unless another process has said something, or it was registered anew, since it was read.
+UPDATE observer SET said = sqlc.arg(said), said_at = sqlc.arg(at)
+WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version = sqlc.arg(version)
+  AND said_at IS NOT DISTINCT FROM sqlc.narg(before);
+
+-- name: SaveBeat :exec
+INSERT INTO agent (id, seen_at, reachable, message) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message;
+
+-- name: ObserversOfAgents :many
+-- Those that report of their agent itself, with the agent's newest heartbeat.
+SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.said, o.said_at, agent.seen_at, agent.reachable, agent.message
+FROM observer o LEFT JOIN agent ON agent.id = o.agent
+WHERE o.key LIKE 'agent/%'
+ORDER BY o.organization, o.key;
