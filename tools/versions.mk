@@ -5,9 +5,12 @@ PROTOC_GEN_GO_VERSION      := v1.36.12
 PROTOC_GEN_GO_GRPC_VERSION := v1.6.1
 SQLC_VERSION               := v1.31.1
 GOLANGCI_LINT_VERSION      := v2.15.0
+KUSTOMIZE_VERSION          := v5.7.0
 
 BUF_MODULE                := github.com/bufbuild/buf/cmd/buf
 PROTOC_GEN_GO_MODULE      := google.golang.org/protobuf/cmd/protoc-gen-go
 PROTOC_GEN_GO_GRPC_MODULE := google.golang.org/grpc/cmd/protoc-gen-go-grpc
 SQLC_MODULE               := github.com/sqlc-dev/sqlc/cmd/sqlc
 GOLANGCI_LINT_MODULE      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+# The one that Argo CD's own image carries, for the end-to-end scenarios that use it.
+KUSTOMIZE_MODULE     := sigs.k8s.io/kustomize/kustomize/v5

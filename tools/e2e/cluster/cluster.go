@@ -25,6 +25,8 @@ const startWithin = 3 * time.Minute
 type Config struct {
 	// Programs is the folder that tools/cluster/build.sh prints.
 	Programs string
+	// Kustomize is the program that Argo CD renders kustomizations with; empty for a cluster that renders none.
+	Kustomize string
 	// Dir keeps data and logs.
 	Dir string
 	// Clock paces the looks; nil is the system's.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -67,6 +69,9 @@ func (c *Cluster) controllers() []program {
 		"KUBECONFIG=" + c.Kubeconfig(Admin), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), "ARGOCD_FAKE_IN_CLUSTER=true",
 		"ARGOCD_GPG_ENABLED=false", "ARGOCD_TLS_DATA_PATH=" + c.path("argocd"), "ARGOCD_SSH_DATA_PATH=" + c.path("argocd"),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	}
+	if c.config.Kustomize != "" {
+		env = append(env, "PATH="+filepath.Dir(c.config.Kustomize)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
 	return []program{
 		{
