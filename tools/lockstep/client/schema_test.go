@@ -60,6 +60,17 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.PauseRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.ResumeRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.RollbackRollout(ctx, "rollout_1", "versionset_1", ""); return err },
+		func() error { _, err := c.Members(ctx); return err },
+		func() error { _, err := c.Self(ctx); return err },
+		func() error { _, err := c.Groups(ctx); return err },
+		func() error { _, err := c.CreateMember(ctx, "alice", "USER", "VIEWER"); return err },
+		func() error { _, err := c.SetMemberRole(ctx, "member_1", "VIEWER"); return err },
+		func() error { _, err := c.RemoveMember(ctx, "member_1"); return err },
+		func() error { _, err := c.CreateGroup(ctx, "release", nil); return err },
+		func() error { _, err := c.SetGroupMembers(ctx, "group_1", nil); return err },
+		func() error { _, err := c.CreateToken(ctx, client.TokenInput{Scopes: []string{"READ"}}); return err },
+		func() error { _, err := c.RevokeToken(ctx, "accesstoken_1"); return err },
+		func() error { _, err := c.Journal(ctx, "", 0); return err },
 	}
 	for _, call := range calls {
 		_ = call() // the empty answer is an error for most; what was asked is the point

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Member is a person or a machine that belongs to the organization.
+type Member struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Kind      string      `json:"kind"`
+	Role      string      `json:"role"`
+	CreatedAt time.Time   `json:"createdAt,omitzero"`
+	RemovedAt *time.Time  `json:"removedAt,omitempty"`
+	Groups    []Reference `json:"groups,omitempty"`
+	// Tokens are left out for whoever may not see them.
+	Tokens []AccessToken `json:"tokens,omitempty"`
+}
+
+// Group is a named set of members.
+type Group struct {
+	ID      string      `json:"id"`
+	Name    string      `json:"name"`
+	Members []Reference `json:"members"`
+}
+
+// AccessToken is what a member shows to say who it is; the token itself only when it has just been made.
+type AccessToken struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Scopes     []string   `json:"scopes"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	ExpiresAt  time.Time  `json:"expiresAt"`
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
+	Token      string     `json:"token,omitempty"`
+}
+
+// JournalEntry is a row of the organization's journal.
+type JournalEntry struct {
+	Cursor     string     `json:"cursor"`
+	Rollout    JournalOf  `json:"rollout"`
+	Transition Transition `json:"transition"`
+}
+
+// JournalOf is the rollout that a row belongs to.
+type JournalOf struct {
+	ID          string    `json:"id"`
+	Application Reference `json:"application"`
+}
+
+const (
+	tokenFields  = `id name scopes createdAt expiresAt lastUsedAt revokedAt`
+	memberFields = `id name kind role createdAt removedAt groups { id name } tokens { ` + tokenFields + ` }`
+	groupFields  = `id name members { id name }`
+)
+
+// Members lists those who belong to the organization.
+func (c *Client) Members(ctx context.Context) ([]Member, error) {
+	return all(0, func(first int, after *string) (connection[Member], error) {
+		var data struct{ Members connection[Member] }
+		err := c.do(ctx, `query($first: Int, $after: String) { members(first: $first, after: $after) { nodes { `+memberFields+` } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after}, &data)
+		return data.Members, err
+	})
+}
+
+// Member finds one by name or identifier.
+func (c *Client) Member(ctx context.Context, nameOrID string) (Member, error) {
+	everybody, err := c.Members(ctx)
+	if err != nil {
+		return Member{}, err
+	}
+	i := slices.IndexFunc(everybody, func(m Member) bool { return m.Name == nameOrID || m.ID == nameOrID })
+	if i < 0 {
+		return Member{}, fault.New(fault.NotFound, "member %q: there is none", nameOrID)
+	}
+	return everybody[i], nil
+}
+
+// Self is the member whose token is shown.
+func (c *Client) Self(ctx context.Context) (Member, error) {
+	var data struct{ Viewer struct{ Member *Member } }
+	err := c.do(ctx, `query { viewer { member { `+memberFields+` } } }`, nil, &data)
+	return found(data.Viewer.Member, err, "member", "of this token")
+}
+
+// Groups lists groups with their members.
+func (c *Client) Groups(ctx context.Context) ([]Group, error) {
+	return all(0, func(first int, after *string) (connection[Group], error) {
+		var data struct{ Groups connection[Group] }
+		err := c.do(ctx, `query($first: Int, $after: String) { groups(first: $first, after: $after) { nodes { `+groupFields+` } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after}, &data)
+		return data.Groups, err
+	})
+}
+
+// CreateMember adds a person (USER) or a machine (AGENT).
+func (c *Client) CreateMember(ctx context.Context, name, kind, role string) (Member, error) {
+	return change[Member](ctx, c, "createMember", "CreateMemberInput", "member", memberFields, map[string]any{"name": name, "kind": kind, "role": role})
+}
+
+// SetMemberRole gives a member another role.
+func (c *Client) SetMemberRole(ctx context.Context, member, role string) (Member, error) {
+	return change[Member](ctx, c, "setMemberRole", "SetMemberRoleInput", "member", memberFields, map[string]any{"memberId": member, "role": role})
+}
+
+// RemoveMember ends a membership.
+func (c *Client) RemoveMember(ctx context.Context, member string) (Member, error) {
+	return change[Member](ctx, c, "removeMember", "RemoveMemberInput", "member", memberFields, map[string]any{"memberId": member})
+}
+
+// CreateGroup makes a group of members, by identifier.
+func (c *Client) CreateGroup(ctx context.Context, name string, members []string) (Group, error) {
+	return change[Group](ctx, c, "createGroup", "CreateGroupInput", "group", groupFields, map[string]any{"name": name, "members": members})
+}
+
+// SetGroupMembers says who belongs to a group, by identifier.
+func (c *Client) SetGroupMembers(ctx context.Context, group string, members []string) (Group, error) {
+	return change[Group](ctx, c, "setGroupMembers", "SetGroupMembersInput", "group", groupFields, map[string]any{"groupId": group, "members": members})
+}
+
+// TokenInput describes a token to make.
+type TokenInput struct {
+	Name string
+	// Member is whose, by identifier; empty for the caller's own.
+	Member string
+	// Scopes are READ, DEPLOY, APPROVE, CONFIGURE and ADMINISTER; none for all that the caller may do.
+	Scopes   []string
+	Lifetime time.Duration
+}
+
+// CreateToken makes a token; only this answer has the token itself.
+func (c *Client) CreateToken(ctx context.Context, in TokenInput) (AccessToken, error) {
+	input := map[string]any{"name": in.Name, "lifetimeSeconds": int(in.Lifetime / time.Second)}
+	if in.Member != "" {
+		input["memberId"] = in.Member
+	}
+	if len(in.Scopes) > 0 {
+		input["scopes"] = in.Scopes
+	}
+	var data struct {
+		CreateToken struct {
+			AccessToken json.RawMessage
+			Token       string
+			Errors      []UserError
+		}
+	}
+	err := c.do(ctx, `mutation($input: CreateTokenInput!) { createToken(input: $input) { accessToken { `+tokenFields+` } token errors { field message code } } }`,
+		map[string]any{"input": input}, &data)
+	if err == nil {
+		err = refusal(data.CreateToken.Errors)
+	}
+	if err != nil {
+		return AccessToken{}, err
+	}
+	var made AccessToken
+	if err := json.Unmarshal(data.CreateToken.AccessToken, &made); err != nil {
+		return made, fmt.Errorf("decode accessToken of createToken: %w", err)
+	}
+	made.Token = data.CreateToken.Token
+	return made, nil
+}
+
+// RevokeToken ends a token.
+func (c *Client) RevokeToken(ctx context.Context, id string) (AccessToken, error) {
+	return change[AccessToken](ctx, c, "revokeToken", "RevokeTokenInput", "accessToken", tokenFields, map[string]any{"tokenId": id})
+}
+
+// Journal is the journal of the organization after a cursor, oldest first: all of it, or limit rows when that is above zero.
+func (c *Client) Journal(ctx context.Context, from string, limit int) ([]JournalEntry, error) {
+	return all(limit, func(first int, after *string) (connection[JournalEntry], error) {
+		if after == nil && from != "" {
+			after = &from
+		}
+		var data struct{ Journal connection[JournalEntry] }
+		err := c.do(ctx, `query($first: Int, $after: String) { journal(first: $first, after: $after) { nodes { cursor rollout { id application { id name } } transition { `+
+			transitionFields+` } } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+		return data.Journal, err
+	})
+}
