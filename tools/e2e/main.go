@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
+	"github.com/lockstep-cd/lockstep/tools/e2e/measure"
 	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
@@ -41,6 +41,8 @@ func run(ctx context.Context, args []string) (err error) {
 	scenarios := flags.String("scenarios", "scenarios", "`folder` of the scenarios")
 	dir := flags.String("data", "", "`folder` that keeps data and logs; without it a temporary one, which stays when something fails")
 	verbose := flags.Bool("v", false, "tell each act")
+	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
+	figures := flags.Int("measure", 0, "measure instead of playing scenarios, with so many `rollouts` at once on one relay")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -66,13 +68,39 @@ func run(ctx context.Context, args []string) (err error) {
 	}()
 	clk := clock.System()
 	began := clk.Now()
-	place, stop, err := start(ctx, data, *programs, log)
+	config := cluster.Config{Programs: *programs, Kustomize: *kustomize, Dir: filepath.Join(data, "cluster"), Log: log}
+	if *figures > 0 {
+		config.Audit = cluster.Relay
+	}
+	place, stop, err := start(ctx, data, config)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Printf("%-22s %5.1fs  the cluster and Lockstep are up\n", "start", clk.Now().Sub(began).Seconds())
+	if *figures > 0 {
+		return take(ctx, place, *figures, filepath.Join(data, "lockstep", "run", "relay.pid"))
+	}
 	return play(ctx, place, all)
+}
+
+// samples is how many rollouts, of ten gates each, the latencies are taken from.
+const samples = 10
+
+// take measures, and prints the table with what there is, even when a part of it has failed.
+func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID string) error {
+	real, ok := place.Cluster.(*cluster.Cluster)
+	if !ok {
+		return errors.New("measure: expected a real cluster")
+	}
+	latency, err := measure.Latencies(ctx, place, samples)
+	fmt.Print(measure.Table(latency, measure.Load{}))
+	if err != nil {
+		return err
+	}
+	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, real.AuditFile())
+	fmt.Print(measure.Table(latency, load))
+	return err
 }
 
 // play runs the scenarios one after the other; one that fails does not keep the others from running.
@@ -97,8 +125,9 @@ func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) e
 }
 
 // start brings up the cluster and a stack on it.
-func start(ctx context.Context, data, programs string, log *slog.Logger) (*scenario.Place, func() error, error) {
-	c, err := cluster.Start(ctx, cluster.Config{Programs: programs, Dir: filepath.Join(data, "cluster"), Log: log})
+func start(ctx context.Context, data string, config cluster.Config) (*scenario.Place, func() error, error) {
+	log := config.Log
+	c, err := cluster.Start(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Programs string
 	// Kustomize is the program that Argo CD renders kustomizations with; empty for a cluster that renders none.
 	Kustomize string
+	// Audit is the account whose requests the API server records in AuditFile; empty for nobody.
+	Audit string
 	// Dir keeps data and logs.
 	Dir string
 	// Clock paces the looks; nil is the system's.
@@ -161,6 +163,9 @@ func (c *Cluster) API() dynamic.Interface { return c.api }
 
 // HTTP is a client that may do everything, for those who read with a URL.
 func (c *Cluster) HTTP() (*http.Client, error) { return rest.HTTPClientFor(c.rest) }
+
+// AuditFile has the requests of Config.Audit, one event a line.
+func (c *Cluster) AuditFile() string { return c.path("log", "audit.log") }
 
 // LogFile is where the output of a program goes.
 func (c *Cluster) LogFile(name string) string { return c.path("log", name+".log") }

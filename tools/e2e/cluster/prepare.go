@@ -45,6 +45,10 @@ func (c *Cluster) prepare() error {
 	if err := c.writeKey(); err != nil {
 		return err
 	}
+	policy := fmt.Sprintf("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, users: [%q]}\n- {level: None}\n", c.config.Audit)
+	if err := os.WriteFile(c.path("audit-policy.yaml"), []byte(policy), 0o600); err != nil {
+		return fmt.Errorf("write audit policy: %w", err)
+	}
 	c.tokens = map[string]string{Admin: rand.Text(), Relay: rand.Text()}
 	users := fmt.Sprintf("%s,admin,admin,system:masters\n%s,relay,relay\n", c.tokens[Admin], c.tokens[Relay])
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(users), 0o600); err != nil {

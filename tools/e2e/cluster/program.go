@@ -21,6 +21,10 @@ func (c *Cluster) controlPlane() []program {
 	etcd := "http://" + address(c.ports["etcd"])
 	peer := "http://" + address(c.ports["etcd-peer"])
 	key := c.path("service-account.key")
+	var audit []string
+	if c.config.Audit != "" {
+		audit = []string{"--audit-policy-file=" + c.path("audit-policy.yaml"), "--audit-log-path=" + c.AuditFile()}
+	}
 	return []program{
 		{
 			name: "etcd", stage: 0, ready: c.healthy(etcd + "/health"),
@@ -32,7 +36,7 @@ func (c *Cluster) controlPlane() []program {
 		},
 		{
 			name: "kube-apiserver", stage: 1, ready: c.healthy(c.URL() + "/readyz"),
-			args: []string{
+			args: append([]string{
 				"--etcd-servers=" + etcd, "--cert-dir=" + c.path("certificates"), "--secure-port=" + c.port("apiserver"),
 				"--bind-address=127.0.0.1", "--service-account-issuer=https://kubernetes.default.svc",
 				"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
@@ -40,7 +44,7 @@ func (c *Cluster) controlPlane() []program {
 				"--service-cluster-ip-range=10.0.0.0/24",
 				// Nobody would take the taint of a new node away again.
 				"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-			},
+			}, audit...),
 		},
 		{
 			name: "kube-controller-manager", stage: 2, ready: c.healthy("https://" + address(c.ports["controller-manager"]) + "/healthz"),

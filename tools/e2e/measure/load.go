@@ -1,0 +1,193 @@
+package measure
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+)
+
+// Load is what a relay needed for rollouts that ran at once.
+type Load struct {
+	Rollouts int
+	Took     time.Duration
+	// Before and Peak are the relay's resident memory in bytes, before the first rollout and at most.
+	Before, Peak int64
+	// Calls are the relay's requests to the API server by verb, from the first rollout to the end of the last.
+	Calls map[string]int
+	// Failed are those that did not complete.
+	Failed int
+}
+
+// atOnce bounds how many applications are made at a time: making them is not what is measured.
+const atOnce = 8
+
+// AtOnce makes applications of one service and has all of them deployed at the same time, through one gate. relayPID is the
+// file with the relay's process, audit that with the API server's record of its requests.
+func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID, audit string) (Load, error) {
+	load := Load{Rollouts: rollouts}
+	worlds, sets, err := prepare(ctx, place, rollouts)
+	if err != nil {
+		return load, err
+	}
+	if load.Before, _, err = memory(relayPID); err != nil {
+		return load, err
+	}
+	before, err := calls(audit)
+	if err != nil {
+		return load, err
+	}
+	began := place.Clock.Now()
+	errs := each(rollouts, rollouts, func(i int) error {
+		_, err := promote(ctx, worlds[i], sets[i])
+		return err
+	})
+	load.Took = place.Clock.Now().Sub(began)
+	for _, err := range errs {
+		if err != nil {
+			load.Failed++
+		}
+	}
+	after, err := calls(audit)
+	if err != nil {
+		return load, err
+	}
+	load.Calls = map[string]int{}
+	for verb, n := range after {
+		load.Calls[verb] = n - before[verb]
+	}
+	_, load.Peak, err = memory(relayPID)
+	return load, errors.Join(err, errors.Join(errs[:min(len(errs), 3)]...))
+}
+
+// prepare makes the applications, has each deployed once, and pushes the version that is measured.
+func prepare(ctx context.Context, place *scenario.Place, n int) ([]*demo.World, []client.VersionSet, error) {
+	worlds, sets := make([]*demo.World, n), make([]client.VersionSet, n)
+	errs := each(n, atOnce, func(i int) error {
+		name := fmt.Sprintf("load-%03d", i)
+		w, err := world(place, demo.Scenario{
+			Application: name, Services: []string{"api"}, PollInterval: 30,
+			Stages: []demo.Stage{{Environment: name, Tier: "STAGING", Gates: []int{50}}},
+		})
+		if err != nil {
+			return err
+		}
+		worlds[i] = w
+		if err := w.Create(ctx); err != nil {
+			return err
+		}
+		first, err := w.Push(ctx, "1", nil)
+		if err != nil {
+			return err
+		}
+		if _, err := promote(ctx, w, first); err != nil {
+			return err
+		}
+		sets[i], err = w.Push(ctx, "2", nil)
+		return err
+	})
+	return worlds, sets, errors.Join(errs...)
+}
+
+// each does n things, so many at a time.
+func each(n, atATime int, do func(i int) error) []error {
+	errs := make([]error, n)
+	slots := make(chan struct{}, atATime)
+	var wait sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(i)
+		})
+	}
+	wait.Wait()
+	return errs
+}
+
+// memory is a process's resident memory now, and at most, in bytes (proc(5)).
+func memory(pidFile string) (now, peak int64, err error) {
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		return 0, 0, fmt.Errorf("process of the relay: %w", err)
+	}
+	text, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/status")
+	if err != nil {
+		return 0, 0, fmt.Errorf("memory of the relay: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // 0 for lines that hold no number
+		switch fields[0] {
+		case "VmRSS:":
+			now = kilobytes << 10
+		case "VmHWM:":
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak, nil
+}
+
+// calls are the requests in an audit log by verb. A watch is written when it begins and when it ends.
+func calls(audit string) (map[string]int, error) {
+	file, err := os.Open(audit)
+	if err != nil {
+		return nil, fmt.Errorf("record of requests: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	found := map[string]int{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var entry struct{ Verb, Stage string }
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Stage == "RequestReceived" {
+			found[entry.Verb]++
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("record of requests: %w", err)
+	}
+	return found, nil
+}
+
+// Table writes everything down, a line for each figure.
+func Table(l Latency, load Load) string {
+	var b strings.Builder
+	row := func(name string, s Samples) {
+		fmt.Fprintf(&b, "%-42s %6d  %8.0f  %8.0f\n", name, len(s), ms(s.at(50)), ms(s.at(99)))
+	}
+	fmt.Fprintf(&b, "%-42s %6s  %8s  %8s\n", "", "n", "p50 ms", "p99 ms")
+	row("status change → workflow resumed", l.Resumed)
+	row("gate passed → next gate seen", l.NextGate)
+	row("rollout created → first commit", l.FirstCommit)
+	if load.Rollouts == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%d rollouts at once on one relay: %.0f s, %d failed; its memory %.0f MB, before %.0f MB\n",
+		load.Rollouts, load.Took.Seconds(), load.Failed, float64(load.Peak)/(1<<20), float64(load.Before)/(1<<20))
+	verbs := make([]string, 0, len(load.Calls))
+	for verb := range load.Calls {
+		verbs = append(verbs, verb)
+	}
+	slices.Sort(verbs)
+	for _, verb := range verbs {
+		fmt.Fprintf(&b, "  %-10s %6d requests to the API server, %5.1f for each rollout\n", verb, load.Calls[verb], float64(load.Calls[verb])/float64(load.Rollouts))
+	}
+	return b.String()
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
