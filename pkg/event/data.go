@@ -161,6 +161,25 @@ type RolloutPassageGranted struct {
 	GateID    string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 }
 
+// RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: back to what is stable, and stay there (D18).
+type RolloutAbortRequested struct {
+	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// RolloutAborted is com.gitlab.cd.rollout.aborted: it is back, and stays there.
+type RolloutAborted struct {
+	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
+	Reason        string `json:"reason,omitempty"`
+}
+
+// RolloutRetryRequested is com.gitlab.cd.rollout.retry_requested: once more from the first gate.
+type RolloutRetryRequested struct {
+	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
+	Reason    string `json:"reason,omitempty"`
+}
+
 // RolloutHealthy is com.gitlab.cd.rollout.healthy.
 type RolloutHealthy struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`

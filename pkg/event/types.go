@@ -37,6 +37,41 @@ const (
 	TypeWorkflowCompleted                = "com.gitlab.cd.workflow.completed"
 	TypeWorkflowFailed                   = "com.gitlab.cd.workflow.failed"
 	TypeWorkflowCancelled                = "com.gitlab.cd.workflow.cancelled"
+	TypeArtifactPublished                = "com.gitlab.cd.artifact.published"
+	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
+	TypeFunctionCompleted                = "com.gitlab.cd.function.completed"
+	TypeArgoRolloutStatusChanged         = "com.gitlab.cd.argo.rollout.status_changed"
+	TypeWatchesWanted                    = "com.gitlab.cd.watches.wanted"
+	TypeObjectChanged                    = "com.gitlab.cd.object.changed"
+	TypeAgentHeartbeat                   = "com.gitlab.cd.agent.heartbeat"
+	TypeRolloutStarted                   = "com.gitlab.cd.rollout.started"
+	TypeRolloutGateReached               = "com.gitlab.cd.rollout.gate_reached"
+	TypeRolloutPassageRequested          = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
+	TypeRolloutPassageGranted            = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
+	TypeRolloutAbortRequested            = "com.gitlab.cd.rollout.abort_requested"
+	TypeRolloutAborted                   = "com.gitlab.cd.rollout.aborted"
+	TypeRolloutRetryRequested            = "com.gitlab.cd.rollout.retry_requested"
+	TypeRolloutHealthy                   = "com.gitlab.cd.rollout.healthy"
+	TypeRolloutFailed                    = "com.gitlab.cd.rollout.failed"
+	TypeRolloutEnvironmentStarted        = "com.gitlab.cd.rollout_environment.started"
+	TypeRolloutEnvironmentHealthy        = "com.gitlab.cd.rollout_environment.healthy"
+	TypeRolloutEnvironmentFailed         = "com.gitlab.cd.rollout_environment.failed"
+	TypeDeploymentStarted                = "com.gitlab.cd.deployment.started"
+	TypeDeploymentCommitted              = "com.gitlab.cd.deployment.committed"
+	TypeDeploymentGateReached            = "com.gitlab.cd.deployment.gate_reached"
+	TypeDeploymentAdvance                = "com.gitlab.cd.deployment.advance"
+	TypeDeploymentHealthy                = "com.gitlab.cd.deployment.healthy"
+	TypeDeploymentDegraded               = "com.gitlab.cd.deployment.degraded"
+	TypeDeploymentFailed                 = "com.gitlab.cd.deployment.failed"
+	TypeEnvironmentReady                 = "com.gitlab.cd.environment.ready"
+	TypeEnvironmentNotReady              = "com.gitlab.cd.environment.not_ready"
+	TypeApplicationEnvironmentReady      = "com.gitlab.cd.application_environment.ready"
+	TypeApplicationEnvironmentNotReady   = "com.gitlab.cd.application_environment.not_ready"
+	TypeApprovalRequested                = "com.gitlab.cd.approval.requested"
+	TypeApprovalResolved                 = "com.gitlab.cd.approval.resolved"
+	TypeWorkflowCompleted                = "com.gitlab.cd.workflow.completed"
+	TypeWorkflowFailed                   = "com.gitlab.cd.workflow.failed"
+	TypeWorkflowCancelled                = "com.gitlab.cd.workflow.cancelled"
 )
 
 // EventType is com.gitlab.cd.artifact.published.
@@ -71,6 +106,15 @@ func (RolloutPassageRequested) EventType() string { return TypeRolloutPassageReq
 
 // EventType is com.gitlab.cd.rollout.passage_granted.
 func (RolloutPassageGranted) EventType() string { return TypeRolloutPassageGranted }
+
+// EventType is com.gitlab.cd.rollout.abort_requested.
+func (RolloutAbortRequested) EventType() string { return TypeRolloutAbortRequested }
+
+// EventType is com.gitlab.cd.rollout.aborted.
+func (RolloutAborted) EventType() string { return TypeRolloutAborted }
+
+// EventType is com.gitlab.cd.rollout.retry_requested.
+func (RolloutRetryRequested) EventType() string { return TypeRolloutRetryRequested }
 
 // EventType is com.gitlab.cd.rollout.healthy.
 func (RolloutHealthy) EventType() string { return TypeRolloutHealthy }

@@ -31,6 +31,8 @@ type rollout struct {
 	// degraded is why it fails, at the weight failsAt.
 	failsAt  int64
 	degraded string
+	// restarts is that it has been retried, and the controller has not looked since.
+	restarts bool
 	seen     bool
 	// strategy is spec.strategy, and active the version that a blue-green one serves.
 	strategy object
@@ -341,6 +343,17 @@ func (w *world) promote(args object) (any, *core.FunctionError) {
 	w.tell("promote: %s past %d", r.name, r.weights[step/2])
 	r.paused, r.step, r.changed = false, step+1, w.now
 	return object{"promoted": true, "current_step_index": step}, nil
+}
+
+// retry takes back an abort.
+func (w *world) retry(args object) any {
+	r := w.rollouts[args["rollout_namespace"].(string)+"/"+args["rollout_name"].(string)]
+	w.tell("retry: %s", r.name)
+	if r.degraded != "RolloutAborted" {
+		return object{"retried": false}
+	}
+	r.restarts, r.step, r.changed = true, 0, w.now
+	return object{"retried": true}
 }
 
 func (w *world) abort(args object) (any, *core.FunctionError) {

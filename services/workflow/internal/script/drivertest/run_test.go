@@ -106,7 +106,7 @@ func (w *world) eventFor(op core.Op) (core.Event, bool) {
 		return w.observed(op)
 	}
 	for _, e := range w.resolved {
-		if e.Type == op.Types[0] && op.Filter.Matches(e.Data) {
+		if slices.Contains(op.Types, e.Type) && op.Filter.Matches(e.Data) {
 			return e, true
 		}
 	}

@@ -34,6 +34,8 @@ type world struct {
 	answers map[string]string
 	// held is for how long somebody has paused the rollout at a gate.
 	held map[string]time.Duration
+	// asks are the verbs that somebody uses some time after a line of the story: type of event, and how much later.
+	asks map[string]map[string]time.Duration
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *core.FunctionError
 	// see edits a Rollout as it is looked at.
@@ -93,6 +95,8 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 		return w.get(args), nil
 	case "argo.abort":
 		return w.abort(args)
+	case "argo.retry":
+		return w.retry(args), nil
 	case "k8s.watch":
 		return w.watch(args)
 	default:
@@ -120,6 +124,9 @@ func (w *world) get(args object) any {
 		if r := w.rollouts[args["namespace"].(string)+"/"+args["name"].(string)]; r != nil {
 			r.move(w.now)
 			o := r.view()
+			if r.restarts { // the controller takes a look to notice
+				r.restarts, r.degraded = false, ""
+			}
 			w.see(r, o)
 			return o
 		}
@@ -144,6 +151,14 @@ func (w *world) emitted(e core.Emit) {
 			line += fmt.Sprintf(" %s=%v", key, v)
 		}
 	}
+	for kind, after := range w.asks[line] {
+		body, err := json.Marshal(object{"rollout_id": 7, "reason": "because"})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.resolved = append(w.resolved, core.Event{Type: kind, ID: "verb", Data: body, Time: w.now.Add(after)})
+	}
+	delete(w.asks, line) // once
 	if e.Type == event.TypeRolloutPassageRequested {
 		w.passage(data)
 		return
