@@ -281,7 +281,7 @@ func (s *shop) rollout(set core.VersionSet) core.Rollout {
 	s.t.Helper()
 	r, err := s.domain.CreateRollout(s.t.Context(), user(), core.NewRollout{VersionSetID: set.ID, Reason: "test"})
 	s.ok(err)
-	return r
+	return *r.Rollout
 }
 
 func (s *shop) reload(r core.Rollout) core.Rollout {
@@ -315,6 +315,20 @@ func (s *shop) story(r core.Rollout) []string {
 		lines = append(lines, fmt.Sprintf("%s %s %s→%s", row.Subject.Kind, row.Verb, row.FromName(), row.ToName()))
 	}
 	return lines
+}
+
+// close lets the time pass in which more could be told of rollouts that have ended.
+func (s *shop) close() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_rollout_closings SET due_at = now() - interval '1 second'`)
+	s.ok(err)
+	for {
+		_, worked, err := s.domain.CloseDue(s.t.Context())
+		s.ok(err)
+		if !worked {
+			return
+		}
+	}
 }
 
 // succeed plays a whole rollout.

@@ -232,6 +232,7 @@ func TestTheJournalOfADeploymentTellsItsGates(t *testing.T) {
 	want := []string{
 		"rollout start pending→in_progress", "rolloutenvironment start pending→in_progress", "deployment start pending→deploying",
 		"deployment reach_gate deploying→deploying", "deployment pass_gate deploying→deploying", "deployment complete deploying→healthy",
+		"deployment reach_gate healthy→healthy",
 	}
 	if diff := cmp.Diff(want, s.story(r)[7:]); diff != "" {
 		t.Errorf("journal after the creation (-want +got):\n%s", diff)

@@ -80,6 +80,14 @@ func (s *service) chores() []chore {
 			}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			c, worked, err := s.domain.CloseDue(ctx)
+			return "rollout closed", []slog.Attr{slog.Int64(telemetry.KeyRollout, c.RolloutID)}, worked, err
+		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			q, worked, err := s.domain.BeginQueued(ctx)
+			return "queued rollout", []slog.Attr{slog.Int64(telemetry.KeyRollout, q.MadeRolloutID), slog.String("outcome", q.Outcome)}, worked, err
+		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			e, worked, err := s.domain.ExpireDue(ctx)
 			return "gate expired", []slog.Attr{
 				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),

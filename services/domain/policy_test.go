@@ -40,6 +40,8 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 	failed := s.emit(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"}, "")
 	s.deliver(failed, failed)
 	s.say(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "fail"})
+	s.nothingDue("while more may be told of it")
+	s.close()
 	done, worked := s.due()
 	if !worked || done.RolloutID != r.ID || done.MadeRolloutID == 0 {
 		t.Fatalf("rolled back: %+v", done)
@@ -57,6 +59,7 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(back)[0])[0].ID})
 	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "that, too"})
+	s.close()
 	s.nothingDue("a rollback that failed")
 	s.verifyJournal(back)
 }
@@ -67,6 +70,7 @@ func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 	d := s.deployments(s.stops(r)[0])[0]
 	s.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	s.close()
 	s.nothingDue("before the time")
 	var wait time.Duration
 	s.ok(s.pool.QueryRow(t.Context(), `SELECT b.due_at - r.finished_at FROM cd_automatic_rollbacks b JOIN cd_rollouts r ON r.id = b.rollout_id`).Scan(&wait))
@@ -94,11 +98,13 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 	}
 	set(core.RollbackPolicy{OnDegraded: true, DegradedAfter: 0})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no rollback on failed"})
+	s.close()
 	s.nothingDue("switched off")
 
 	r = s.rollout(s.sets()[0])
 	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
+	s.close()
 	s.ok(s.fail(s.staging.ID))
 	if done, worked := s.due(); !worked || done.MadeRolloutID != 0 || done.Outcome == "" {
 		t.Errorf("where the way back is refused: %+v", done)
@@ -126,10 +132,12 @@ func TestWhatChangedNothingIsNotRolledBack(t *testing.T) {
 	first := s.rollout(s.set)
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(first)[0])[0].ID})
 	s.say(event.RolloutFailed{RolloutID: first.ID, Reason: "the first ever"})
+	s.close()
 	s.nothingDue("nothing to go back to")
 	s.succeed(s.rollout(s.set))
 	r := s.rollout(s.release(2))
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "before anything was touched"})
+	s.close()
 	s.nothingDue("nothing has changed")
 	r = s.rollout(s.sets()[0])
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})

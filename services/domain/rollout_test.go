@@ -57,6 +57,7 @@ func TestDuplicatesAndLateEventsChangeNothing(t *testing.T) {
 	s.deliver(healthy, healthy) // never said to have started, and twice
 	s.say(event.DeploymentStarted{DeploymentID: d.ID})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no more"})
+	s.close()
 	before := s.story(r)
 	s.say(event.RolloutHealthy{RolloutID: r.ID})
 	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[1].ID})

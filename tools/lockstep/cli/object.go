@@ -64,7 +64,7 @@ func (c *command) application() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { applicationDetail(w, one) })
 		})
-	return noun("application", "app", "Applications: services that ship together", list, get, c.rollbackPolicy())
+	return noun("application", "app", "Applications: services that ship together", list, get, c.rollbackPolicy(), c.rolloutPolicy())
 }
 
 func applicationTable(w io.Writer, all []client.Application) {

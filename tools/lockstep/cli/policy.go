@@ -3,17 +3,19 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
 // rollbackPolicy shows what an application does by itself about a rollout that fails, or changes what was named.
 func (c *command) rollbackPolicy() *cobra.Command {
-	var failed, degraded bool
+	var failed, degraded, inFull bool
 	var after time.Duration
 	cmd := c.asking("rollback-policy NAME", "Show when an application rolls back by itself, or change it",
 		"  lockstep application rollback-policy shop\n  lockstep application rollback-policy shop --on-failed=false --degraded-after 10m", exactly(1),
@@ -28,6 +30,9 @@ func (c *command) rollbackPolicy() *cobra.Command {
 			}
 			if flags.Changed("on-degraded") {
 				policy.OnDegraded = degraded
+			}
+			if flags.Changed("in-full") {
+				policy.InFull = inFull
 			}
 			if flags.Changed("degraded-after") {
 				if after%time.Second != 0 {
@@ -44,7 +49,40 @@ func (c *command) rollbackPolicy() *cobra.Command {
 		})
 	cmd.Flags().BoolVar(&failed, "on-failed", true, "roll back at once when a rollout fails")
 	cmd.Flags().BoolVar(&degraded, "on-degraded", true, "roll back some time after a deployment has degraded")
+	cmd.Flags().BoolVar(&inFull, "in-full", false, "promote a way back at once, without the gates by weight")
 	cmd.Flags().DurationVar(&after, "degraded-after", 30*time.Minute, "how long a degraded rollout is left for people to look at")
+	return cmd
+}
+
+// rolloutPolicy shows how an application's rollouts deal with failures and with each other, or changes what was named.
+func (c *command) rolloutPolicy() *cobra.Command {
+	var onFailure, onNewer string
+	cmd := c.asking("rollout-policy NAME", "Show how rollouts deal with failures and newer version sets, or change it",
+		"  lockstep application rollout-policy shop\n  lockstep application rollout-policy shop --on-failure abort --on-newer queue", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Application(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			policy := one.RolloutPolicy
+			if cmd.Flags().Changed("on-failure") {
+				policy.OnFailure = strings.ToUpper(onFailure)
+			}
+			if cmd.Flags().Changed("on-newer") {
+				policy.OnNewer = strings.ToUpper(onNewer)
+			}
+			if policy != one.RolloutPolicy {
+				if one, err = api.SetRolloutPolicy(cmd.Context(), one.ID, policy); err != nil {
+					return err
+				}
+			}
+			return c.print(one.RolloutPolicy, func(w io.Writer) {
+				row(w, "ON FAILURE", "ON A NEWER VERSION SET")
+				row(w, journal.Human(one.RolloutPolicy.OnFailure), journal.Human(one.RolloutPolicy.OnNewer))
+			})
+		})
+	cmd.Flags().StringVar(&onFailure, "on-failure", "stop", "what happens to what is being deployed: stop, abort or rollback")
+	cmd.Flags().StringVar(&onNewer, "on-newer", "refuse", "what becomes of a newer version set while a rollout is active: refuse, queue or supersede")
 	return cmd
 }
 

@@ -20,7 +20,7 @@ func (c *command) rollout() *cobra.Command {
 		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
 		c.resolve("approve", "Let a rollout pass a gate that waits for approval", (*client.Client).ApproveGate),
 		c.resolve("reject", "Refuse to let a rollout pass a gate", (*client.Client).RejectGate),
-		c.rolloutPause(), c.rolloutResume(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutWatch())
+		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutWatch())
 }
 
 func (c *command) rolloutList() *cobra.Command {

@@ -35,6 +35,16 @@ func (c *command) rolloutResume() *cobra.Command {
 		"  lockstep rollout resume rollout_12 --reason 'incident 81 is over'", (*client.Client).ResumeRollout)
 }
 
+func (c *command) rolloutAbort() *cobra.Command {
+	return c.verb("abort", "Take what is being deployed back to the version that was stable, and stay there",
+		"  lockstep rollout abort rollout_12 --reason 'errors at 25 %'", (*client.Client).AbortRollout)
+}
+
+func (c *command) rolloutRetry() *cobra.Command {
+	return c.verb("retry", "Start an aborted rollout again from its first gate; of one that has failed, begin another",
+		"  lockstep rollout retry rollout_12 --reason 'the quota was too small'", (*client.Client).RetryRollout)
+}
+
 func (c *command) rolloutRollback() *cobra.Command {
 	var reason, set string
 	var watch bool

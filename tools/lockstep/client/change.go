@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // change sends a mutation whose payload has one object and errors.
@@ -72,10 +74,35 @@ func (c *Client) CreateFlowDefinition(ctx context.Context, application string, d
 		map[string]any{"application": application, "definition": definition})
 }
 
-// CreateRollout begins to promote a version set.
+// CreateRollout begins to promote a version set. A Refused error says so when the application's policy has queued it.
 func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (Rollout, error) {
-	return change[Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,
+	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,
 		map[string]any{"versionSetId": versionSet, "reason": reason})
+	if err != nil {
+		return Rollout{}, err
+	}
+	if one == nil {
+		return Rollout{}, fault.New(fault.Refused, "rollout: another one is active; %s is queued, and begins when that is over", versionSet)
+	}
+	return *one, nil
+}
+
+// AbortRollout takes back what is being deployed.
+func (c *Client) AbortRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "abortRollout", "AbortRolloutInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// RetryRollout starts an aborted rollout again; of one that is over it begins another, which is the answer.
+func (c *Client) RetryRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "retryRollout", "RetryRolloutInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// SetRolloutPolicy says how the rollouts of an application, given by name or identifier, deal with failures and each other.
+func (c *Client) SetRolloutPolicy(ctx context.Context, application string, p RolloutPolicy) (Application, error) {
+	return change[Application](ctx, c, "setRolloutPolicy", "SetRolloutPolicyInput", "application", applicationFields,
+		map[string]any{"application": application, "onFailure": p.OnFailure, "onNewer": p.OnNewer})
 }
 
 // ApproveGate opens a gate that waits for approval.
@@ -140,6 +167,6 @@ func (c *Client) RetrySetup(ctx context.Context, applicationEnvironment string) 
 // SetRollbackPolicy says what an application, given by name or identifier, does by itself about a rollout that fails.
 func (c *Client) SetRollbackPolicy(ctx context.Context, application string, p RollbackPolicy) (Application, error) {
 	return change[Application](ctx, c, "setRollbackPolicy", "SetRollbackPolicyInput", "application", applicationFields, map[string]any{
-		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds,
+		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds, "inFull": p.InFull,
 	})
 }

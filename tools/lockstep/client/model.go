@@ -14,6 +14,9 @@ type Application struct {
 	Active      *Reference `json:"activeRollout,omitempty"`
 	// RollbackPolicy is what it does by itself about a rollout that fails.
 	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitzero"`
+	RolloutPolicy  RolloutPolicy  `json:"rolloutPolicy,omitzero"`
+	// Queued is what begins when the active rollout is over.
+	Queued *QueuedRollout `json:"queuedRollout,omitempty"`
 	// Environments are those that the pipeline deploys to.
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
 }
@@ -23,6 +26,23 @@ type RollbackPolicy struct {
 	OnFailed             bool `json:"onFailed"`
 	OnDegraded           bool `json:"onDegraded"`
 	DegradedAfterSeconds int  `json:"degradedAfterSeconds"`
+	// InFull promotes a way back without the gates by weight.
+	InFull bool `json:"inFull"`
+}
+
+// RolloutPolicy says how an application's rollouts deal with failures and with each other.
+type RolloutPolicy struct {
+	// OnFailure is STOP, ABORT or ROLLBACK.
+	OnFailure string `json:"onFailure"`
+	// OnNewer is REFUSE, QUEUE or SUPERSEDE.
+	OnNewer string `json:"onNewer"`
+}
+
+// QueuedRollout begins when the active rollout is over.
+type QueuedRollout struct {
+	VersionSet  Reference `json:"versionSet"`
+	Reason      string    `json:"reason,omitempty"`
+	RequestedAt time.Time `json:"requestedAt"`
 }
 
 // Reference is an object of which only the identifier, and the name where it has one, were asked for.

@@ -47,7 +47,8 @@ const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
 	applicationFields = `id name description createdAt services { id name artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
-		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds }`
+		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
+		`queuedRollout { versionSet { id name } reason requestedAt }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest reference } }`

@@ -89,7 +89,7 @@ func (m DeploymentMoved) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _
 }
 
 // GatePassage is a deployment that has come to a gate, or goes past it. Whatever the order of events, a deployment at a gate has
-// started; one that is over absorbs it.
+// started; of one that is over it is told too, for the journal says where it was.
 type GatePassage struct {
 	DeploymentID int64
 	// Verb is reach_gate or pass_gate.
@@ -99,7 +99,7 @@ type GatePassage struct {
 
 func (m GatePassage) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
 	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
-	if err != nil || dep.State.Terminal() {
+	if err != nil {
 		return err
 	}
 	if err := t.moveDeployment(ctx, b, dep, VerbStart, ""); err != nil {
@@ -291,9 +291,10 @@ func (m WorkflowEnded) apply(ctx context.Context, d *Domain, tx Tx, c cause, _ I
 
 // workflowEnded closes what a workflow was run for, unless its program has done so.
 func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb Verb, reason string) error {
-	// A program that ends well has told of its subject before, and its terminal state absorbs this. If it has not,
+	// A program that ends well has told of its subject, but the word may come after this. If it does not come at all,
 	// leaving a rollout open would block its application for ever (R14).
-	if verb == VerbComplete {
+	completed := verb == VerbComplete
+	if completed {
 		verb, reason = VerbFail, "the workflow ended without saying how it went"
 	}
 	if reason == "" {
@@ -321,6 +322,13 @@ func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID s
 	// Sscanf takes whatever follows the number, so the whole id is compared.
 	if _, err := fmt.Sscanf(workflowID, "rollout-%d", &n); err != nil || workflowID != rolloutWorkflow(n) {
 		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
+	}
+	if completed {
+		t, err := lockTree(ctx, tx, c, n)
+		if err != nil || t.rollout.State.Terminal() {
+			return err
+		}
+		return tx.ScheduleClosing(ctx, n, reason, c.at.Add(closingGrace))
 	}
 	return RolloutMoved{n, verb, reason}.apply(ctx, d, tx, c, Inbound{})
 }

@@ -82,7 +82,7 @@ type RolloutGateReached struct {
 
 func (m RolloutGateReached) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
-	if err != nil || t.rollout.State.Terminal() {
+	if err != nil {
 		return err
 	}
 	b, err := t.environment(m.EnvironmentID)
@@ -94,13 +94,14 @@ func (m RolloutGateReached) apply(ctx context.Context, _ *Domain, tx Tx, c cause
 		return err
 	}
 	h, err := t.hold(ctx)
-	if err != nil || h.known[gate] { // the word comes late: it has gone past, or was seen there already
+	if err != nil || h.reached[gate] { // told twice
 		return err
 	}
 	if err := t.moveEnvironment(ctx, b, VerbStart, ""); err != nil {
 		return err
 	}
-	if err := t.request(ctx, VerbReachGate, gate, ""); err != nil {
+	// Also when the word comes late, after the gate was passed or the rollout has ended: the journal tells where it was.
+	if err := t.request(ctx, VerbReachGate, gate, ""); err != nil || t.rollout.State.Terminal() || h.passed[gate] {
 		return err
 	}
 	return t.stand(ctx, h)
@@ -115,8 +116,10 @@ type hold struct {
 	word Transition
 	// asking are the gates whose passage was asked for and not granted, in order.
 	asking []string
-	// at are the gates where it stands; known those it has come to or gone past.
-	at, known map[string]bool
+	// at are the gates where it stands; reached those that it was told to be at, passed those it may go past.
+	at, reached, passed map[string]bool
+	// aborted is that somebody has asked for an abort, and nobody has retried since.
+	aborted bool
 	// asked is that people are asked to approve something.
 	asked bool
 	// since is when it came to a gate, or asked to go past it, by the gate's name.
@@ -139,7 +142,7 @@ func (t *tree) hold(ctx context.Context) (hold, error) {
 // holdOf reads rows about gates and holds, oldest first. Whether people are asked is the open gates' to say: one approval
 // need not be enough.
 func holdOf(rows []Transition, open []Gate) hold {
-	h := hold{asked: len(open) > 0, at: map[string]bool{}, known: map[string]bool{}, since: map[string]time.Time{}}
+	h := hold{asked: len(open) > 0, at: map[string]bool{}, reached: map[string]bool{}, passed: map[string]bool{}, since: map[string]time.Time{}}
 	for _, r := range rows {
 		h.read(r)
 	}
@@ -153,14 +156,25 @@ func (h *hold) read(r Transition) {
 	case VerbResume:
 		h.wanted, h.why = false, ""
 	case VerbReachGate:
-		h.at[r.GateID], h.known[r.GateID], h.since[r.GateID] = true, true, r.CreatedAt
+		h.reached[r.GateID], h.since[r.GateID] = true, r.CreatedAt
+		if !h.passed[r.GateID] {
+			h.at[r.GateID] = true
+		}
 	case VerbRequestPassage:
 		h.asking = append(h.asking, r.GateID)
 		h.since[r.GateID] = r.CreatedAt
 	case VerbPassGate:
 		delete(h.at, r.GateID)
-		h.known[r.GateID] = true
+		h.passed[r.GateID] = true
 		h.asking = without(h.asking, r.GateID)
+	case VerbAbort:
+		// It leaves every gate, and comes to them again when it is retried.
+		h.aborted, h.asking = true, nil
+		clear(h.at)
+		clear(h.reached)
+		clear(h.passed)
+	case VerbRetry:
+		h.aborted = false
 	case VerbCreate, VerbStart, VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbComplete, VerbDegrade, VerbFail, VerbCancel:
 	}
 }
@@ -177,7 +191,7 @@ func without(all []string, one string) []string {
 
 // stand makes a wanted pause true, now that the rollout stands somewhere.
 func (t *tree) stand(ctx context.Context, h hold) error {
-	if !h.wanted || t.rollout.State == RolloutPaused {
+	if !h.wanted || h.aborted || t.rollout.State == RolloutPaused {
 		return nil
 	}
 	return t.moveRollout(ctx, VerbPause, h.why)

@@ -44,6 +44,12 @@ type rolloutInput struct {
 	OrganizationID int64                     `json:"organization_id"`
 	Application    named                     `json:"application"`
 	Environments   []rolloutEnvironmentInput `json:"environments"`
+	// Retry is that an earlier rollout of the same versions may have left its deployments aborted.
+	Retry bool `json:"retry,omitempty"`
+	// PromoteFull is that no gate by weight holds it up (D14).
+	PromoteFull bool `json:"promote_full,omitempty"`
+	// OnFailure is stop or abort; rollback is stop for the program, and the domain's business afterwards.
+	OnFailure FailurePolicy `json:"on_failure,omitempty"`
 }
 
 type rolloutEnvironmentInput struct {

@@ -119,6 +119,9 @@ const (
 	ActionResumeRollout          Action = "resumeRollout"
 	ActionCancelRollout          Action = "cancelRollout"
 	ActionRollbackRollout        Action = "rollbackRollout"
+	ActionAbortRollout           Action = "abortRollout"
+	ActionRetryRollout           Action = "retryRollout"
+	ActionSetRolloutPolicy       Action = "setRolloutPolicy"
 	ActionApproveGate            Action = "approveGate"
 	ActionRejectGate             Action = "rejectGate"
 	ActionCreateMember           Action = "createMember"
@@ -133,11 +136,11 @@ const (
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
-	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout:
+	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
-	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetEnvironmentApproval:
+	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers:
 		return MayAdminister, true

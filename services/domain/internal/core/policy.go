@@ -18,6 +18,9 @@ type RollbackPolicy struct {
 	// and somebody may still want to look, or to mend it.
 	OnDegraded    bool
 	DegradedAfter time.Duration
+	// InFull promotes a way back at once, without the gates by weight (D14). Argo does that by itself only where the
+	// target is what still serves.
+	InFull bool
 }
 
 // DefaultRollbackPolicy is that of an application that has none of its own.
@@ -89,9 +92,19 @@ func (t *tree) wantRollback(ctx context.Context) error {
 	if !own {
 		policy = DefaultRollbackPolicy(t.rollout.ApplicationID)
 	}
+	rollouts, err := t.tx.RolloutPolicies(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	if err != nil {
+		return err
+	}
+	failed := t.cause.at
+	if t.rollout.FinishedAt != nil { // it was closed later
+		failed = *t.rollout.FinishedAt
+	}
 	switch {
+	case rollouts[t.rollout.ApplicationID].OnFailure == FailureRollsBack:
+		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
 	case degraded && policy.OnDegraded:
-		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, t.cause.at.Add(policy.DegradedAfter))
+		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, failed.Add(policy.DegradedAfter))
 	case !degraded && policy.OnFailed:
 		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
 	}
@@ -154,14 +167,20 @@ func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *A
 		p, err = d.planRollout(ctx, tx, organization, target.ID)
 	}
 	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
-	if slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err)) && err != nil {
+	if forPeople(err) {
 		due.Outcome = fault.Public(err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	p.rollback = true
 	made, err := d.createPlanned(ctx, tx, c, p, because("automatic rollback of "+t.name(), "it "+map[string]string{causeFailed: "failed", causeDegraded: "stayed degraded"}[due.Cause]))
 	due.MadeRolloutID = made.ID
 	return err
+}
+
+// forPeople is an error that a policy would meet again and again, so that somebody has to decide.
+func forPeople(err error) bool {
+	return err != nil && slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err))
 }

@@ -14,7 +14,7 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next four methods
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next six methods
 	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
@@ -23,6 +23,10 @@ type Store interface {
 	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
 	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
 	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueClosings are those with rollouts to be closed at an instant.
+	OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithFreeQueue are those with a queued rollout whose application has no active one.
+	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
 }
@@ -42,6 +46,8 @@ type Tx interface {
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.
 	Announce(ctx context.Context, r GateResolved) error
+	// Command publishes what the workflow of a rollout is asked to do, with the commit.
+	Command(ctx context.Context, c Command) error
 	// Grant publishes that a rollout may go past a gate, with the commit.
 	Grant(ctx context.Context, p Passage) error
 }
@@ -166,6 +172,18 @@ type PolicyWrites interface {
 	DueRollback(ctx context.Context, at time.Time) (AutomaticRollback, bool, error)
 	// SettleRollback writes what came of it.
 	SettleRollback(ctx context.Context, r AutomaticRollback) error
+	SaveRolloutPolicy(ctx context.Context, p RolloutPolicy) error
+	// ScheduleClosing is for a rollout that is not closed yet; again it only changes the reason.
+	ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error
+	// DueClosing locks the next one that is due, and skips what others have locked.
+	DueClosing(ctx context.Context, at time.Time) (Closing, bool, error)
+	SettleClosing(ctx context.Context, rollout int64) error
+	// QueueRollout replaces the one that waits for the same application.
+	QueueRollout(ctx context.Context, q QueuedRollout) error
+	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.
+	FreeQueuedRollout(ctx context.Context) (QueuedRollout, bool, error)
+	// SettleQueuedRollout writes what came of it.
+	SettleQueuedRollout(ctx context.Context, q QueuedRollout) error
 	// ScheduleGateExpiry is nothing when there is one for the same request.
 	ScheduleGateExpiry(ctx context.Context, e GateExpiry, due time.Time) error
 	// DueGateExpiry locks the next one that is due, and skips what others have locked.

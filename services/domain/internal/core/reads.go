@@ -62,6 +62,10 @@ type Reads interface {
 	JournalSince(ctx context.Context, organization, after, upTo int64, most int) ([]JournalEntry, error)
 	JournalHorizon(ctx context.Context, organization int64) (Horizon, error)
 
+	// RolloutPolicies has no key for an application that has none of its own.
+	RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RolloutPolicy, error)
+	// QueuedRollouts are those that wait, by application.
+	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]QueuedRollout, error)
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RollbackPolicy, error)
 	// Rollouts are newest first.

@@ -43,6 +43,7 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 		if err != nil {
 			return err
 		}
+		p.rollback = true
 		made, err = d.createPlanned(ctx, tx, c, p, reason)
 		return err
 	})

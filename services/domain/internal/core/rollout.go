@@ -9,22 +9,31 @@ import (
 )
 
 // CreateRollout pins everything a rollout needs and hands it over to be run (R45). Rolling back is this too, with an
-// earlier set (E12).
-func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Rollout, error) {
+// earlier set (E12). While another is active, the application's policy decides.
+func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Promotion, error) {
 	if err := checkReason(n.Reason); err != nil {
-		return Rollout{}, err
+		return Promotion{}, err
 	}
-	var made Rollout
+	var made Promotion
 	err := d.by(ctx, a, ActionCreateRollout, func(ctx context.Context, tx Tx) error {
+		c := cause{Actor: a, at: d.clock.Now()}
+		var err error
+		if made.Queued, err = d.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
+			return err
+		}
 		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID)
 		if err != nil {
 			return err
 		}
-		made, err = d.createPlanned(ctx, tx, cause{Actor: a, at: d.clock.Now()}, p, n.Reason)
+		r, err := d.createPlanned(ctx, tx, c, p, n.Reason)
+		made.Rollout = &r
 		return err
 	})
 	d.wake()
-	return made, err
+	if err != nil {
+		return Promotion{}, err
+	}
+	return made, nil
 }
 
 // plan is everything a rollout will pin.
@@ -43,6 +52,10 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
+	// onFailure and inFull are the application's policies; retry and rollback what the rollout is made for.
+	onFailure       FailurePolicy
+	inFull          bool
+	retry, rollback bool
 }
 
 // stop is one environment of a plan.
@@ -91,7 +104,26 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
 		return p, err
 	}
+	if err := p.readPolicies(ctx, tx, organization); err != nil {
+		return p, err
+	}
 	return p, d.planStops(ctx, tx, organization, &p)
+}
+
+// readPolicies are those of the application, or the defaults.
+func (p *plan) readPolicies(ctx context.Context, tx Tx, organization int64) error {
+	rollouts, err := tx.RolloutPolicies(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return err
+	}
+	own, ok := rollouts[p.application.ID]
+	if !ok {
+		own = DefaultRolloutPolicy(p.application.ID)
+	}
+	p.onFailure = own.OnFailure
+	rollbacks, err := tx.RollbackPolicies(ctx, organization, []int64{p.application.ID})
+	p.inFull = rollbacks[p.application.ID].InFull
+	return err
 }
 
 func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) error {
@@ -173,7 +205,10 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	// Apart from events, this is all that the program ever sees of the domain: it cannot ask back, so that a replay
 	// reads the same (R3, E23).
 	in := deployInput{
-		Rollout:    rolloutInput{ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name}},
+		Rollout: rolloutInput{
+			ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name},
+			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.rollback && p.inFull,
+		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.definition.Definition,
 	}

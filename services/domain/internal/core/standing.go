@@ -55,11 +55,25 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 func (s Standing) refuses(action Action) error {
 	id, state := s.Rollout.ID, s.Rollout.State
 	// What is over takes nothing more; only going back from it makes sense (D16).
-	if state.Terminal() && action != ActionRollbackRollout {
+	if state.Terminal() && action != ActionRollbackRollout && action != ActionRetryRollout {
 		return fault.New(fault.Refused, "rollout_%d is over: %s", id, state)
 	}
 	switch action {
+	case ActionAbortRollout:
+		if s.hold.aborted {
+			return fault.New(fault.Refused, "rollout_%d is aborted already; retry it, roll it back or cancel it", id)
+		}
+	case ActionRetryRollout:
+		if state == RolloutCompleted {
+			return fault.New(fault.Refused, "rollout_%d is completed; there is nothing to retry", id)
+		}
+		if !state.Terminal() && !s.hold.aborted {
+			return fault.New(fault.Refused, "rollout_%d is %s; nobody has aborted it", id, state)
+		}
 	case ActionPauseRollout:
+		if s.hold.aborted {
+			return fault.New(fault.Refused, "rollout_%d is aborted; retry it, roll it back or cancel it", id)
+		}
 		if state == RolloutPaused {
 			return fault.New(fault.Refused, "rollout_%d is paused already", id)
 		}
@@ -67,6 +81,9 @@ func (s Standing) refuses(action Action) error {
 			return fault.New(fault.Refused, "rollout_%d will pause at its next gate already", id)
 		}
 	case ActionResumeRollout:
+		if s.hold.aborted {
+			return fault.New(fault.Refused, "rollout_%d is aborted; retry it, roll it back or cancel it", id)
+		}
 		if !s.hold.wanted {
 			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", id, state)
 		}

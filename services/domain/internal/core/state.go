@@ -90,6 +90,9 @@ const (
 	VerbDegrade  Verb = "degrade"
 	VerbFail     Verb = "fail"
 	VerbCancel   Verb = "cancel"
+	// VerbAbort and VerbRetry ask the workflow to take back what is under way, and to begin again (D18).
+	VerbAbort Verb = "abort"
+	VerbRetry Verb = "retry"
 	// VerbReachGate and VerbPassGate tell of a gate, and leave the state as it is too: a deployment's own, and those of
 	// the rollout, which stands there when all deployments do.
 	VerbReachGate Verb = "reach_gate"

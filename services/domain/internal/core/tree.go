@@ -125,7 +125,8 @@ func (t *tree) created(ctx context.Context, s Subject, reason string) error {
 	return t.tx.Record(ctx, row)
 }
 
-// moveRollout applies a verb to the rollout. A failure or cancellation ends everything under it.
+// moveRollout applies a verb to the rollout. A cancellation ends everything under it, a failure does
+// so when nothing more can be told of it.
 func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error {
 	before := t.rollout.State
 	state, err := t.write(ctx, Subject{SubjectRollout, t.rollout.ID}, int16(t.rollout.State), verb, reason)
@@ -134,14 +135,14 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 	if err != nil || t.rollout.State == before || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
 		return err
 	}
-	why := because("the rollout was "+t.rollout.State.String(), reason)
 	if t.rollout.State == RolloutFailed {
-		why = because("the rollout failed", reason)
-		// Before the loop below cancels: the states still show how far each deployment came.
-		if err := t.wantRollback(ctx); err != nil {
-			return err
-		}
+		return t.closeSoon(ctx, reason)
 	}
+	return t.cancelAll(ctx, because("the rollout was "+t.rollout.State.String(), reason))
+}
+
+// cancelAll ends whatever is under the rollout and has not ended.
+func (t *tree) cancelAll(ctx context.Context, why string) error {
 	for _, b := range t.environments {
 		if err := t.moveEnvironment(ctx, b, VerbCancel, why); err != nil {
 			return err
@@ -154,7 +155,7 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 }
 
 // moveEnvironment applies a verb to an environment. Its start is also the start of a rollout that nobody has said to have
-// started; its failure or cancellation ends its deployments.
+// started; its cancellation ends its deployments.
 func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason string) error {
 	// An end implies no start, or the journal would tell of a beginning that never was; pending may end directly.
 	if verb != VerbCancel && verb != VerbFail {
@@ -164,11 +165,9 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb Verb, reason
 	}
 	state, err := t.write(ctx, Subject{SubjectRolloutEnvironment, b.ID}, int16(b.State), verb, reason)
 	b.State = RolloutState(state)
-	if err != nil || b.State != RolloutFailed && b.State != RolloutCancelled {
+	// Of one that failed more may be told, such as which deployment it was; the rest is ended with the rollout.
+	if err != nil || b.State != RolloutCancelled {
 		return err
-	}
-	if b.State == RolloutFailed {
-		reason = because("the environment failed", reason)
 	}
 	return t.cancelDeployments(ctx, b, reason)
 }

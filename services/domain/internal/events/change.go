@@ -125,7 +125,12 @@ func readers() map[string]reader {
 		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) core.Change {
 			return core.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
 		}),
-		// These two are the domain's own, whose echo the handler drops; from elsewhere they are claimed, and change nothing.
+		event.TypeRolloutAborted: as(func(d event.RolloutAborted) core.Change {
+			return core.RolloutAborted{RolloutID: d.RolloutID, Reason: d.Reason}
+		}),
+		event.TypeRolloutAbortRequested: as(func(event.RolloutAbortRequested) core.Change { return core.Noted{} }),
+		event.TypeRolloutRetryRequested: as(func(event.RolloutRetryRequested) core.Change { return core.Noted{} }),
+		// These and the two above are the domain's own, whose echo the handler drops; from elsewhere they are claimed, and change nothing.
 		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
 		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}

@@ -30,6 +30,14 @@ func (t *tx) Grant(ctx context.Context, p core.Passage) error {
 	return t.announce(ctx, p.Organization, p.RolloutID, p.At, event.RolloutPassageGranted{RolloutID: p.RolloutID, GateID: p.GateID})
 }
 
+// Command implements core.Tx.
+func (t *tx) Command(ctx context.Context, c core.Command) error {
+	if c.Verb == core.VerbAbort {
+		return t.announce(ctx, c.Organization, c.RolloutID, c.At, event.RolloutAbortRequested{RolloutID: c.RolloutID, Reason: c.Reason})
+	}
+	return t.announce(ctx, c.Organization, c.RolloutID, c.At, event.RolloutRetryRequested{RolloutID: c.RolloutID, Reason: c.Reason})
+}
+
 // announce makes an event of a rollout and puts it beside what it tells of.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	// When the transaction is run again after a deadlock, a new id is made and nobody has seen the old one. After the

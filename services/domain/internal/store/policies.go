@@ -18,7 +18,7 @@ func (r reader) RollbackPolicies(ctx context.Context, organization int64, applic
 		func(row sqlc.ApplicationPolicy) (int64, core.RollbackPolicy) {
 			return row.ApplicationID, core.RollbackPolicy{
 				ApplicationID: row.ApplicationID, OnFailed: row.RollbackOnFailed, OnDegraded: row.RollbackOnDegraded,
-				DegradedAfter: time.Duration(row.DegradedAfterSeconds) * time.Second,
+				DegradedAfter: time.Duration(row.DegradedAfterSeconds) * time.Second, InFull: row.RollbackInFull,
 			}
 		})
 }
@@ -27,7 +27,7 @@ func (r reader) RollbackPolicies(ctx context.Context, organization int64, applic
 func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) error {
 	err := t.q.SaveRollbackPolicy(ctx, sqlc.SaveRollbackPolicyParams{
 		OrganizationID: t.organization, ApplicationID: p.ApplicationID, RollbackOnFailed: p.OnFailed, RollbackOnDegraded: p.OnDegraded,
-		DegradedAfterSeconds: int32(p.DegradedAfter / time.Second),
+		DegradedAfterSeconds: int32(p.DegradedAfter / time.Second), RollbackInFull: p.InFull,
 	})
 	return pg.Classify(err, "save rollback policy of application %d", p.ApplicationID)
 }

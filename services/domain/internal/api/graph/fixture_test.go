@@ -244,7 +244,7 @@ func (f *fixture) pipeline(organization int64, a core.Application, environments 
 func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
 	f.t.Helper()
 	sets := must(f.domain.VersionSetsByApplication(f.t.Context(), organization, []int64{a.ID}, core.Page{First: 1}))(f.t)
-	return must(f.domain.CreateRollout(f.t.Context(), actor(organization), core.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t)
+	return *must(f.domain.CreateRollout(f.t.Context(), actor(organization), core.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
 }
 
 // apply lets a workflow tell something.

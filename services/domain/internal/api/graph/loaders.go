@@ -36,6 +36,8 @@ type loaders struct {
 	rolloutsOf              *loader[paged, core.Slice[core.Rollout]]
 	activeRolloutOf         *loader[int64, core.Rollout]
 	rollbackPolicyOf        *loader[int64, core.RollbackPolicy]
+	rolloutPolicyOf         *loader[int64, core.RolloutPolicy]
+	queuedRolloutOf         *loader[int64, core.QueuedRollout]
 	gatesOf                 *loader[int64, []core.Gate]
 	rolloutEnvironments     *loader[int64, core.RolloutEnvironment]
 	rolloutEnvironmentsOf   *loader[int64, []core.RolloutEnvironment]
@@ -89,6 +91,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		rolloutsOf:              pages(b, r.RolloutsByApplication),
 		activeRolloutOf:         plain(b, r.ActiveRollouts),
 		rollbackPolicyOf:        plain(b, r.RollbackPolicies),
+		rolloutPolicyOf:         plain(b, r.RolloutPolicies),
+		queuedRolloutOf:         plain(b, r.QueuedRollouts),
 		gatesOf:                 plain(b, r.OpenGates),
 		rolloutEnvironments:     plain(b, r.RolloutEnvironmentsByID),
 		rolloutEnvironmentsOf:   plain(b, r.RolloutEnvironmentsByRollout),

@@ -87,12 +87,21 @@ func (m mutation) RetryApplicationEnvironmentSetup(
 func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput) (p model.CreateRolloutPayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
-	var r core.Rollout
+	var made core.Promotion
 	if err == nil {
-		r, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason)})
+		made, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason)})
 		err = inField(err, "/versionSetId")
 	}
-	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
+	if made.Queued != nil {
+		q := model.WrapQueuedRollout(*made.Queued)
+		p.Queued, p.Errors = &q, []model.UserError{}
+		return p, nil
+	}
+	var id int64
+	if made.Rollout != nil {
+		id = made.Rollout.ID
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, id, model.WrapRollout, err)
 	return p, err
 }
 

@@ -50,6 +50,37 @@ func (m mutation) ResumeRollout(ctx context.Context, in model.ResumeRolloutInput
 	return p, err
 }
 
+// AbortRollout takes back what is being deployed.
+func (m mutation) AbortRollout(ctx context.Context, in model.AbortRolloutInput) (p model.AbortRolloutPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.AbortRollout)
+	return p, err
+}
+
+// RetryRollout starts a rollout again, or begins another like it.
+func (m mutation) RetryRollout(ctx context.Context, in model.RetryRolloutInput) (p model.RetryRolloutPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
+	var r core.Rollout
+	if err == nil {
+		r, err = m.domain.RetryRollout(ctx, l.actor, n, orEmpty(in.Reason))
+		err = inField(err, "/rolloutId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
+	return p, err
+}
+
+// SetRolloutPolicy says how an application's rollouts deal with failures and with each other.
+func (m mutation) SetRolloutPolicy(ctx context.Context, in model.SetRolloutPolicyInput) (p model.SetRolloutPolicyPayload, err error) {
+	l := loadersOf(ctx)
+	policy := core.RolloutPolicy{OnFailure: in.OnFailure, OnNewer: in.OnNewer}
+	policy.ApplicationID, err = applicationNumber(ctx, m.domain, in.Application)
+	if err == nil {
+		_, err = m.domain.SetRolloutPolicy(ctx, l.actor, policy)
+	}
+	p.Application, p.Errors, err = outcome(ctx, l.applications, policy.ApplicationID, model.WrapApplication, inField(err, "/application"))
+	return p, err
+}
+
 // apply is a verb that needs nothing but a reason.
 func apply(
 	ctx context.Context, id string, reason *string, verb func(context.Context, core.Actor, int64, string) (core.Rollout, error),
@@ -89,6 +120,7 @@ func (m mutation) SetRollbackPolicy(ctx context.Context, in model.SetRollbackPol
 	if in.DegradedAfterSeconds != nil {
 		policy.DegradedAfter = time.Duration(*in.DegradedAfterSeconds) * time.Second
 	}
+	policy.InFull = in.InFull != nil && *in.InFull
 	policy.ApplicationID, err = applicationNumber(ctx, m.domain, in.Application)
 	if err == nil {
 		_, err = m.domain.SetRollbackPolicy(ctx, l.actor, policy)

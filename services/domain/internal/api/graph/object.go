@@ -61,6 +61,28 @@ func (application) RollbackPolicy(ctx context.Context, a *model.Application) (mo
 	return *own, nil
 }
 
+// RolloutPolicy is its own, or the default.
+func (application) RolloutPolicy(ctx context.Context, a *model.Application) (model.RolloutPolicy, error) {
+	own, err := optional(ctx, loadersOf(ctx).rolloutPolicyOf, a.ID, model.WrapRolloutPolicy)
+	if err != nil || own == nil {
+		return model.WrapRolloutPolicy(core.DefaultRolloutPolicy(a.ID)), err
+	}
+	return *own, nil
+}
+
+// QueuedRollout is the one that waits for the active one to be over, if there is one.
+func (application) QueuedRollout(ctx context.Context, a *model.Application) (*model.QueuedRollout, error) {
+	return optional(ctx, loadersOf(ctx).queuedRolloutOf, a.ID, model.WrapQueuedRollout)
+}
+
+// queuedRollout resolves those of QueuedRollout.
+type queuedRollout struct{}
+
+// VersionSet is what will be promoted.
+func (queuedRollout) VersionSet(ctx context.Context, q *model.QueuedRollout) (model.VersionSet, error) {
+	return required(ctx, loadersOf(ctx).versionSets, model.KindVersionSet, q.VersionSetID, model.WrapVersionSet)
+}
+
 // service resolves those of Service.
 type service struct{}
 

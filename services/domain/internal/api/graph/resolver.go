@@ -44,6 +44,9 @@ func (r resolvers) Subscription() exec.SubscriptionResolver { return subscriptio
 // JournalEntry resolves its fields.
 func (resolvers) JournalEntry() exec.JournalEntryResolver { return journalEntry{} }
 
+// QueuedRollout resolves its fields.
+func (resolvers) QueuedRollout() exec.QueuedRolloutResolver { return queuedRollout{} }
+
 // Rollout resolves its fields.
 func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }
 

@@ -13,7 +13,7 @@ VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_
 -- name: GateWords :many
 -- What the rollouts' own journals say of gates and holds.
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
-WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume'))
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry'))
 ORDER BY rollout_id, id;
 
 -- name: PausesRequested :many

@@ -2,10 +2,10 @@
 SELECT * FROM cd_application_policies WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]);
 
 -- name: SaveRollbackPolicy :exec
-INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds)
-VALUES (@organization_id, @application_id, @rollback_on_failed, @rollback_on_degraded, @degraded_after_seconds)
+INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, rollback_in_full)
+VALUES (@organization_id, @application_id, @rollback_on_failed, @rollback_on_degraded, @degraded_after_seconds, @rollback_in_full)
 ON CONFLICT (organization_id, application_id) DO UPDATE
-SET rollback_on_failed = excluded.rollback_on_failed, rollback_on_degraded = excluded.rollback_on_degraded, degraded_after_seconds = excluded.degraded_after_seconds;
+SET rollback_on_failed = excluded.rollback_on_failed, rollback_on_degraded = excluded.rollback_on_degraded, degraded_after_seconds = excluded.degraded_after_seconds, rollback_in_full = excluded.rollback_in_full;
 
 -- name: ScheduleRollback :exec
 -- Once for each rollout, and never for one that was itself made here (D13).
@@ -26,3 +26,50 @@ WHERE organization_id = @organization_id AND id = @id AND state = 0;
 -- name: OrganizationsWithDueRollbacks :many
 -- Across organizations, on purpose: there is one worker for all.
 SELECT organization_id::bigint FROM cd_organizations_with_due_rollbacks(@at) AS organization_id;
+
+-- name: SaveRolloutPolicy :exec
+-- The columns about rollbacks keep what they have, or get their defaults.
+INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, on_failure, on_newer)
+VALUES (@organization_id, @application_id, true, true, 1800, @on_failure, @on_newer)
+ON CONFLICT (organization_id, application_id) DO UPDATE SET on_failure = excluded.on_failure, on_newer = excluded.on_newer;
+
+-- name: InsertClosing :exec
+INSERT INTO cd_rollout_closings (organization_id, rollout_id, reason, due_at) VALUES (@organization_id, @rollout_id, @reason, @due_at)
+ON CONFLICT (organization_id, rollout_id) DO UPDATE SET reason = excluded.reason WHERE NOT cd_rollout_closings.settled;
+
+-- name: DueClosing :one
+SELECT id, rollout_id, reason FROM cd_rollout_closings
+WHERE organization_id = @organization_id AND NOT settled AND due_at <= @at
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: SettleClosing :exec
+UPDATE cd_rollout_closings SET settled = true WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND NOT settled;
+
+-- name: OrganizationsWithDueClosings :many
+-- Across organizations, on purpose: there is one worker for all.
+SELECT organization_id::bigint FROM cd_organizations_with_due_closings(@at) AS organization_id;
+
+-- name: SaveQueuedRollout :exec
+-- The latest one asked for waits; the one before it does not any more.
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at)
+VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at)
+ON CONFLICT (organization_id, application_id) WHERE state = 0 DO UPDATE
+SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
+    reason = excluded.reason, requested_at = excluded.requested_at;
+
+-- name: QueuedRollouts :many
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 0;
+
+-- name: FreeQueuedRollout :one
+SELECT * FROM cd_queued_rollouts q
+WHERE q.organization_id = @organization_id AND q.state = 0
+  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
+ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: SettleQueuedRollout :exec
+UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 1 ELSE 2 END, outcome = @outcome, made_rollout_id = @made_rollout_id
+WHERE organization_id = @organization_id AND id = @id AND state = 0;
+
+-- name: OrganizationsWithFreeQueue :many
+-- Across organizations, on purpose: there is one worker for all.
+SELECT organization_id::bigint FROM cd_organizations_with_free_queue() AS organization_id;

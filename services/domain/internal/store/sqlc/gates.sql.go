@@ -156,11 +156,11 @@ JOIN cd_rollout_transitions c ON c.organization_id = $1 AND c.rollout_id = q.rol
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
-           count(*) FILTER (WHERE a.event IN ('reject', 'expire')) AS ended,
+           count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended,
            COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
                FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
     FROM cd_rollout_transitions a
-    WHERE a.organization_id = $1 AND a.rollout_id = q.rollout_id AND a.gate_id = q.gate_id AND a.id > q.id
+    WHERE a.organization_id = $1 AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
 WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
 ORDER BY q.rollout_id, q.id
@@ -182,7 +182,7 @@ type OpenGatesRow struct {
 }
 
 // A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
-// enough different people have approved it (R38, D24). What was asked before there were rules has those of one person.
+// enough different people have approved it (R38, D24). An abort leaves every gate. What was asked before there were rules has those of one person.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
 	if err != nil {

@@ -64,6 +64,12 @@ type ApplicationPolicy struct {
 	DegradedAfterSeconds int32
 	CreatedAt            time.Time
 	UpdatedAt            time.Time
+	// A way back is promoted at once, without the gates by weight (D14).
+	RollbackInFull bool
+	// What happens to the deployments under way: left as they are (E67), aborted, or rolled back at once.
+	OnFailure string
+	// What becomes of a newer version set while a rollout is active.
+	OnNewer string
 }
 
 type ArtifactSource struct {
@@ -279,6 +285,23 @@ type Organization struct {
 	UpdatedAt time.Time
 }
 
+type QueuedRollout struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	PrincipalType  string
+	PrincipalID    *int64
+	Reason         string
+	RequestedAt    time.Time
+	// 0 waiting 1 begun 2 dropped (outcome says why)
+	State         int16
+	Outcome       string
+	MadeRolloutID *int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 type Reconciliation struct {
 	ID                       int64
 	OrganizationID           int64
@@ -310,6 +333,19 @@ type Rollout struct {
 	FinishedAt *time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+// Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
+type RolloutClosing struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	// Why it fails, should it not have ended by itself until then.
+	Reason    string
+	DueAt     time.Time
+	Settled   bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type RolloutEnvironment struct {

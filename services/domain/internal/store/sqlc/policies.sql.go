@@ -10,6 +10,25 @@ import (
 	"time"
 )
 
+const dueClosing = `-- name: DueClosing :one
+SELECT id, rollout_id, reason FROM cd_rollout_closings
+WHERE organization_id = $1 AND NOT settled AND due_at <= $2
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+`
+
+type DueClosingRow struct {
+	ID        int64
+	RolloutID int64
+	Reason    string
+}
+
+func (q *Queries) DueClosing(ctx context.Context, organizationID int64, at time.Time) (DueClosingRow, error) {
+	row := q.db.QueryRow(ctx, dueClosing, organizationID, at)
+	var i DueClosingRow
+	err := row.Scan(&i.ID, &i.RolloutID, &i.Reason)
+	return i, err
+}
+
 const dueRollback = `-- name: DueRollback :one
 SELECT id, rollout_id, cause FROM cd_automatic_rollbacks
 WHERE organization_id = $1 AND state = 0 AND due_at <= $2
@@ -27,6 +46,81 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 	var i DueRollbackRow
 	err := row.Scan(&i.ID, &i.RolloutID, &i.Cause)
 	return i, err
+}
+
+const freeQueuedRollout = `-- name: FreeQueuedRollout :one
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_queued_rollouts q
+WHERE q.organization_id = $1 AND q.state = 0
+  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
+ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
+`
+
+func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (QueuedRollout, error) {
+	row := q.db.QueryRow(ctx, freeQueuedRollout, organizationID)
+	var i QueuedRollout
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ApplicationID,
+		&i.VersionSetID,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.Reason,
+		&i.RequestedAt,
+		&i.State,
+		&i.Outcome,
+		&i.MadeRolloutID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const insertClosing = `-- name: InsertClosing :exec
+INSERT INTO cd_rollout_closings (organization_id, rollout_id, reason, due_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (organization_id, rollout_id) DO UPDATE SET reason = excluded.reason WHERE NOT cd_rollout_closings.settled
+`
+
+type InsertClosingParams struct {
+	OrganizationID int64
+	RolloutID      int64
+	Reason         string
+	DueAt          time.Time
+}
+
+func (q *Queries) InsertClosing(ctx context.Context, arg InsertClosingParams) error {
+	_, err := q.db.Exec(ctx, insertClosing,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.Reason,
+		arg.DueAt,
+	)
+	return err
+}
+
+const organizationsWithDueClosings = `-- name: OrganizationsWithDueClosings :many
+SELECT organization_id::bigint FROM cd_organizations_with_due_closings($1) AS organization_id
+`
+
+// Across organizations, on purpose: there is one worker for all.
+func (q *Queries) OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithDueClosings, at)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const organizationsWithDueRollbacks = `-- name: OrganizationsWithDueRollbacks :many
@@ -54,8 +148,71 @@ func (q *Queries) OrganizationsWithDueRollbacks(ctx context.Context, at time.Tim
 	return items, nil
 }
 
+const organizationsWithFreeQueue = `-- name: OrganizationsWithFreeQueue :many
+SELECT organization_id::bigint FROM cd_organizations_with_free_queue() AS organization_id
+`
+
+// Across organizations, on purpose: there is one worker for all.
+func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithFreeQueue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const queuedRollouts = `-- name: QueuedRollouts :many
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 0
+`
+
+func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
+	rows, err := q.db.Query(ctx, queuedRollouts, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedRollout
+	for rows.Next() {
+		var i QueuedRollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.RequestedAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rollbackPolicies = `-- name: RollbackPolicies :many
-SELECT id, organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, created_at, updated_at FROM cd_application_policies WHERE organization_id = $1 AND application_id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, created_at, updated_at, rollback_in_full, on_failure, on_newer FROM cd_application_policies WHERE organization_id = $1 AND application_id = ANY($2::bigint[])
 `
 
 func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationPolicy, error) {
@@ -76,6 +233,9 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 			&i.DegradedAfterSeconds,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.RollbackInFull,
+			&i.OnFailure,
+			&i.OnNewer,
 		); err != nil {
 			return nil, err
 		}
@@ -87,11 +247,43 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 	return items, nil
 }
 
+const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (organization_id, application_id) WHERE state = 0 DO UPDATE
+SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
+    reason = excluded.reason, requested_at = excluded.requested_at
+`
+
+type SaveQueuedRolloutParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	PrincipalType  string
+	PrincipalID    *int64
+	Reason         string
+	RequestedAt    time.Time
+}
+
+// The latest one asked for waits; the one before it does not any more.
+func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutParams) error {
+	_, err := q.db.Exec(ctx, saveQueuedRollout,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.VersionSetID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+		arg.RequestedAt,
+	)
+	return err
+}
+
 const saveRollbackPolicy = `-- name: SaveRollbackPolicy :exec
-INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, rollback_in_full)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (organization_id, application_id) DO UPDATE
-SET rollback_on_failed = excluded.rollback_on_failed, rollback_on_degraded = excluded.rollback_on_degraded, degraded_after_seconds = excluded.degraded_after_seconds
+SET rollback_on_failed = excluded.rollback_on_failed, rollback_on_degraded = excluded.rollback_on_degraded, degraded_after_seconds = excluded.degraded_after_seconds, rollback_in_full = excluded.rollback_in_full
 `
 
 type SaveRollbackPolicyParams struct {
@@ -100,6 +292,7 @@ type SaveRollbackPolicyParams struct {
 	RollbackOnFailed     bool
 	RollbackOnDegraded   bool
 	DegradedAfterSeconds int32
+	RollbackInFull       bool
 }
 
 func (q *Queries) SaveRollbackPolicy(ctx context.Context, arg SaveRollbackPolicyParams) error {
@@ -109,6 +302,31 @@ func (q *Queries) SaveRollbackPolicy(ctx context.Context, arg SaveRollbackPolicy
 		arg.RollbackOnFailed,
 		arg.RollbackOnDegraded,
 		arg.DegradedAfterSeconds,
+		arg.RollbackInFull,
+	)
+	return err
+}
+
+const saveRolloutPolicy = `-- name: SaveRolloutPolicy :exec
+INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, on_failure, on_newer)
+VALUES ($1, $2, true, true, 1800, $3, $4)
+ON CONFLICT (organization_id, application_id) DO UPDATE SET on_failure = excluded.on_failure, on_newer = excluded.on_newer
+`
+
+type SaveRolloutPolicyParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	OnFailure      string
+	OnNewer        string
+}
+
+// The columns about rollbacks keep what they have, or get their defaults.
+func (q *Queries) SaveRolloutPolicy(ctx context.Context, arg SaveRolloutPolicyParams) error {
+	_, err := q.db.Exec(ctx, saveRolloutPolicy,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.OnFailure,
+		arg.OnNewer,
 	)
 	return err
 }
@@ -134,6 +352,37 @@ func (q *Queries) ScheduleRollback(ctx context.Context, arg ScheduleRollbackPara
 		arg.RolloutID,
 		arg.Cause,
 		arg.DueAt,
+	)
+	return err
+}
+
+const settleClosing = `-- name: SettleClosing :exec
+UPDATE cd_rollout_closings SET settled = true WHERE organization_id = $1 AND rollout_id = $2 AND NOT settled
+`
+
+func (q *Queries) SettleClosing(ctx context.Context, organizationID int64, rolloutID int64) error {
+	_, err := q.db.Exec(ctx, settleClosing, organizationID, rolloutID)
+	return err
+}
+
+const settleQueuedRollout = `-- name: SettleQueuedRollout :exec
+UPDATE cd_queued_rollouts SET state = CASE WHEN $1::text = '' THEN 1 ELSE 2 END, outcome = $1, made_rollout_id = $2
+WHERE organization_id = $3 AND id = $4 AND state = 0
+`
+
+type SettleQueuedRolloutParams struct {
+	Outcome        string
+	MadeRolloutID  *int64
+	OrganizationID int64
+	ID             int64
+}
+
+func (q *Queries) SettleQueuedRollout(ctx context.Context, arg SettleQueuedRolloutParams) error {
+	_, err := q.db.Exec(ctx, settleQueuedRollout,
+		arg.Outcome,
+		arg.MadeRolloutID,
+		arg.OrganizationID,
+		arg.ID,
 	)
 	return err
 }

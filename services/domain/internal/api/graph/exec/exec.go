@@ -42,6 +42,7 @@ type ResolverRoot interface {
 	Member() MemberResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
+	QueuedRollout() QueuedRolloutResolver
 	Rollout() RolloutResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
 	Service() ServiceResolver
@@ -63,6 +64,11 @@ type ComplexityRoot struct {
 		Reason  func(childComplexity int) int
 	}
 
+	AbortRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	AccessToken struct {
 		CreatedAt  func(childComplexity int) int
 		ExpiresAt  func(childComplexity int) int
@@ -81,7 +87,9 @@ type ComplexityRoot struct {
 		FlowDefinition func(childComplexity int) int
 		GlobalID       func(childComplexity int) int
 		Name           func(childComplexity int) int
+		QueuedRollout  func(childComplexity int) int
 		RollbackPolicy func(childComplexity int) int
+		RolloutPolicy  func(childComplexity int) int
 		Rollouts       func(childComplexity int, first *int, after *string) int
 		Services       func(childComplexity int) int
 		VersionSets    func(childComplexity int, first *int, after *string) int
@@ -134,6 +142,7 @@ type ComplexityRoot struct {
 
 	CreateRolloutPayload struct {
 		Errors  func(childComplexity int) int
+		Queued  func(childComplexity int) int
 		Rollout func(childComplexity int) int
 	}
 
@@ -298,6 +307,7 @@ type ComplexityRoot struct {
 	}
 
 	Mutation struct {
+		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
@@ -313,12 +323,14 @@ type ComplexityRoot struct {
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
+		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
+		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
 	}
 
 	Organization struct {
@@ -353,6 +365,14 @@ type ComplexityRoot struct {
 		Viewer        func(childComplexity int) int
 	}
 
+	QueuedRollout struct {
+		PrincipalID   func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+		Reason        func(childComplexity int) int
+		RequestedAt   func(childComplexity int) int
+		VersionSet    func(childComplexity int) int
+	}
+
 	ResolveGatePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -373,6 +393,11 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	RetryRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	RevokeTokenPayload struct {
 		AccessToken func(childComplexity int) int
 		Errors      func(childComplexity int) int
@@ -380,6 +405,7 @@ type ComplexityRoot struct {
 
 	RollbackPolicy struct {
 		DegradedAfterSeconds func(childComplexity int) int
+		InFull               func(childComplexity int) int
 		OnDegraded           func(childComplexity int) int
 		OnFailed             func(childComplexity int) int
 	}
@@ -428,6 +454,11 @@ type ComplexityRoot struct {
 		State              func(childComplexity int) int
 	}
 
+	RolloutPolicy struct {
+		OnFailure func(childComplexity int) int
+		OnNewer   func(childComplexity int) int
+	}
+
 	Service struct {
 		ArtifactSources func(childComplexity int) int
 		Description     func(childComplexity int) int
@@ -441,6 +472,11 @@ type ComplexityRoot struct {
 	}
 
 	SetRollbackPolicyPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	SetRolloutPolicyPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
 	}
@@ -533,7 +569,9 @@ type ApplicationResolver interface {
 	Environments(ctx context.Context, obj *model.Application) ([]model.ApplicationEnvironment, error)
 	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string) (model.RolloutConnection, error)
 	ActiveRollout(ctx context.Context, obj *model.Application) (*model.Rollout, error)
+	QueuedRollout(ctx context.Context, obj *model.Application) (*model.QueuedRollout, error)
 	RollbackPolicy(ctx context.Context, obj *model.Application) (model.RollbackPolicy, error)
+	RolloutPolicy(ctx context.Context, obj *model.Application) (model.RolloutPolicy, error)
 	ViewerCan(ctx context.Context, obj *model.Application) ([]model.Ability, error)
 }
 type ApplicationEnvironmentResolver interface {
@@ -585,6 +623,9 @@ type MutationResolver interface {
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
 	SetEnvironmentApproval(ctx context.Context, input model.SetEnvironmentApprovalInput) (model.SetEnvironmentApprovalPayload, error)
+	AbortRollout(ctx context.Context, input model.AbortRolloutInput) (model.AbortRolloutPayload, error)
+	RetryRollout(ctx context.Context, input model.RetryRolloutInput) (model.RetryRolloutPayload, error)
+	SetRolloutPolicy(ctx context.Context, input model.SetRolloutPolicyInput) (model.SetRolloutPolicyPayload, error)
 	SetRollbackPolicy(ctx context.Context, input model.SetRollbackPolicyInput) (model.SetRollbackPolicyPayload, error)
 	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
 	ResumeRollout(ctx context.Context, input model.ResumeRolloutInput) (model.ResumeRolloutPayload, error)
@@ -612,6 +653,9 @@ type QueryResolver interface {
 	Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error)
 	Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
+}
+type QueuedRolloutResolver interface {
+	VersionSet(ctx context.Context, obj *model.QueuedRollout) (model.VersionSet, error)
 }
 type RolloutResolver interface {
 	Application(ctx context.Context, obj *model.Rollout) (model.Application, error)
@@ -699,6 +743,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Ability.Reason(childComplexity), true
 
+	case "AbortRolloutPayload.errors":
+		if e.ComplexityRoot.AbortRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AbortRolloutPayload.Errors(childComplexity), true
+	case "AbortRolloutPayload.rollout":
+		if e.ComplexityRoot.AbortRolloutPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AbortRolloutPayload.Rollout(childComplexity), true
+
 	case "AccessToken.createdAt":
 		if e.ComplexityRoot.AccessToken.CreatedAt == nil {
 			break
@@ -784,12 +841,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Name(childComplexity), true
+	case "Application.queuedRollout":
+		if e.ComplexityRoot.Application.QueuedRollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.QueuedRollout(childComplexity), true
 	case "Application.rollbackPolicy":
 		if e.ComplexityRoot.Application.RollbackPolicy == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Application.RollbackPolicy(childComplexity), true
+	case "Application.rolloutPolicy":
+		if e.ComplexityRoot.Application.RolloutPolicy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.RolloutPolicy(childComplexity), true
 	case "Application.rollouts":
 		if e.ComplexityRoot.Application.Rollouts == nil {
 			break
@@ -981,6 +1050,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateRolloutPayload.Errors(childComplexity), true
+	case "CreateRolloutPayload.queued":
+		if e.ComplexityRoot.CreateRolloutPayload.Queued == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateRolloutPayload.Queued(childComplexity), true
 	case "CreateRolloutPayload.rollout":
 		if e.ComplexityRoot.CreateRolloutPayload.Rollout == nil {
 			break
@@ -1574,6 +1649,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MemberPayload.Member(childComplexity), true
 
+	case "Mutation.abortRollout":
+		if e.ComplexityRoot.Mutation.AbortRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_abortRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AbortRollout(childComplexity, args["input"].(model.AbortRolloutInput)), true
 	case "Mutation.approveGate":
 		if e.ComplexityRoot.Mutation.ApproveGate == nil {
 			break
@@ -1739,6 +1825,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryEnvironmentOnboarding(childComplexity, args["input"].(model.RetryEnvironmentOnboardingInput)), true
+	case "Mutation.retryRollout":
+		if e.ComplexityRoot.Mutation.RetryRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retryRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetryRollout(childComplexity, args["input"].(model.RetryRolloutInput)), true
 	case "Mutation.revokeToken":
 		if e.ComplexityRoot.Mutation.RevokeToken == nil {
 			break
@@ -1805,6 +1902,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetRollbackPolicy(childComplexity, args["input"].(model.SetRollbackPolicyInput)), true
+	case "Mutation.setRolloutPolicy":
+		if e.ComplexityRoot.Mutation.SetRolloutPolicy == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setRolloutPolicy_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetRolloutPolicy(childComplexity, args["input"].(model.SetRolloutPolicyInput)), true
 
 	case "Organization.id":
 		if e.ComplexityRoot.Organization.GlobalID == nil {
@@ -1986,6 +2094,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Viewer(childComplexity), true
 
+	case "QueuedRollout.principalId":
+		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.PrincipalID(childComplexity), true
+	case "QueuedRollout.principalType":
+		if e.ComplexityRoot.QueuedRollout.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.PrincipalType(childComplexity), true
+	case "QueuedRollout.reason":
+		if e.ComplexityRoot.QueuedRollout.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Reason(childComplexity), true
+	case "QueuedRollout.requestedAt":
+		if e.ComplexityRoot.QueuedRollout.RequestedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.RequestedAt(childComplexity), true
+	case "QueuedRollout.versionSet":
+		if e.ComplexityRoot.QueuedRollout.VersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.VersionSet(childComplexity), true
+
 	case "ResolveGatePayload.errors":
 		if e.ComplexityRoot.ResolveGatePayload.Errors == nil {
 			break
@@ -2038,6 +2177,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RetryEnvironmentOnboardingPayload.Errors(childComplexity), true
 
+	case "RetryRolloutPayload.errors":
+		if e.ComplexityRoot.RetryRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetryRolloutPayload.Errors(childComplexity), true
+	case "RetryRolloutPayload.rollout":
+		if e.ComplexityRoot.RetryRolloutPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetryRolloutPayload.Rollout(childComplexity), true
+
 	case "RevokeTokenPayload.accessToken":
 		if e.ComplexityRoot.RevokeTokenPayload.AccessToken == nil {
 			break
@@ -2057,6 +2209,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RollbackPolicy.DegradedAfterSeconds(childComplexity), true
+	case "RollbackPolicy.inFull":
+		if e.ComplexityRoot.RollbackPolicy.InFull == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RollbackPolicy.InFull(childComplexity), true
 	case "RollbackPolicy.onDegraded":
 		if e.ComplexityRoot.RollbackPolicy.OnDegraded == nil {
 			break
@@ -2271,6 +2429,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RolloutEnvironment.State(childComplexity), true
 
+	case "RolloutPolicy.onFailure":
+		if e.ComplexityRoot.RolloutPolicy.OnFailure == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPolicy.OnFailure(childComplexity), true
+	case "RolloutPolicy.onNewer":
+		if e.ComplexityRoot.RolloutPolicy.OnNewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPolicy.OnNewer(childComplexity), true
+
 	case "Service.artifactSources":
 		if e.ComplexityRoot.Service.ArtifactSources == nil {
 			break
@@ -2321,6 +2492,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetRollbackPolicyPayload.Errors(childComplexity), true
+
+	case "SetRolloutPolicyPayload.application":
+		if e.ComplexityRoot.SetRolloutPolicyPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetRolloutPolicyPayload.Application(childComplexity), true
+	case "SetRolloutPolicyPayload.errors":
+		if e.ComplexityRoot.SetRolloutPolicyPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetRolloutPolicyPayload.Errors(childComplexity), true
 
 	case "Subscription.journal":
 		if e.ComplexityRoot.Subscription.Journal == nil {
@@ -2621,6 +2805,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
+		ec.unmarshalInputAbortRolloutInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCreateApplicationInput,
 		ec.unmarshalInputCreateArtifactSourceInput,
@@ -2638,12 +2823,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
+		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetGroupMembersInput,
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
+		ec.unmarshalInputSetRolloutPolicyInput,
 	)
 	first := true
 
@@ -2793,6 +2980,12 @@ type Mutation {
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
   "What an environment asks of the rollouts that are made from now on, in addition to what their pipelines ask."
   setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
+  "Takes what is being deployed back to the version that was stable before; the rollout stands there until it is retried (D18)."
+  abortRollout(input: AbortRolloutInput!): AbortRolloutPayload!
+  "Starts an aborted rollout again from its first gate; of one that failed or was cancelled, a new one begins (D18)."
+  retryRollout(input: RetryRolloutInput!): RetryRolloutPayload!
+  "How an application's rollouts deal with failures and with newer version sets, from now on."
+  setRolloutPolicy(input: SetRolloutPolicyInput!): SetRolloutPolicyPayload!
   "What an application does by itself about a rollout that fails from now on (E74)."
   setRollbackPolicy(input: SetRollbackPolicyInput!): SetRollbackPolicyPayload!
   "Holds a rollout at the gate where it stands, or, while it is on its way, at the next one."
@@ -2979,9 +3172,45 @@ type Application implements Node {
   rollouts(first: Int = 50, after: String): RolloutConnection!
   "The rollout that is not over yet; at most one (R14)."
   activeRollout: Rollout
+  "What was asked for while another rollout was active, and begins when that is over."
+  queuedRollout: QueuedRollout
   rollbackPolicy: RollbackPolicy!
+  rolloutPolicy: RolloutPolicy!
   "What may be done with it as it stands."
   viewerCan: [Ability!]!
+}
+
+"A rollout that will begin when the active one is over."
+type QueuedRollout {
+  versionSet: VersionSet!
+  reason: String!
+  requestedAt: Time!
+  principalType: String!
+  principalId: Int
+}
+
+"How an application's rollouts deal with failures and with each other."
+type RolloutPolicy {
+  onFailure: FailurePolicy!
+  onNewer: NewerPolicy!
+}
+
+enum FailurePolicy {
+  "Everything stays as it is, for people to look at; the rollback policy goes on from there (E67)."
+  STOP
+  "What is being deployed goes back to the version that was stable before."
+  ABORT
+  "Rolled back at once, however it failed."
+  ROLLBACK
+}
+
+enum NewerPolicy {
+  "One rollout at a time (R14)."
+  REFUSE
+  "The latest one asked for begins when the active one is over."
+  QUEUE
+  "An older rollout that is paused or waits for approval is cancelled."
+  SUPERSEDE
 }
 
 "What an application does by itself about a rollout that failed: at most once, and never about a rollback."
@@ -2991,6 +3220,8 @@ type RollbackPolicy {
   "Roll back some time after a deployment has degraded, unless anything newer has begun."
   onDegraded: Boolean!
   degradedAfterSeconds: Int!
+  "A way back is promoted at once, without the gates by weight (D14)."
+  inFull: Boolean!
 }
 
 type ApplicationConnection {
@@ -3402,7 +3633,10 @@ input CreateRolloutInput {
 }
 
 type CreateRolloutPayload {
+  "Null also when it was queued."
   rollout: Rollout
+  "It begins when the active rollout is over, as the application's policy has it."
+  queued: QueuedRollout
   errors: [UserError!]!
 }
 
@@ -3444,6 +3678,39 @@ input ResumeRolloutInput {
 
 type ResumeRolloutPayload {
   rollout: Rollout
+  errors: [UserError!]!
+}
+
+input AbortRolloutInput {
+  rolloutId: ID!
+  reason: String = ""
+}
+
+type AbortRolloutPayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input RetryRolloutInput {
+  rolloutId: ID!
+  reason: String = ""
+}
+
+type RetryRolloutPayload {
+  "The same one, or, where that was over, the new one."
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input SetRolloutPolicyInput {
+  "Name or identifier of the application."
+  application: String!
+  onFailure: FailurePolicy!
+  onNewer: NewerPolicy!
+}
+
+type SetRolloutPolicyPayload {
+  application: Application
   errors: [UserError!]!
 }
 
@@ -3555,6 +3822,8 @@ input SetRollbackPolicyInput {
   onDegraded: Boolean!
   "At most a week."
   degradedAfterSeconds: Int = 1800
+  "Promote a way back at once, without the gates by weight."
+  inFull: Boolean = false
 }
 
 type SetRollbackPolicyPayload {
@@ -3579,6 +3848,16 @@ func (ec *executionContext) childFields_Ability(ctx context.Context, field graph
 		return ec.fieldContext_Ability_reason(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Ability", field.Name)
+}
+
+func (ec *executionContext) childFields_AbortRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_AbortRolloutPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_AbortRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AbortRolloutPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_AccessToken(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3623,8 +3902,12 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_rollouts(ctx, field)
 	case "activeRollout":
 		return ec.fieldContext_Application_activeRollout(ctx, field)
+	case "queuedRollout":
+		return ec.fieldContext_Application_queuedRollout(ctx, field)
 	case "rollbackPolicy":
 		return ec.fieldContext_Application_rollbackPolicy(ctx, field)
+	case "rolloutPolicy":
+		return ec.fieldContext_Application_rolloutPolicy(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Application_viewerCan(ctx, field)
 	}
@@ -3723,6 +4006,8 @@ func (ec *executionContext) childFields_CreateRolloutPayload(ctx context.Context
 	switch field.Name {
 	case "rollout":
 		return ec.fieldContext_CreateRolloutPayload_rollout(ctx, field)
+	case "queued":
+		return ec.fieldContext_CreateRolloutPayload_queued(ctx, field)
 	case "errors":
 		return ec.fieldContext_CreateRolloutPayload_errors(ctx, field)
 	}
@@ -4079,6 +4364,22 @@ func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type PauseRolloutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "versionSet":
+		return ec.fieldContext_QueuedRollout_versionSet(ctx, field)
+	case "reason":
+		return ec.fieldContext_QueuedRollout_reason(ctx, field)
+	case "requestedAt":
+		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
+	case "principalType":
+		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_QueuedRollout_principalId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type QueuedRollout", field.Name)
+}
+
 func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -4119,6 +4420,16 @@ func (ec *executionContext) childFields_RetryEnvironmentOnboardingPayload(ctx co
 	return nil, fmt.Errorf("no field named %q was found under type RetryEnvironmentOnboardingPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RetryRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_RetryRolloutPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_RetryRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetryRolloutPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RevokeTokenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "accessToken":
@@ -4137,6 +4448,8 @@ func (ec *executionContext) childFields_RollbackPolicy(ctx context.Context, fiel
 		return ec.fieldContext_RollbackPolicy_onDegraded(ctx, field)
 	case "degradedAfterSeconds":
 		return ec.fieldContext_RollbackPolicy_degradedAfterSeconds(ctx, field)
+	case "inFull":
+		return ec.fieldContext_RollbackPolicy_inFull(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RollbackPolicy", field.Name)
 }
@@ -4229,6 +4542,16 @@ func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type RolloutEnvironment", field.Name)
 }
 
+func (ec *executionContext) childFields_RolloutPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "onFailure":
+		return ec.fieldContext_RolloutPolicy_onFailure(ctx, field)
+	case "onNewer":
+		return ec.fieldContext_RolloutPolicy_onNewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutPolicy", field.Name)
+}
+
 func (ec *executionContext) childFields_Service(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -4261,6 +4584,16 @@ func (ec *executionContext) childFields_SetRollbackPolicyPayload(ctx context.Con
 		return ec.fieldContext_SetRollbackPolicyPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetRollbackPolicyPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetRolloutPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_SetRolloutPolicyPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetRolloutPolicyPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetRolloutPolicyPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Transition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4589,6 +4922,20 @@ func (ec *executionContext) field_ArtifactSource_versions_args(ctx context.Conte
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_abortRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.AbortRolloutInput, error) {
+			return ec.unmarshalNAbortRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbortRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_approveGate_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -4799,6 +5146,20 @@ func (ec *executionContext) field_Mutation_retryEnvironmentOnboarding_args(ctx c
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_retryRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RetryRolloutInput, error) {
+			return ec.unmarshalNRetryRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_revokeToken_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -4875,6 +5236,20 @@ func (ec *executionContext) field_Mutation_setRollbackPolicy_args(ctx context.Co
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.SetRollbackPolicyInput, error) {
 			return ec.unmarshalNSetRollbackPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setRolloutPolicy_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetRolloutPolicyInput, error) {
+			return ec.unmarshalNSetRolloutPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5326,6 +5701,70 @@ func (ec *executionContext) _Ability_reason(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Ability_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Ability", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AbortRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.AbortRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AbortRolloutPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AbortRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AbortRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AbortRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.AbortRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AbortRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AbortRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AbortRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _AccessToken_id(ctx context.Context, field graphql.CollectedField, obj *model.AccessToken) (ret graphql.Marshaler) {
@@ -5797,6 +6236,38 @@ func (ec *executionContext) fieldContext_Application_activeRollout(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _Application_queuedRollout(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_queuedRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().QueuedRollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {
+			return ec.marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Application_queuedRollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuedRollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Application_rollbackPolicy(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5824,6 +6295,38 @@ func (ec *executionContext) fieldContext_Application_rollbackPolicy(_ context.Co
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_RollbackPolicy(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Application_rolloutPolicy(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_rolloutPolicy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().RolloutPolicy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutPolicy) graphql.Marshaler {
+			return ec.marshalNRolloutPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPolicy(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Application_rolloutPolicy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutPolicy(ctx, field)
 		},
 	}
 	return fc, nil
@@ -6564,6 +7067,38 @@ func (ec *executionContext) fieldContext_CreateRolloutPayload_rollout(_ context.
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CreateRolloutPayload_queued(ctx context.Context, field graphql.CollectedField, obj *model.CreateRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateRolloutPayload_queued(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Queued, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {
+			return ec.marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CreateRolloutPayload_queued(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CreateRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuedRollout(ctx, field)
 		},
 	}
 	return fc, nil
@@ -9500,6 +10035,138 @@ func (ec *executionContext) fieldContext_Mutation_setEnvironmentApproval(ctx con
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_abortRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_abortRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().AbortRollout(ctx, fc.Args["input"].(model.AbortRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.AbortRolloutPayload) graphql.Marshaler {
+			return ec.marshalNAbortRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbortRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_abortRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AbortRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_abortRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_retryRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_retryRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RetryRollout(ctx, fc.Args["input"].(model.RetryRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RetryRolloutPayload) graphql.Marshaler {
+			return ec.marshalNRetryRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_retryRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RetryRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_retryRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setRolloutPolicy(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setRolloutPolicy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetRolloutPolicy(ctx, fc.Args["input"].(model.SetRolloutPolicyInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.SetRolloutPolicyPayload) graphql.Marshaler {
+			return ec.marshalNSetRolloutPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setRolloutPolicy(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetRolloutPolicyPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setRolloutPolicy_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_setRollbackPolicy(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10787,6 +11454,130 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _QueuedRollout_versionSet(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_versionSet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().VersionSet(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.VersionSet) graphql.Marshaler {
+			return ec.marshalNVersionSet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_versionSet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _QueuedRollout_reason(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_requestedAt(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RequestedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_requestedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_principalType(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_principalType(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalType(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_principalType(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_principalId(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_principalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _ResolveGatePayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.ResolveGatePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11043,6 +11834,70 @@ func (ec *executionContext) fieldContext_RetryEnvironmentOnboardingPayload_error
 	return fc, nil
 }
 
+func (ec *executionContext) _RetryRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.RetryRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RetryRolloutPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RetryRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RetryRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RetryRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.RetryRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RetryRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RetryRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RetryRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RevokeTokenPayload_accessToken(ctx context.Context, field graphql.CollectedField, obj *model.RevokeTokenPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11174,6 +12029,29 @@ func (ec *executionContext) _RollbackPolicy_degradedAfterSeconds(ctx context.Con
 }
 func (ec *executionContext) fieldContext_RollbackPolicy_degradedAfterSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RollbackPolicy", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RollbackPolicy_inFull(ctx context.Context, field graphql.CollectedField, obj *model.RollbackPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RollbackPolicy_inFull(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.InFull, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RollbackPolicy_inFull(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RollbackPolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _RollbackRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.RollbackRolloutPayload) (ret graphql.Marshaler) {
@@ -12077,6 +12955,52 @@ func (ec *executionContext) fieldContext_RolloutEnvironment_deployments(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _RolloutPolicy_onFailure(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPolicy_onFailure(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnFailure, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.FailurePolicy) graphql.Marshaler {
+			return ec.marshalNFailurePolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFailurePolicy(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPolicy_onFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPolicy", field, false, false, errors.New("field of type FailurePolicy does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutPolicy_onNewer(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPolicy_onNewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnNewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.NewerPolicy) graphql.Marshaler {
+			return ec.marshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐNewerPolicy(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPolicy_onNewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPolicy", field, false, false, errors.New("field of type NewerPolicy does not have child fields"))
+}
+
 func (ec *executionContext) _Service_id(ctx context.Context, field graphql.CollectedField, obj *model.Service) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12296,6 +13220,70 @@ func (ec *executionContext) _SetRollbackPolicyPayload_errors(ctx context.Context
 func (ec *executionContext) fieldContext_SetRollbackPolicyPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "SetRollbackPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetRolloutPolicyPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.SetRolloutPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetRolloutPolicyPayload_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Application, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Application) graphql.Marshaler {
+			return ec.marshalOApplication2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetRolloutPolicyPayload_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetRolloutPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetRolloutPolicyPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SetRolloutPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetRolloutPolicyPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetRolloutPolicyPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetRolloutPolicyPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -14570,6 +15558,47 @@ func (ec *executionContext) fieldContext___Type_isOneOf(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputAbortRolloutInput(ctx context.Context, obj any) (model.AbortRolloutInput, error) {
+	var it model.AbortRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputCancelRolloutInput(ctx context.Context, obj any) (model.CancelRolloutInput, error) {
 	var it model.CancelRolloutInput
 	if obj == nil {
@@ -15332,6 +16361,47 @@ func (ec *executionContext) unmarshalInputRetryEnvironmentOnboardingInput(ctx co
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputRetryRolloutInput(ctx context.Context, obj any) (model.RetryRolloutInput, error) {
+	var it model.RetryRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRevokeTokenInput(ctx context.Context, obj any) (model.RevokeTokenInput, error) {
 	var it model.RevokeTokenInput
 	if obj == nil {
@@ -15535,8 +16605,11 @@ func (ec *executionContext) unmarshalInputSetRollbackPolicyInput(ctx context.Con
 	if _, present := asMap["degradedAfterSeconds"]; !present {
 		asMap["degradedAfterSeconds"] = 1800
 	}
+	if _, present := asMap["inFull"]; !present {
+		asMap["inFull"] = false
+	}
 
-	fieldsInOrder := [...]string{"application", "onFailed", "onDegraded", "degradedAfterSeconds"}
+	fieldsInOrder := [...]string{"application", "onFailed", "onDegraded", "degradedAfterSeconds", "inFull"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15571,6 +16644,57 @@ func (ec *executionContext) unmarshalInputSetRollbackPolicyInput(ctx context.Con
 				return it, err
 			}
 			it.DegradedAfterSeconds = data
+		case "inFull":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("inFull"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.InFull = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputSetRolloutPolicyInput(ctx context.Context, obj any) (model.SetRolloutPolicyInput, error) {
+	var it model.SetRolloutPolicyInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"application", "onFailure", "onNewer"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "application":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("application"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Application = data
+		case "onFailure":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onFailure"))
+			data, err := ec.unmarshalNFailurePolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFailurePolicy(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnFailure = data
+		case "onNewer":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onNewer"))
+			data, err := ec.unmarshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐNewerPolicy(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnNewer = data
 		}
 	}
 	return it, nil
@@ -15727,6 +16851,49 @@ func (ec *executionContext) _Ability(ctx context.Context, sel ast.SelectionSet, 
 		case "reason":
 			out.Values[i] = ec._Ability_reason(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var abortRolloutPayloadImplementors = []string{"AbortRolloutPayload"}
+
+func (ec *executionContext) _AbortRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.AbortRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, abortRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AbortRolloutPayload")
+		case "rollout":
+			out.Values[i] = ec._AbortRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._AbortRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -16078,6 +17245,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "queuedRollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_queuedRollout(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "rollbackPolicy":
 			field := field
 
@@ -16088,6 +17293,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 					}
 				}()
 				res = ec._Application_rollbackPolicy(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "rolloutPolicy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_rolloutPolicy(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -16733,6 +17976,11 @@ func (ec *executionContext) _CreateRolloutPayload(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("CreateRolloutPayload")
 		case "rollout":
 			out.Values[i] = ec._CreateRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "queued":
+			out.Values[i] = ec._CreateRolloutPayload_queued(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -18477,6 +19725,27 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "abortRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_abortRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "retryRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_retryRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setRolloutPolicy":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setRolloutPolicy(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "setRollbackPolicy":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setRollbackPolicy(ctx, field)
@@ -19067,6 +20336,97 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 	return out
 }
 
+var queuedRolloutImplementors = []string{"QueuedRollout"}
+
+func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.SelectionSet, obj *model.QueuedRollout) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, queuedRolloutImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("QueuedRollout")
+		case "versionSet":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_versionSet(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reason":
+			out.Values[i] = ec._QueuedRollout_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "requestedAt":
+			out.Values[i] = ec._QueuedRollout_requestedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "principalType":
+			out.Values[i] = ec._QueuedRollout_principalType(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "principalId":
+			out.Values[i] = ec._QueuedRollout_principalId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var resolveGatePayloadImplementors = []string{"ResolveGatePayload"}
 
 func (ec *executionContext) _ResolveGatePayload(ctx context.Context, sel ast.SelectionSet, obj *model.ResolveGatePayload) graphql.Marshaler {
@@ -19239,6 +20599,49 @@ func (ec *executionContext) _RetryEnvironmentOnboardingPayload(ctx context.Conte
 	return out
 }
 
+var retryRolloutPayloadImplementors = []string{"RetryRolloutPayload"}
+
+func (ec *executionContext) _RetryRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RetryRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, retryRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RetryRolloutPayload")
+		case "rollout":
+			out.Values[i] = ec._RetryRolloutPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._RetryRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var revokeTokenPayloadImplementors = []string{"RevokeTokenPayload"}
 
 func (ec *executionContext) _RevokeTokenPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RevokeTokenPayload) graphql.Marshaler {
@@ -19306,6 +20709,11 @@ func (ec *executionContext) _RollbackPolicy(ctx context.Context, sel ast.Selecti
 			}
 		case "degradedAfterSeconds":
 			out.Values[i] = ec._RollbackPolicy_degradedAfterSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "inFull":
+			out.Values[i] = ec._RollbackPolicy_inFull(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -20051,6 +21459,49 @@ func (ec *executionContext) _RolloutEnvironment(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var rolloutPolicyImplementors = []string{"RolloutPolicy"}
+
+func (ec *executionContext) _RolloutPolicy(ctx context.Context, sel ast.SelectionSet, obj *model.RolloutPolicy) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rolloutPolicyImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RolloutPolicy")
+		case "onFailure":
+			out.Values[i] = ec._RolloutPolicy_onFailure(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "onNewer":
+			out.Values[i] = ec._RolloutPolicy_onNewer(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var serviceImplementors = []string{"Service", "Node"}
 
 func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, obj *model.Service) graphql.Marshaler {
@@ -20199,6 +21650,49 @@ func (ec *executionContext) _SetRollbackPolicyPayload(ctx context.Context, sel a
 			}
 		case "errors":
 			out.Values[i] = ec._SetRollbackPolicyPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var setRolloutPolicyPayloadImplementors = []string{"SetRolloutPolicyPayload"}
+
+func (ec *executionContext) _SetRolloutPolicyPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetRolloutPolicyPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setRolloutPolicyPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetRolloutPolicyPayload")
+		case "application":
+			out.Values[i] = ec._SetRolloutPolicyPayload_application(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._SetRolloutPolicyPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -21474,6 +22968,15 @@ func (ec *executionContext) marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 	return ret
 }
 
+func (ec *executionContext) unmarshalNAbortRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbortRolloutInput(ctx context.Context, v any) (model.AbortRolloutInput, error) {
+	res, err := ec.unmarshalInputAbortRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAbortRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbortRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.AbortRolloutPayload) graphql.Marshaler {
+	return ec._AbortRolloutPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNAccessToken2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessToken(ctx context.Context, sel ast.SelectionSet, v model.AccessToken) graphql.Marshaler {
 	return ec._AccessToken(ctx, sel, &v)
 }
@@ -21780,6 +23283,22 @@ func (ec *executionContext) marshalNEnvironmentConnection2githubᚗcomᚋlockste
 	return ec._EnvironmentConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNFailurePolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFailurePolicy(ctx context.Context, v any) (core.FailurePolicy, error) {
+	res, err := model.UnmarshalFailurePolicy(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFailurePolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFailurePolicy(ctx context.Context, sel ast.SelectionSet, v core.FailurePolicy) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalFailurePolicy(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNFlowDefinition2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v model.FlowDefinition) graphql.Marshaler {
 	return ec._FlowDefinition(ctx, sel, &v)
 }
@@ -22027,6 +23546,22 @@ func (ec *executionContext) marshalNMemberPayload2githubᚗcomᚋlockstepᚑcd�
 	return ec._MemberPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐNewerPolicy(ctx context.Context, v any) (core.NewerPolicy, error) {
+	res, err := model.UnmarshalNewerPolicy(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐNewerPolicy(ctx context.Context, sel ast.SelectionSet, v core.NewerPolicy) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalNewerPolicy(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNOrganization2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐOrganization(ctx context.Context, sel ast.SelectionSet, v model.Organization) graphql.Marshaler {
 	return ec._Organization(ctx, sel, &v)
 }
@@ -22147,6 +23682,15 @@ func (ec *executionContext) marshalNRetryEnvironmentOnboardingPayload2githubᚗc
 	return ec._RetryEnvironmentOnboardingPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNRetryRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryRolloutInput(ctx context.Context, v any) (model.RetryRolloutInput, error) {
+	res, err := ec.unmarshalInputRetryRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRetryRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.RetryRolloutPayload) graphql.Marshaler {
+	return ec._RetryRolloutPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNRevokeTokenInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRevokeTokenInput(ctx context.Context, v any) (model.RevokeTokenInput, error) {
 	res, err := ec.unmarshalInputRevokeTokenInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -22229,6 +23773,10 @@ func (ec *executionContext) marshalNRolloutEnvironment2ᚕgithubᚗcomᚋlockste
 	return ret
 }
 
+func (ec *executionContext) marshalNRolloutPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPolicy(ctx context.Context, sel ast.SelectionSet, v model.RolloutPolicy) graphql.Marshaler {
+	return ec._RolloutPolicy(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNRolloutState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutState(ctx context.Context, v any) (core.RolloutState, error) {
 	res, err := model.UnmarshalRolloutState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -22291,6 +23839,15 @@ func (ec *executionContext) unmarshalNSetRollbackPolicyInput2githubᚗcomᚋlock
 
 func (ec *executionContext) marshalNSetRollbackPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRollbackPolicyPayload(ctx context.Context, sel ast.SelectionSet, v model.SetRollbackPolicyPayload) graphql.Marshaler {
 	return ec._SetRollbackPolicyPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNSetRolloutPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyInput(ctx context.Context, v any) (model.SetRolloutPolicyInput, error) {
+	res, err := ec.unmarshalInputSetRolloutPolicyInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetRolloutPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyPayload(ctx context.Context, sel ast.SelectionSet, v model.SetRolloutPolicyPayload) graphql.Marshaler {
+	return ec._SetRolloutPolicyPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNString2string(ctx context.Context, v any) (string, error) {
@@ -22998,6 +24555,13 @@ func (ec *executionContext) marshalOPermission2ᚖgithubᚗcomᚋlockstepᚑcd�
 	_ = ctx
 	res := model.MarshalPermission(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx context.Context, sel ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._QueuedRollout(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx context.Context, sel ast.SelectionSet, v *model.Rollout) graphql.Marshaler {

@@ -17,6 +17,16 @@ type Ability struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+type AbortRolloutInput struct {
+	RolloutID string  `json:"rolloutId"`
+	Reason    *string `json:"reason,omitempty"`
+}
+
+type AbortRolloutPayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 type ApplicationConnection struct {
 	Nodes    []Application `json:"nodes"`
 	PageInfo PageInfo      `json:"pageInfo"`
@@ -93,8 +103,11 @@ type CreateRolloutInput struct {
 }
 
 type CreateRolloutPayload struct {
-	Rollout *Rollout    `json:"rollout,omitempty"`
-	Errors  []UserError `json:"errors"`
+	// Null also when it was queued.
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// It begins when the active rollout is over, as the application's policy has it.
+	Queued *QueuedRollout `json:"queued,omitempty"`
+	Errors []UserError    `json:"errors"`
 }
 
 type CreateServiceInput struct {
@@ -232,6 +245,17 @@ type RetryEnvironmentOnboardingPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+type RetryRolloutInput struct {
+	RolloutID string  `json:"rolloutId"`
+	Reason    *string `json:"reason,omitempty"`
+}
+
+type RetryRolloutPayload struct {
+	// The same one, or, where that was over, the new one.
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 type RevokeTokenInput struct {
 	TokenID string `json:"tokenId"`
 }
@@ -288,9 +312,23 @@ type SetRollbackPolicyInput struct {
 	OnDegraded  bool   `json:"onDegraded"`
 	// At most a week.
 	DegradedAfterSeconds *int `json:"degradedAfterSeconds,omitempty"`
+	// Promote a way back at once, without the gates by weight.
+	InFull *bool `json:"inFull,omitempty"`
 }
 
 type SetRollbackPolicyPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
+type SetRolloutPolicyInput struct {
+	// Name or identifier of the application.
+	Application string             `json:"application"`
+	OnFailure   core.FailurePolicy `json:"onFailure"`
+	OnNewer     core.NewerPolicy   `json:"onNewer"`
+}
+
+type SetRolloutPolicyPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }

@@ -135,6 +135,23 @@ func (a GateApproval) Reason() *string { return orNull(a.GateApproval.Reason) }
 // ApprovedAt is when.
 func (a GateApproval) ApprovedAt() time.Time { return a.At }
 
+// RolloutPolicy wraps the domain's.
+type RolloutPolicy struct{ core.RolloutPolicy }
+
+// QueuedRollout wraps the domain's.
+type QueuedRollout struct{ core.QueuedRollout }
+
+// PrincipalType is who has asked for it.
+func (q QueuedRollout) PrincipalType() string { return string(q.Requester.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (q QueuedRollout) PrincipalID() *int64 {
+	if q.Requester.ID == 0 {
+		return nil
+	}
+	return &q.Requester.ID
+}
+
 // EnvironmentApproval wraps the domain's.
 type EnvironmentApproval struct{ core.EnvironmentApproval }
 

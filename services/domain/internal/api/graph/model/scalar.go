@@ -114,6 +114,22 @@ func MarshalWaitKind(k core.WaitKind) graphql.Marshaler { return word(string(k))
 // UnmarshalWaitKind reads a kind of wait.
 func UnmarshalWaitKind(v any) (core.WaitKind, error) { return enum(v, core.AllWaitKinds()...) }
 
+// MarshalFailurePolicy writes a policy.
+func MarshalFailurePolicy(p core.FailurePolicy) graphql.Marshaler { return word(string(p)) }
+
+// UnmarshalFailurePolicy reads a policy.
+func UnmarshalFailurePolicy(v any) (core.FailurePolicy, error) {
+	return enum(v, core.FailureStops, core.FailureAborts, core.FailureRollsBack)
+}
+
+// MarshalNewerPolicy writes a policy.
+func MarshalNewerPolicy(p core.NewerPolicy) graphql.Marshaler { return word(string(p)) }
+
+// UnmarshalNewerPolicy reads a policy.
+func UnmarshalNewerPolicy(v any) (core.NewerPolicy, error) {
+	return enum(v, core.NewerRefused, core.NewerQueued, core.NewerSupersedes)
+}
+
 func word(s string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Quote(strings.ToUpper(s))) })
 }

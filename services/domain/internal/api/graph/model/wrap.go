@@ -59,6 +59,12 @@ func WrapDeploymentGate(g core.DeploymentGate) DeploymentGate { return Deploymen
 // WrapGate wraps the domain's.
 func WrapGate(g core.Gate) Gate { return Gate{g} }
 
+// WrapRolloutPolicy wraps the domain's.
+func WrapRolloutPolicy(p core.RolloutPolicy) RolloutPolicy { return RolloutPolicy{p} }
+
+// WrapQueuedRollout wraps the domain's.
+func WrapQueuedRollout(q core.QueuedRollout) QueuedRollout { return QueuedRollout{q} }
+
 // WrapEnvironmentApproval wraps the domain's.
 func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
 	return EnvironmentApproval{a}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// RolloutPolicies implements core.Reads.
+func (r reader) RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RolloutPolicy, error) {
+	return byKey(ctx, r, organization, applications, "rollout policies", (*sqlc.Queries).RollbackPolicies,
+		func(row sqlc.ApplicationPolicy) (int64, core.RolloutPolicy) {
+			return row.ApplicationID, core.RolloutPolicy{
+				ApplicationID: row.ApplicationID, OnFailure: core.FailurePolicy(row.OnFailure), OnNewer: core.NewerPolicy(row.OnNewer),
+			}
+		})
+}
+
+// SaveRolloutPolicy implements core.Tx.
+func (t *tx) SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error {
+	err := t.q.SaveRolloutPolicy(ctx, sqlc.SaveRolloutPolicyParams{
+		OrganizationID: t.organization, ApplicationID: p.ApplicationID, OnFailure: string(p.OnFailure), OnNewer: string(p.OnNewer),
+	})
+	return pg.Classify(err, "save rollout policy of application %d", p.ApplicationID)
+}
+
+// QueuedRollouts implements core.Reads.
+func (r reader) QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error) {
+	return byKey(ctx, r, organization, applications, "queued rollouts", (*sqlc.Queries).QueuedRollouts,
+		keyed(queuedRollout, func(q core.QueuedRollout) int64 { return q.ApplicationID }))
+}
+
+func queuedRollout(row sqlc.QueuedRollout) core.QueuedRollout {
+	return core.QueuedRollout{
+		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
+		Requester: core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
+	}
+}
+
+// QueueRollout implements core.Tx.
+func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
+	err := t.q.SaveQueuedRollout(ctx, sqlc.SaveQueuedRolloutParams{
+		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
+		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
+	})
+	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
+}
+
+// FreeQueuedRollout implements core.Tx.
+func (t *tx) FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error) {
+	row, err := t.q.FreeQueuedRollout(ctx, t.organization)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.QueuedRollout{}, false, nil
+	}
+	return queuedRollout(row), err == nil, pg.Classify(err, "find queued rollout")
+}
+
+// SettleQueuedRollout implements core.Tx.
+func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error {
+	err := t.q.SettleQueuedRollout(ctx, sqlc.SettleQueuedRolloutParams{
+		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID),
+	})
+	return pg.Classify(err, "settle queued rollout %d", q.ID)
+}
+
+// OrganizationsWithFreeQueue implements core.Store.
+func (s *Store) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithFreeQueue(ctx)
+	return ids, pg.Classify(err, "find organizations with queued rollouts")
+}
+
+// ScheduleClosing implements core.Tx.
+func (t *tx) ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error {
+	err := t.q.InsertClosing(ctx, sqlc.InsertClosingParams{OrganizationID: t.organization, RolloutID: rollout, Reason: reason, DueAt: due})
+	return pg.Classify(err, "schedule closing of rollout %d", rollout)
+}
+
+// DueClosing implements core.Tx.
+func (t *tx) DueClosing(ctx context.Context, at time.Time) (core.Closing, bool, error) {
+	row, err := t.q.DueClosing(ctx, t.organization, at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Closing{}, false, nil
+	}
+	return core.Closing{ID: row.ID, RolloutID: row.RolloutID, Reason: row.Reason}, err == nil, pg.Classify(err, "find due closing")
+}
+
+// SettleClosing implements core.Tx.
+func (t *tx) SettleClosing(ctx context.Context, rollout int64) error {
+	return pg.Classify(t.q.SettleClosing(ctx, t.organization, rollout), "settle closing of rollout %d", rollout)
+}
+
+// OrganizationsWithDueClosings implements core.Store.
+func (s *Store) OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueClosings(ctx, at)
+	return ids, pg.Classify(err, "find organizations with rollouts to close")
+}
