@@ -87,7 +87,7 @@ func TestARolloutThatIsOverIsRetriedByANewOne(t *testing.T) {
 	s.succeed(again)
 	_, err = s.domain.RetryRollout(t.Context(), user(), again.ID, "")
 	s.refused(err, "there is nothing to retry")
-	if _, err = s.domain.RetryRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1}, r.ID, ""); !fault.Is(err, fault.NotFound) {
+	if _, err = s.domain.RetryRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, r.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's: %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 		t.Fatalf("not rolled back: %+v", done)
 	}
 	s.handOver()
-	if in := string(s.engine.started[len(s.engine.started)-1].Inputs); !strings.Contains(in, `"promote_full":true`) {
+	if in := string(s.engine.started[len(s.engine.started)-1].Inputs); !strings.Contains(in, `"promote_full": true`) {
 		t.Errorf("a way back in full (D14): %s", in)
 	}
 }

@@ -152,7 +152,10 @@ func holdOf(rows []Transition, open []Gate) hold {
 func (h *hold) read(r Transition) {
 	switch r.Verb {
 	case VerbPause:
-		h.wanted, h.why, h.word = true, r.Reason, r
+		h.wanted, h.why = true, r.Reason
+		if !h.aborted { // then the pause is only its consequence
+			h.word = r
+		}
 	case VerbResume:
 		h.wanted, h.why = false, ""
 	case VerbReachGate:
@@ -169,7 +172,7 @@ func (h *hold) read(r Transition) {
 		h.asking = without(h.asking, r.GateID)
 	case VerbAbort:
 		// It leaves every gate, and comes to them again when it is retried.
-		h.aborted, h.asking = true, nil
+		h.aborted, h.word, h.asking = true, r, nil
 		clear(h.at)
 		clear(h.reached)
 		clear(h.passed)

@@ -199,6 +199,8 @@ type ApplicationStanding struct {
 	Application Application
 	// Active is the rollout that is not over; its ID is 0 where there is none.
 	Active Rollout
+	// OnNewer is what becomes of a newer version set meanwhile.
+	OnNewer NewerPolicy
 	// Unready is what keeps the pipeline from being driven now; nil when nothing does.
 	Unready error
 }
@@ -208,10 +210,14 @@ func (s ApplicationStanding) May(a Actor, action Action) error {
 	if err := a.May(action); err != nil || action != ActionCreateRollout {
 		return err
 	}
-	if s.Active.ID != 0 {
-		return refuseBusy(s.Application, s.Active)
+	if s.Active.ID == 0 {
+		return s.Unready
 	}
-	return s.Unready
+	parked := s.Active.State == RolloutPaused || s.Active.AwaitingApproval
+	if s.OnNewer == NewerQueued || s.OnNewer == NewerSupersedes && parked {
+		return s.Unready
+	}
+	return refuseBusy(s.Application, s.Active)
 }
 
 // ApplicationStandings are those of applications; no key for one that the organization does not have.
@@ -225,6 +231,10 @@ func (d *Domain) ApplicationStandings(ctx context.Context, organization int64, a
 		return nil, err
 	}
 	latest, err := d.LatestFlowDefinitions(ctx, organization, applications)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := d.RolloutPolicies(ctx, organization, applications)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +254,7 @@ func (d *Domain) ApplicationStandings(ctx context.Context, organization int64, a
 	}
 	all := make(map[int64]ApplicationStanding, len(known))
 	for id, app := range known {
-		s := ApplicationStanding{Application: app, Active: active[id]}
+		s := ApplicationStanding{Application: app, Active: active[id], OnNewer: policies[id].OnNewer}
 		if definition, ok := latest[id]; ok {
 			s.Unready = d.unready(app, definition, places[id], environments)
 		} else {

@@ -132,9 +132,12 @@ func (v waitView) waits(s Standing) []Wait {
 		})
 	}
 	if s.Rollout.State == RolloutPaused {
-		word := s.hold.word
+		word, done := s.hold.word, "held"
+		if s.hold.aborted {
+			done = "aborted"
+		}
 		all = append(all, Wait{
-			Kind: WaitPause, Detail: because(fmt.Sprintf("held by %s %d", word.PrincipalType, word.PrincipalID), word.Reason),
+			Kind: WaitPause, Detail: because(fmt.Sprintf("%s by %s %d", done, word.PrincipalType, word.PrincipalID), word.Reason),
 			Resolver: holders(MayDeploy), Needs: MayDeploy, Since: &word.CreatedAt,
 		})
 	}

@@ -68,7 +68,8 @@ func (rollout) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability
 		return nil, err
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
-		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionCancelRollout, core.ActionRollbackRollout, core.ActionApproveGate, core.ActionRejectGate)
+		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout, core.ActionRollbackRollout,
+		core.ActionApproveGate, core.ActionRejectGate)
 }
 
 // WaitingOn is every condition that it needs and does not have.
