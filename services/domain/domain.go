@@ -152,7 +152,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, log *slog.Logger) *ser
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Clock: clock.System(), Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Clock: clock.System(), Wake: s.wake})
 	return s
 }
 
@@ -180,6 +180,9 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	}
 	// After the streams are there: an event that is published before would find none.
 	s.bus.set(conn)
+	if err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.domain.SourcesAfter)); err != nil {
+		return fmt.Errorf("answer the registry service: %w", err)
+	}
 	h := events.New(s.domain, s.inbox)
 	job := func(name string, do func(context.Context) error) run.Part {
 		return run.Part{Name: name, Run: func(ctx context.Context, ready func()) error {

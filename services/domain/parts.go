@@ -214,6 +214,15 @@ func (b *lateBus) Hint(subject string, payload []byte) {
 	}
 }
 
+// Ask implements events.Asker.
+func (b *lateBus) Ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
+	c, err := b.get()
+	if err != nil {
+		return nil, err
+	}
+	return c.Ask(ctx, subject, request)
+}
+
 // busReady is the readiness check of the bus.
 func (s *service) busReady(context.Context) error {
 	c, err := s.bus.get()

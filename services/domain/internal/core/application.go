@@ -57,6 +57,9 @@ func (d *Domain) CreateApplication(ctx context.Context, a Actor, n NewApplicatio
 		}
 		return nil
 	})
+	if err == nil {
+		d.watch.Changed()
+	}
 	return made, err
 }
 

@@ -16,6 +16,7 @@ type Domain struct {
 	drivers Drivers
 	flows   Flows
 	sources Sources
+	watch   SourceWatch
 	clock   clock.Clock
 	wake    func()
 
@@ -28,6 +29,7 @@ type Deps struct {
 	Drivers Drivers
 	Flows   Flows
 	Sources Sources
+	Watch   SourceWatch
 	Clock   clock.Clock
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
@@ -38,7 +40,7 @@ func New(d Deps) *Domain {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, clock: d.Clock, wake: d.Wake}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, clock: d.Clock, wake: d.Wake}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

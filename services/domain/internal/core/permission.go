@@ -107,39 +107,45 @@ type Action string
 
 // The actions.
 const (
-	ActionCreateApplication      Action = "createApplication"
-	ActionCreateEnvironment      Action = "createEnvironment"
-	ActionCreateFlowDefinition   Action = "createFlowDefinition"
-	ActionRetryOnboarding        Action = "retryEnvironmentOnboarding"
-	ActionSetEnvironmentApproval Action = "setEnvironmentApproval"
-	ActionRetrySetup             Action = "retryApplicationEnvironmentSetup"
-	ActionSetRollbackPolicy      Action = "setRollbackPolicy"
-	ActionCreateRollout          Action = "createRollout"
-	ActionPauseRollout           Action = "pauseRollout"
-	ActionResumeRollout          Action = "resumeRollout"
-	ActionCancelRollout          Action = "cancelRollout"
-	ActionRollbackRollout        Action = "rollbackRollout"
-	ActionAbortRollout           Action = "abortRollout"
-	ActionRetryRollout           Action = "retryRollout"
-	ActionSetRolloutPolicy       Action = "setRolloutPolicy"
-	ActionApproveGate            Action = "approveGate"
-	ActionRejectGate             Action = "rejectGate"
-	ActionCreateMember           Action = "createMember"
-	ActionSetMemberRole          Action = "setMemberRole"
-	ActionRemoveMember           Action = "removeMember"
-	ActionCreateGroup            Action = "createGroup"
-	ActionSetGroupMembers        Action = "setGroupMembers"
-	ActionCreateToken            Action = "createToken"
-	ActionRevokeToken            Action = "revokeToken"
+	ActionCreateApplication       Action = "createApplication"
+	ActionCreateEnvironment       Action = "createEnvironment"
+	ActionCreateArtifactSource    Action = "createArtifactSource"
+	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
+	ActionTryArtifactSource       Action = "tryArtifactSource"
+	ActionLookAtArtifactSource    Action = "lookAtArtifactSource"
+	ActionCreateFlowDefinition    Action = "createFlowDefinition"
+	ActionRetryOnboarding         Action = "retryEnvironmentOnboarding"
+	ActionSetEnvironmentApproval  Action = "setEnvironmentApproval"
+	ActionRetrySetup              Action = "retryApplicationEnvironmentSetup"
+	ActionSetRollbackPolicy       Action = "setRollbackPolicy"
+	ActionCreateRollout           Action = "createRollout"
+	ActionPauseRollout            Action = "pauseRollout"
+	ActionResumeRollout           Action = "resumeRollout"
+	ActionCancelRollout           Action = "cancelRollout"
+	ActionRollbackRollout         Action = "rollbackRollout"
+	ActionAbortRollout            Action = "abortRollout"
+	ActionRetryRollout            Action = "retryRollout"
+	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
+	ActionApproveGate             Action = "approveGate"
+	ActionRejectGate              Action = "rejectGate"
+	ActionCreateMember            Action = "createMember"
+	ActionSetMemberRole           Action = "setMemberRole"
+	ActionRemoveMember            Action = "removeMember"
+	ActionCreateGroup             Action = "createGroup"
+	ActionSetGroupMembers         Action = "setGroupMembers"
+	ActionCreateToken             Action = "createToken"
+	ActionRevokeToken             Action = "revokeToken"
 )
 
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
-	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout:
+	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionLookAtArtifactSource:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
+	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource:
+		return MayConfigure, true
 	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers:

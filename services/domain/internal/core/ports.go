@@ -17,6 +17,8 @@ type Store interface {
 	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next six methods
 	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
+	// SourcesAfter are the sources of all organizations behind an id, in order.
+	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
 	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithToken is the one that a token of this digest belongs to.
@@ -57,6 +59,8 @@ type ApplicationWrites interface {
 	AddApplication(ctx context.Context, a Application) (Application, error)
 	AddService(ctx context.Context, s Service) (Service, error)
 	AddArtifactSource(ctx context.Context, s ArtifactSource, matchKey string) (ArtifactSource, error)
+	// SaveArtifactSource changes what a source says, not what it points at.
+	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (ArtifactSource, error)
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
 	LockApplication(ctx context.Context, id int64) (Application, error)
 	// SourcesByMatchKey is where an artifact belongs, in the order of applications.

@@ -14,6 +14,7 @@ type Reads interface {
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Application, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]Service, error)
 	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]Service, error)
+	ArtifactSources(ctx context.Context, organization int64, f SourceFilter, p Page) (Slice[ArtifactSource], error)
 	ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]ArtifactSource, error)
 	ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]ArtifactSource, error)
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -43,6 +44,22 @@ func (r reader) ServicesByID(ctx context.Context, organization int64, ids []int6
 func (r reader) ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error) {
 	return under(ctx, r, organization, applications, "services", (*sqlc.Queries).ServicesByApplication,
 		keyed(service, func(s core.Service) int64 { return s.ApplicationID }))
+}
+
+// ArtifactSources implements core.Reads.
+func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.SourceFilter, p core.Page) (s core.Slice[core.ArtifactSource], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListArtifactSources(ctx, sqlc.ListArtifactSourcesParams{
+			OrganizationID: organization, After: w.after, ApplicationID: f.ApplicationID, AtMost: w.limit(),
+		})
+		s = slice(w, convertAll(rows, artifactSource), func(a core.ArtifactSource) int64 { return a.ID })
+		return pg.Classify(err, "list artifact sources")
+	})
+	return s, err
 }
 
 // ArtifactSourcesByID implements core.Reads.

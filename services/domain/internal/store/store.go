@@ -131,6 +131,16 @@ func (s *Store) OrganizationsWithSource(ctx context.Context, matchKey string) ([
 	return ids, pg.Classify(err, "find organizations with source %s", matchKey)
 }
 
+// SourcesAfter implements core.Store.
+func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]core.PlacedSource, error) {
+	rows, err := sqlc.New(s.deps.Pool).SourcesAfter(ctx, id, int32(most))
+	return convertAll(rows, func(r sqlc.SourcesAfterRow) core.PlacedSource {
+		return core.PlacedSource{
+			ArtifactSource: core.ArtifactSource{ID: r.ID, Ref: r.SourceRef, Config: r.SourceConfig}, OrganizationID: r.OrganizationID,
+		}
+	}), pg.Classify(err, "read sources behind %d", id)
+}
+
 // OrganizationsWithDueHandoffs implements core.Store.
 func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -27,6 +28,12 @@ func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, match
 		OrganizationID: t.organization, ServiceID: s.ServiceID, SourceRef: s.Ref, SourceConfig: s.Config, MatchKey: matchKey,
 	})
 	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
+}
+
+// SaveArtifactSource implements core.Tx.
+func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error) {
+	row, err := t.q.SaveArtifactSource(ctx, config, t.organization, id)
+	return artifactSource(row), missing(err, "artifact source", id)
 }
 
 // LockApplication implements core.Tx.

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
@@ -46,6 +47,12 @@ type Domain interface {
 	RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error)
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Wait, error)
 	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
+	SourceKinds() []core.SourceKind
+	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]core.SourceState, error)
+	AddArtifactSource(ctx context.Context, a core.Actor, service int64, n core.NewArtifactSource) (core.ArtifactSource, error)
+	SetArtifactSourceConfig(ctx context.Context, a core.Actor, source int64, config json.RawMessage) (core.ArtifactSource, error)
+	LookAtArtifactSource(ctx context.Context, a core.Actor, source int64) (core.SourceSight, error)
+	TryArtifactSource(ctx context.Context, a core.Actor, n core.NewArtifactSource) (core.SourceSight, error)
 	CreateEnvironment(ctx context.Context, a core.Actor, n core.NewEnvironment) (core.Environment, error)
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n core.NewFlowDefinition) (core.FlowDefinition, error)

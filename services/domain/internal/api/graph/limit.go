@@ -116,6 +116,7 @@ func weights() exec.ComplexityRoot {
 	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState, _ *string) int {
 		return connection(children, first, after)
 	}
+	c.Query.ArtifactSources = func(children int, first *int, after, _ *string) int { return connection(children, first, after) }
 	// Every connection of the schema has to be here: one that is missing would cost as little as a single object.
 	c.Application.VersionSets = connection
 	c.Application.Rollouts = connection

@@ -18,6 +18,7 @@ type loaders struct {
 	servicesOf              *loader[int64, []core.Service]
 	sources                 *loader[int64, core.ArtifactSource]
 	sourcesOf               *loader[int64, []core.ArtifactSource]
+	sourceStates            *loader[int64, core.SourceState]
 	versions                *loader[int64, core.Version]
 	versionsOfSource        *loader[paged, core.Slice[core.Version]]
 	versionsOfDeployment    *loader[int64, []core.Version]
@@ -73,6 +74,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		servicesOf:              plain(b, r.ServicesByApplication),
 		sources:                 plain(b, r.ArtifactSourcesByID),
 		sourcesOf:               plain(b, r.ArtifactSourcesByService),
+		sourceStates:            plain(b, r.SourceStates),
 		versions:                plain(b, r.VersionsByID),
 		versionsOfSource:        pages(b, r.VersionsBySource),
 		versionsOfDeployment:    plain(b, r.VersionsByDeployment),

@@ -94,6 +94,16 @@ func (service) ArtifactSources(ctx context.Context, s *model.Service) ([]model.A
 // artifactSource resolves those of ArtifactSource.
 type artifactSource struct{}
 
+// Service is whose source it is.
+func (artifactSource) Service(ctx context.Context, s *model.ArtifactSource) (model.Service, error) {
+	return required(ctx, loadersOf(ctx).services, model.KindService, s.ServiceID, model.WrapService)
+}
+
+// State is how the source is doing; null while that is not known.
+func (artifactSource) State(ctx context.Context, s *model.ArtifactSource) (*model.ArtifactSourceState, error) {
+	return optional(ctx, loadersOf(ctx).sourceStates, s.ID, model.WrapArtifactSourceState)
+}
+
 // Versions is one page of them, newest first.
 func (artifactSource) Versions(ctx context.Context, s *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error) {
 	p, err := page(first, after)

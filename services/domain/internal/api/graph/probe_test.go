@@ -18,6 +18,7 @@ import (
 var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3", "applicationEnvironmentId": "applicationenvironment_1",
 	"application": "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1", "members": "member_1",
+	"serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
 
 // example is a value of an input field that names nothing.
@@ -28,6 +29,9 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 	}
 	switch typ.NamedType {
 	case "String":
+		if name == "sourceRef" {
+			return "oci-image@1"
+		}
 		return name
 	case "Int":
 		if name == "quorum" {
@@ -37,6 +41,9 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 	case "Boolean":
 		return true
 	case "JSON":
+		if name == "sourceConfig" {
+			return map[string]any{"image": "r.example.com/x"}
+		}
 		return map[string]any{}
 	}
 	def := schema.Types[typ.NamedType]
@@ -157,9 +164,10 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := setup(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "drivers": {}, "journalCursor": {}, // probed above, one's own, and nobody's
+		"node": {}, "viewer": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, // probed above, one's own, and nobody's
 		"application": {`(name: "shop")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
-		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
+		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
+		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
 	for _, field := range contract(t).Query.Fields {
 		if strings.HasPrefix(field.Name, "__") {

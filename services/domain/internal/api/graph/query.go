@@ -94,6 +94,27 @@ func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, erro
 	return optional(ctx, loadersOf(ctx).rollouts, number, model.WrapRollout)
 }
 
+// ArtifactSources is one page of them, oldest first, of one application if asked so.
+func (q query) ArtifactSources(ctx context.Context, first *int, after, application *string) (model.ArtifactSourceConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.ArtifactSourceConnection{}, err
+	}
+	var filter core.SourceFilter
+	if application != nil {
+		if filter.ApplicationID, err = applicationNumber(ctx, q.domain, *application); err != nil {
+			return model.ArtifactSourceConnection{}, err
+		}
+	}
+	s, err := q.domain.ArtifactSources(ctx, loadersOf(ctx).actor.Organization, filter, p)
+	return model.ArtifactSourceConnection{Nodes: wrapAll(s.Nodes, model.WrapArtifactSource), PageInfo: pageInfo(s)}, err
+}
+
+// ArtifactSourceKinds are those that the installation knows; they belong to no organization.
+func (q query) ArtifactSourceKinds(context.Context) ([]model.ArtifactSourceKind, error) {
+	return wrapAll(q.domain.SourceKinds(), model.WrapArtifactSourceKind), nil
+}
+
 // Drivers are those that the installation carries; they belong to no organization.
 func (q query) Drivers(context.Context) ([]model.Driver, error) {
 	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil

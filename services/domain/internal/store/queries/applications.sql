@@ -29,3 +29,12 @@ SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND i
 
 -- name: ArtifactSourcesByService :many
 SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND service_id = ANY(@ids::bigint[]) ORDER BY service_id, id;
+
+-- name: SaveArtifactSource :one
+UPDATE cd_artifact_sources SET source_config = @source_config WHERE organization_id = @organization_id AND id = @id RETURNING *;
+
+-- name: ListArtifactSources :many
+SELECT a.* FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE a.organization_id = @organization_id AND a.id > @after AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint)
+ORDER BY a.id LIMIT @at_most;

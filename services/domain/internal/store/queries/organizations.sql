@@ -26,3 +26,8 @@ SELECT cd_protect(@service_role::text);
 
 -- name: LockProtection :exec
 SELECT pg_advisory_xact_lock(hashtextextended('lockstep/protect/' || current_schema(), 0));
+
+-- name: SourcesAfter :many
+-- Across organizations, on purpose: there is one registry service for all.
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.source_ref::text AS source_ref, f.source_config::jsonb AS source_config
+FROM cd_sources_after(@behind::bigint, @most::integer) AS f;

@@ -210,6 +210,54 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 	return i, err
 }
 
+const listArtifactSources = `-- name: ListArtifactSources :many
+SELECT a.id, a.organization_id, a.service_id, a.source_ref, a.source_config, a.match_key, a.created_at, a.updated_at FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE a.organization_id = $1 AND a.id > $2 AND ($3::bigint = 0 OR s.application_id = $3::bigint)
+ORDER BY a.id LIMIT $4
+`
+
+type ListArtifactSourcesParams struct {
+	OrganizationID int64
+	After          int64
+	ApplicationID  int64
+	AtMost         int32
+}
+
+func (q *Queries) ListArtifactSources(ctx context.Context, arg ListArtifactSourcesParams) ([]ArtifactSource, error) {
+	rows, err := q.db.Query(ctx, listArtifactSources,
+		arg.OrganizationID,
+		arg.After,
+		arg.ApplicationID,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArtifactSource
+	for rows.Next() {
+		var i ArtifactSource
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ServiceID,
+			&i.SourceRef,
+			&i.SourceConfig,
+			&i.MatchKey,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockApplication = `-- name: LockApplication :one
 SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
@@ -222,6 +270,26 @@ func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD 
 		&i.OrganizationID,
 		&i.Name,
 		&i.Description,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const saveArtifactSource = `-- name: SaveArtifactSource :one
+UPDATE cd_artifact_sources SET source_config = $1 WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at
+`
+
+func (q *Queries) SaveArtifactSource(ctx context.Context, sourceConfig json.RawMessage, organizationID int64, iD int64) (ArtifactSource, error) {
+	row := q.db.QueryRow(ctx, saveArtifactSource, sourceConfig, organizationID, iD)
+	var i ArtifactSource
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ServiceID,
+		&i.SourceRef,
+		&i.SourceConfig,
+		&i.MatchKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)

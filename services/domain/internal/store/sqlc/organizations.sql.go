@@ -7,6 +7,7 @@ package sqlc
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -122,4 +123,42 @@ SELECT cd_protect($1::text)
 func (q *Queries) Protect(ctx context.Context, serviceRole string) error {
 	_, err := q.db.Exec(ctx, protect, serviceRole)
 	return err
+}
+
+const sourcesAfter = `-- name: SourcesAfter :many
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.source_ref::text AS source_ref, f.source_config::jsonb AS source_config
+FROM cd_sources_after($1::bigint, $2::integer) AS f
+`
+
+type SourcesAfterRow struct {
+	ID             int64
+	OrganizationID int64
+	SourceRef      string
+	SourceConfig   json.RawMessage
+}
+
+// Across organizations, on purpose: there is one registry service for all.
+func (q *Queries) SourcesAfter(ctx context.Context, behind int64, most int32) ([]SourcesAfterRow, error) {
+	rows, err := q.db.Query(ctx, sourcesAfter, behind, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SourcesAfterRow
+	for rows.Next() {
+		var i SourcesAfterRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.SourceRef,
+			&i.SourceConfig,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

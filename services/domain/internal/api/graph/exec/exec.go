@@ -117,7 +117,29 @@ type ComplexityRoot struct {
 		Config   func(childComplexity int) int
 		GlobalID func(childComplexity int) int
 		Ref      func(childComplexity int) int
+		Service  func(childComplexity int) int
+		State    func(childComplexity int) int
 		Versions func(childComplexity int, first *int, after *string) int
+	}
+
+	ArtifactSourceConnection struct {
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ArtifactSourceKind struct {
+		Ref    func(childComplexity int) int
+		Schema func(childComplexity int) int
+	}
+
+	ArtifactSourceState struct {
+		Failures       func(childComplexity int) int
+		LastArtifact   func(childComplexity int) int
+		LastArtifactAt func(childComplexity int) int
+		LastError      func(childComplexity int) int
+		LookedAt       func(childComplexity int) int
+		NextLookAt     func(childComplexity int) int
+		Polled         func(childComplexity int) int
 	}
 
 	CancelRolloutPayload struct {
@@ -128,6 +150,11 @@ type ComplexityRoot struct {
 	CreateApplicationPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	CreateArtifactSourcePayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
 	}
 
 	CreateEnvironmentPayload struct {
@@ -285,6 +312,13 @@ type ComplexityRoot struct {
 		PageInfo func(childComplexity int) int
 	}
 
+	LookAtArtifactSourcePayload struct {
+		Artifact       func(childComplexity int) int
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
+		Problem        func(childComplexity int) int
+	}
+
 	Member struct {
 		CreatedAt func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
@@ -311,12 +345,14 @@ type ComplexityRoot struct {
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
+		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateGroup                      func(childComplexity int, input model.CreateGroupInput) int
 		CreateMember                     func(childComplexity int, input model.CreateMemberInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
+		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
@@ -326,11 +362,13 @@ type ComplexityRoot struct {
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
+		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
+		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 	}
 
 	Organization struct {
@@ -349,20 +387,22 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		Application   func(childComplexity int, name string) int
-		Applications  func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
-		Drivers       func(childComplexity int) int
-		Environment   func(childComplexity int, name string) int
-		Environments  func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
-		GatesForMe    func(childComplexity int, first *int, after *string) int
-		Groups        func(childComplexity int, first *int, after *string) int
-		Journal       func(childComplexity int, first *int, after *string) int
-		JournalCursor func(childComplexity int) int
-		Members       func(childComplexity int, first *int, after *string) int
-		Node          func(childComplexity int, id string) int
-		Rollout       func(childComplexity int, id string) int
-		Rollouts      func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
-		Viewer        func(childComplexity int) int
+		Application         func(childComplexity int, name string) int
+		Applications        func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
+		ArtifactSourceKinds func(childComplexity int) int
+		ArtifactSources     func(childComplexity int, first *int, after *string, application *string) int
+		Drivers             func(childComplexity int) int
+		Environment         func(childComplexity int, name string) int
+		Environments        func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
+		GatesForMe          func(childComplexity int, first *int, after *string) int
+		Groups              func(childComplexity int, first *int, after *string) int
+		Journal             func(childComplexity int, first *int, after *string) int
+		JournalCursor       func(childComplexity int) int
+		Members             func(childComplexity int, first *int, after *string) int
+		Node                func(childComplexity int, id string) int
+		Rollout             func(childComplexity int, id string) int
+		Rollouts            func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
+		Viewer              func(childComplexity int) int
 	}
 
 	QueuedRollout struct {
@@ -466,6 +506,11 @@ type ComplexityRoot struct {
 		Name            func(childComplexity int) int
 	}
 
+	SetArtifactSourceConfigPayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
+	}
+
 	SetEnvironmentApprovalPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
@@ -497,6 +542,12 @@ type ComplexityRoot struct {
 		SubjectID     func(childComplexity int) int
 		ToState       func(childComplexity int) int
 		TriggeredBy   func(childComplexity int) int
+	}
+
+	TryArtifactSourcePayload struct {
+		Artifact func(childComplexity int) int
+		Errors   func(childComplexity int) int
+		Problem  func(childComplexity int) int
 	}
 
 	UserError struct {
@@ -583,6 +634,9 @@ type ApplicationEnvironmentResolver interface {
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
 type ArtifactSourceResolver interface {
+	Service(ctx context.Context, obj *model.ArtifactSource) (model.Service, error)
+
+	State(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSourceState, error)
 	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error)
 }
 type DeploymentResolver interface {
@@ -614,6 +668,10 @@ type MemberResolver interface {
 }
 type MutationResolver interface {
 	CreateApplication(ctx context.Context, input model.CreateApplicationInput) (model.CreateApplicationPayload, error)
+	CreateArtifactSource(ctx context.Context, input model.CreateArtifactSourceInput) (model.CreateArtifactSourcePayload, error)
+	SetArtifactSourceConfig(ctx context.Context, input model.SetArtifactSourceConfigInput) (model.SetArtifactSourceConfigPayload, error)
+	LookAtArtifactSource(ctx context.Context, input model.LookAtArtifactSourceInput) (model.LookAtArtifactSourcePayload, error)
+	TryArtifactSource(ctx context.Context, input model.TryArtifactSourceInput) (model.TryArtifactSourcePayload, error)
 	CreateEnvironment(ctx context.Context, input model.CreateEnvironmentInput) (model.CreateEnvironmentPayload, error)
 	CreateFlowDefinition(ctx context.Context, input model.CreateFlowDefinitionInput) (model.CreateFlowDefinitionPayload, error)
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
@@ -652,6 +710,8 @@ type QueryResolver interface {
 	Rollout(ctx context.Context, id string) (*model.Rollout, error)
 	Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error)
 	Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error)
+	ArtifactSources(ctx context.Context, first *int, after *string, application *string) (model.ArtifactSourceConnection, error)
+	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
 }
 type QueuedRolloutResolver interface {
@@ -980,6 +1040,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArtifactSource.Ref(childComplexity), true
+	case "ArtifactSource.service":
+		if e.ComplexityRoot.ArtifactSource.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSource.Service(childComplexity), true
+	case "ArtifactSource.state":
+		if e.ComplexityRoot.ArtifactSource.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSource.State(childComplexity), true
 	case "ArtifactSource.versions":
 		if e.ComplexityRoot.ArtifactSource.Versions == nil {
 			break
@@ -991,6 +1063,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArtifactSource.Versions(childComplexity, args["first"].(*int), args["after"].(*string)), true
+
+	case "ArtifactSourceConnection.nodes":
+		if e.ComplexityRoot.ArtifactSourceConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceConnection.Nodes(childComplexity), true
+	case "ArtifactSourceConnection.pageInfo":
+		if e.ComplexityRoot.ArtifactSourceConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceConnection.PageInfo(childComplexity), true
+
+	case "ArtifactSourceKind.ref":
+		if e.ComplexityRoot.ArtifactSourceKind.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceKind.Ref(childComplexity), true
+	case "ArtifactSourceKind.schema":
+		if e.ComplexityRoot.ArtifactSourceKind.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceKind.Schema(childComplexity), true
+
+	case "ArtifactSourceState.failures":
+		if e.ComplexityRoot.ArtifactSourceState.Failures == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.Failures(childComplexity), true
+	case "ArtifactSourceState.lastArtifact":
+		if e.ComplexityRoot.ArtifactSourceState.LastArtifact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.LastArtifact(childComplexity), true
+	case "ArtifactSourceState.lastArtifactAt":
+		if e.ComplexityRoot.ArtifactSourceState.LastArtifactAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.LastArtifactAt(childComplexity), true
+	case "ArtifactSourceState.lastError":
+		if e.ComplexityRoot.ArtifactSourceState.LastError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.LastError(childComplexity), true
+	case "ArtifactSourceState.lookedAt":
+		if e.ComplexityRoot.ArtifactSourceState.LookedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.LookedAt(childComplexity), true
+	case "ArtifactSourceState.nextLookAt":
+		if e.ComplexityRoot.ArtifactSourceState.NextLookAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.NextLookAt(childComplexity), true
+	case "ArtifactSourceState.polled":
+		if e.ComplexityRoot.ArtifactSourceState.Polled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceState.Polled(childComplexity), true
 
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
@@ -1017,6 +1158,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateApplicationPayload.Errors(childComplexity), true
+
+	case "CreateArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.CreateArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "CreateArtifactSourcePayload.errors":
+		if e.ComplexityRoot.CreateArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateArtifactSourcePayload.Errors(childComplexity), true
 
 	case "CreateEnvironmentPayload.environment":
 		if e.ComplexityRoot.CreateEnvironmentPayload.Environment == nil {
@@ -1574,6 +1728,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.JournalEntryConnection.PageInfo(childComplexity), true
 
+	case "LookAtArtifactSourcePayload.artifact":
+		if e.ComplexityRoot.LookAtArtifactSourcePayload.Artifact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookAtArtifactSourcePayload.Artifact(childComplexity), true
+	case "LookAtArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.LookAtArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookAtArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "LookAtArtifactSourcePayload.errors":
+		if e.ComplexityRoot.LookAtArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookAtArtifactSourcePayload.Errors(childComplexity), true
+	case "LookAtArtifactSourcePayload.problem":
+		if e.ComplexityRoot.LookAtArtifactSourcePayload.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookAtArtifactSourcePayload.Problem(childComplexity), true
+
 	case "Member.createdAt":
 		if e.ComplexityRoot.Member.CreatedAt == nil {
 			break
@@ -1693,6 +1872,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateApplication(childComplexity, args["input"].(model.CreateApplicationInput)), true
+	case "Mutation.createArtifactSource":
+		if e.ComplexityRoot.Mutation.CreateArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateArtifactSource(childComplexity, args["input"].(model.CreateArtifactSourceInput)), true
 	case "Mutation.createEnvironment":
 		if e.ComplexityRoot.Mutation.CreateEnvironment == nil {
 			break
@@ -1759,6 +1949,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(model.CreateTokenInput)), true
+	case "Mutation.lookAtArtifactSource":
+		if e.ComplexityRoot.Mutation.LookAtArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_lookAtArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LookAtArtifactSource(childComplexity, args["input"].(model.LookAtArtifactSourceInput)), true
 	case "Mutation.pauseRollout":
 		if e.ComplexityRoot.Mutation.PauseRollout == nil {
 			break
@@ -1858,6 +2059,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RollbackRollout(childComplexity, args["input"].(model.RollbackRolloutInput)), true
+	case "Mutation.setArtifactSourceConfig":
+		if e.ComplexityRoot.Mutation.SetArtifactSourceConfig == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setArtifactSourceConfig_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
 	case "Mutation.setEnvironmentApproval":
 		if e.ComplexityRoot.Mutation.SetEnvironmentApproval == nil {
 			break
@@ -1913,6 +2125,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetRolloutPolicy(childComplexity, args["input"].(model.SetRolloutPolicyInput)), true
+	case "Mutation.tryArtifactSource":
+		if e.ComplexityRoot.Mutation.TryArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_tryArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.TryArtifactSource(childComplexity, args["input"].(model.TryArtifactSourceInput)), true
 
 	case "Organization.id":
 		if e.ComplexityRoot.Organization.GlobalID == nil {
@@ -1975,6 +2198,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["name"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.artifactSourceKinds":
+		if e.ComplexityRoot.Query.ArtifactSourceKinds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ArtifactSourceKinds(childComplexity), true
+	case "Query.artifactSources":
+		if e.ComplexityRoot.Query.ArtifactSources == nil {
+			break
+		}
+
+		args, err := ec.field_Query_artifactSources_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string)), true
 	case "Query.drivers":
 		if e.ComplexityRoot.Query.Drivers == nil {
 			break
@@ -2467,6 +2707,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
 
+	case "SetArtifactSourceConfigPayload.artifactSource":
+		if e.ComplexityRoot.SetArtifactSourceConfigPayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetArtifactSourceConfigPayload.ArtifactSource(childComplexity), true
+	case "SetArtifactSourceConfigPayload.errors":
+		if e.ComplexityRoot.SetArtifactSourceConfigPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetArtifactSourceConfigPayload.Errors(childComplexity), true
+
 	case "SetEnvironmentApprovalPayload.environment":
 		if e.ComplexityRoot.SetEnvironmentApprovalPayload.Environment == nil {
 			break
@@ -2584,6 +2837,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Transition.TriggeredBy(childComplexity), true
+
+	case "TryArtifactSourcePayload.artifact":
+		if e.ComplexityRoot.TryArtifactSourcePayload.Artifact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TryArtifactSourcePayload.Artifact(childComplexity), true
+	case "TryArtifactSourcePayload.errors":
+		if e.ComplexityRoot.TryArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TryArtifactSourcePayload.Errors(childComplexity), true
+	case "TryArtifactSourcePayload.problem":
+		if e.ComplexityRoot.TryArtifactSourcePayload.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TryArtifactSourcePayload.Problem(childComplexity), true
 
 	case "UserError.code":
 		if e.ComplexityRoot.UserError.Code == nil {
@@ -2817,6 +3089,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
+		ec.unmarshalInputLookAtArtifactSourceInput,
+		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputResolveGateInput,
@@ -2826,11 +3100,13 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
+		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetGroupMembersInput,
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 		ec.unmarshalInputSetRolloutPolicyInput,
+		ec.unmarshalInputTryArtifactSourceInput,
 	)
 	first := true
 
@@ -2957,6 +3233,10 @@ type Query {
   "Who belongs to the organization, in the order in which they came."
   members(first: Int = 50, after: String): MemberConnection!
   groups(first: Int = 50, after: String): GroupConnection!
+  "Those of all applications, or of one, given by name or identifier; oldest first."
+  artifactSources(first: Int = 50, after: String, application: String): ArtifactSourceConnection!
+  "The kinds of artifact sources that there are."
+  artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
   drivers: [Driver!]!
 }
@@ -2964,6 +3244,14 @@ type Query {
 type Mutation {
   "An application with its services and their artifact sources, all or nothing (E52)."
   createApplication(input: CreateApplicationInput!): CreateApplicationPayload!
+  "Another source for a service (R7)."
+  createArtifactSource(input: CreateArtifactSourceInput!): CreateArtifactSourcePayload!
+  "Changes how a source selects and is polled. What it points at stays."
+  setArtifactSourceConfig(input: SetArtifactSourceConfigInput!): SetArtifactSourceConfigPayload!
+  "Looks at a source now, in place of the next look that is due. What it finds becomes a version."
+  lookAtArtifactSource(input: LookAtArtifactSourceInput!): LookAtArtifactSourcePayload!
+  "Looks at what may become a source, and keeps nothing."
+  tryArtifactSource(input: TryArtifactSourceInput!): TryArtifactSourcePayload!
   "An environment with its first driver binding; its onboarding is submitted at once (E53)."
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
   "A new version of an application's pipeline; its application environments are set up at once (E33, E54)."
@@ -3236,11 +3524,42 @@ type Service implements Node {
   artifactSources: [ArtifactSource!]!
 }
 
+type ArtifactSourceConnection {
+  nodes: [ArtifactSource!]!
+  pageInfo: PageInfo!
+}
+
+"A kind of artifact source."
+type ArtifactSourceKind {
+  "name@major"
+  ref: String!
+  "For reflection: JSON Schema with gitlabUi annotations (R23)."
+  schema: JSON!
+}
+
+"How a source is doing, as the registry service tells."
+type ArtifactSourceState {
+  "Whether it is looked at by itself. Others hear from webhooks and CI alone."
+  polled: Boolean!
+  lookedAt: Time
+  nextLookAt: Time
+  "How many looks in a row have failed."
+  failures: Int!
+  "Why the last look failed; empty when it went well."
+  lastError: String!
+  "What a look found last, as image:tag@digest; empty before the first."
+  lastArtifact: String!
+  lastArtifactAt: Time
+}
+
 type ArtifactSource implements Node {
   id: ID!
+  service: Service!
   "The kind of source, versioned: oci-image@1."
   sourceRef: String!
   sourceConfig: JSON!
+  "Null while the registry service does not answer, or does not know the source yet."
+  state: ArtifactSourceState
   "Newest first."
   versions(first: Int = 50, after: String): VersionConnection!
 }
@@ -3569,14 +3888,62 @@ input CreateApplicationInput {
 input CreateServiceInput {
   name: String!
   description: String = ""
-  artifactSources: [CreateArtifactSourceInput!]!
+  artifactSources: [NewArtifactSourceInput!]!
 }
 
-input CreateArtifactSourceInput {
+input NewArtifactSourceInput {
   "oci-image@1"
   sourceRef: String!
   "For oci-image@1: {\"image\": \"registry.example.com/shop/api\"}"
   sourceConfig: JSON!
+}
+
+input CreateArtifactSourceInput {
+  serviceId: ID!
+  sourceRef: String!
+  sourceConfig: JSON!
+}
+
+type CreateArtifactSourcePayload {
+  artifactSource: ArtifactSource
+  errors: [UserError!]!
+}
+
+input SetArtifactSourceConfigInput {
+  artifactSourceId: ID!
+  sourceConfig: JSON!
+}
+
+type SetArtifactSourceConfigPayload {
+  artifactSource: ArtifactSource
+  errors: [UserError!]!
+}
+
+input LookAtArtifactSourceInput {
+  artifactSourceId: ID!
+}
+
+"What a look came to."
+type LookAtArtifactSourcePayload {
+  artifactSource: ArtifactSource
+  "The newest artifact, as image:tag@digest; empty when there is none that counts."
+  artifact: String!
+  "Why the look failed; empty when it went well."
+  problem: String!
+  errors: [UserError!]!
+}
+
+input TryArtifactSourceInput {
+  sourceRef: String!
+  sourceConfig: JSON!
+}
+
+type TryArtifactSourcePayload {
+  "The newest artifact, as image:tag@digest; empty when there is none that counts."
+  artifact: String!
+  "Why the look failed; empty when it went well."
+  problem: String!
+  errors: [UserError!]!
 }
 
 type CreateApplicationPayload {
@@ -3952,14 +4319,58 @@ func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, fiel
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_ArtifactSource_id(ctx, field)
+	case "service":
+		return ec.fieldContext_ArtifactSource_service(ctx, field)
 	case "sourceRef":
 		return ec.fieldContext_ArtifactSource_sourceRef(ctx, field)
 	case "sourceConfig":
 		return ec.fieldContext_ArtifactSource_sourceConfig(ctx, field)
+	case "state":
+		return ec.fieldContext_ArtifactSource_state(ctx, field)
 	case "versions":
 		return ec.fieldContext_ArtifactSource_versions(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ArtifactSource", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactSourceConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "nodes":
+		return ec.fieldContext_ArtifactSourceConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ArtifactSourceConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactSourceKind(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "ref":
+		return ec.fieldContext_ArtifactSourceKind_ref(ctx, field)
+	case "schema":
+		return ec.fieldContext_ArtifactSourceKind_schema(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceKind", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactSourceState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "polled":
+		return ec.fieldContext_ArtifactSourceState_polled(ctx, field)
+	case "lookedAt":
+		return ec.fieldContext_ArtifactSourceState_lookedAt(ctx, field)
+	case "nextLookAt":
+		return ec.fieldContext_ArtifactSourceState_nextLookAt(ctx, field)
+	case "failures":
+		return ec.fieldContext_ArtifactSourceState_failures(ctx, field)
+	case "lastError":
+		return ec.fieldContext_ArtifactSourceState_lastError(ctx, field)
+	case "lastArtifact":
+		return ec.fieldContext_ArtifactSourceState_lastArtifact(ctx, field)
+	case "lastArtifactAt":
+		return ec.fieldContext_ArtifactSourceState_lastArtifactAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceState", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3980,6 +4391,16 @@ func (ec *executionContext) childFields_CreateApplicationPayload(ctx context.Con
 		return ec.fieldContext_CreateApplicationPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateApplicationPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_CreateArtifactSourcePayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_CreateArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateArtifactSourcePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4292,6 +4713,20 @@ func (ec *executionContext) childFields_JournalEntryConnection(ctx context.Conte
 	return nil, fmt.Errorf("no field named %q was found under type JournalEntryConnection", field.Name)
 }
 
+func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_LookAtArtifactSourcePayload_artifactSource(ctx, field)
+	case "artifact":
+		return ec.fieldContext_LookAtArtifactSourcePayload_artifact(ctx, field)
+	case "problem":
+		return ec.fieldContext_LookAtArtifactSourcePayload_problem(ctx, field)
+	case "errors":
+		return ec.fieldContext_LookAtArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LookAtArtifactSourcePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -4566,6 +5001,16 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 	return nil, fmt.Errorf("no field named %q was found under type Service", field.Name)
 }
 
+func (ec *executionContext) childFields_SetArtifactSourceConfigPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_SetArtifactSourceConfigPayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetArtifactSourceConfigPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetArtifactSourceConfigPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SetEnvironmentApprovalPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "environment":
@@ -4622,6 +5067,18 @@ func (ec *executionContext) childFields_Transition(ctx context.Context, field gr
 		return ec.fieldContext_Transition_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Transition", field.Name)
+}
+
+func (ec *executionContext) childFields_TryArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifact":
+		return ec.fieldContext_TryArtifactSourcePayload_artifact(ctx, field)
+	case "problem":
+		return ec.fieldContext_TryArtifactSourcePayload_problem(ctx, field)
+	case "errors":
+		return ec.fieldContext_TryArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TryArtifactSourcePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UserError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4978,6 +5435,20 @@ func (ec *executionContext) field_Mutation_createApplication_args(ctx context.Co
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_createArtifactSource_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.CreateArtifactSourceInput, error) {
+			return ec.unmarshalNCreateArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourceInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_createEnvironment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -5054,6 +5525,20 @@ func (ec *executionContext) field_Mutation_createToken_args(ctx context.Context,
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.CreateTokenInput, error) {
 			return ec.unmarshalNCreateTokenInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateTokenInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_lookAtArtifactSource_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.LookAtArtifactSourceInput, error) {
+			return ec.unmarshalNLookAtArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourceInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5188,6 +5673,20 @@ func (ec *executionContext) field_Mutation_rollbackRollout_args(ctx context.Cont
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_setArtifactSourceConfig_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetArtifactSourceConfigInput, error) {
+			return ec.unmarshalNSetArtifactSourceConfigInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_setEnvironmentApproval_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -5250,6 +5749,20 @@ func (ec *executionContext) field_Mutation_setRolloutPolicy_args(ctx context.Con
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.SetRolloutPolicyInput, error) {
 			return ec.unmarshalNSetRolloutPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_tryArtifactSource_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.TryArtifactSourceInput, error) {
+			return ec.unmarshalNTryArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTryArtifactSourceInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5321,6 +5834,36 @@ func (ec *executionContext) field_Query_applications_args(ctx context.Context, r
 		return nil, err
 	}
 	args["orderBy"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_artifactSources_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["application"] = arg2
 	return args, nil
 }
 
@@ -6694,6 +7237,38 @@ func (ec *executionContext) fieldContext_ArtifactSource_id(_ context.Context, fi
 	return graphql.NewScalarFieldContext("ArtifactSource", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _ArtifactSource_service(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSource_service(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ArtifactSource().Service(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Service) graphql.Marshaler {
+			return ec.marshalNService2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSource_service(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSource",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Service(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ArtifactSource_sourceRef(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6740,6 +7315,38 @@ func (ec *executionContext) fieldContext_ArtifactSource_sourceConfig(_ context.C
 	return graphql.NewScalarFieldContext("ArtifactSource", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _ArtifactSource_state(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSource_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ArtifactSource().State(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSourceState) graphql.Marshaler {
+			return ec.marshalOArtifactSourceState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceState(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSource_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSource",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSourceState(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ArtifactSource_versions(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6782,6 +7389,277 @@ func (ec *executionContext) fieldContext_ArtifactSource_versions(ctx context.Con
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ArtifactSourceConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalNArtifactSource2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSourceConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArtifactSourceConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSourceConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArtifactSourceKind_ref(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceKind_ref(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ref, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceKind_ref(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceKind", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceKind_schema(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceKind_schema(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Schema, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceKind_schema(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceKind", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_polled(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_polled(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Polled, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_polled(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_lookedAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_lookedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LookedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_lookedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_nextLookAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_nextLookAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NextLookAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_nextLookAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_failures(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_failures(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failures, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_failures(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_lastError(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_lastError(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastError, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_lastError(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_lastArtifact(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_lastArtifact(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastArtifact, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_lastArtifact(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceState_lastArtifactAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceState_lastArtifactAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastArtifactAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceState_lastArtifactAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _CancelRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.CancelRolloutPayload) (ret graphql.Marshaler) {
@@ -6902,6 +7780,70 @@ func (ec *executionContext) _CreateApplicationPayload_errors(ctx context.Context
 func (ec *executionContext) fieldContext_CreateApplicationPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "CreateApplicationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CreateArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.CreateArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CreateArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CreateArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CreateArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.CreateArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CreateArtifactSourcePayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -9265,6 +10207,116 @@ func (ec *executionContext) fieldContext_JournalEntryConnection_pageInfo(_ conte
 	return fc, nil
 }
 
+func (ec *executionContext) _LookAtArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.LookAtArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LookAtArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LookAtArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _LookAtArtifactSourcePayload_artifact(ctx context.Context, field graphql.CollectedField, obj *model.LookAtArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LookAtArtifactSourcePayload_artifact(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Artifact, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_artifact(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LookAtArtifactSourcePayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _LookAtArtifactSourcePayload_problem(ctx context.Context, field graphql.CollectedField, obj *model.LookAtArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LookAtArtifactSourcePayload_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LookAtArtifactSourcePayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _LookAtArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.LookAtArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LookAtArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LookAtArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *model.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9633,6 +10685,182 @@ func (ec *executionContext) fieldContext_Mutation_createApplication(ctx context.
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_createApplication_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_createArtifactSource(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_createArtifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CreateArtifactSource(ctx, fc.Args["input"].(model.CreateArtifactSourceInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.CreateArtifactSourcePayload) graphql.Marshaler {
+			return ec.marshalNCreateArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourcePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_createArtifactSource(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CreateArtifactSourcePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_createArtifactSource_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setArtifactSourceConfig(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setArtifactSourceConfig(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetArtifactSourceConfig(ctx, fc.Args["input"].(model.SetArtifactSourceConfigInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.SetArtifactSourceConfigPayload) graphql.Marshaler {
+			return ec.marshalNSetArtifactSourceConfigPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setArtifactSourceConfig(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetArtifactSourceConfigPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setArtifactSourceConfig_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_lookAtArtifactSource(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_lookAtArtifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().LookAtArtifactSource(ctx, fc.Args["input"].(model.LookAtArtifactSourceInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.LookAtArtifactSourcePayload) graphql.Marshaler {
+			return ec.marshalNLookAtArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourcePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_lookAtArtifactSource(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LookAtArtifactSourcePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_lookAtArtifactSource_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_tryArtifactSource(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_tryArtifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().TryArtifactSource(ctx, fc.Args["input"].(model.TryArtifactSourceInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.TryArtifactSourcePayload) graphql.Marshaler {
+			return ec.marshalNTryArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTryArtifactSourcePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_tryArtifactSource(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TryArtifactSourcePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_tryArtifactSource_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -11342,6 +12570,82 @@ func (ec *executionContext) fieldContext_Query_groups(ctx context.Context, field
 	if fc.Args, err = ec.field_Query_groups_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_artifactSources(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_artifactSources(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().ArtifactSources(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["application"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ArtifactSourceConnection) graphql.Marshaler {
+			return ec.marshalNArtifactSourceConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_artifactSources(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSourceConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_artifactSources_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_artifactSourceKinds(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_artifactSourceKinds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().ArtifactSourceKinds(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ArtifactSourceKind) graphql.Marshaler {
+			return ec.marshalNArtifactSourceKind2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceKindᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_artifactSourceKinds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSourceKind(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -13102,6 +14406,70 @@ func (ec *executionContext) fieldContext_Service_artifactSources(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _SetArtifactSourceConfigPayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.SetArtifactSourceConfigPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetArtifactSourceConfigPayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetArtifactSourceConfigPayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetArtifactSourceConfigPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetArtifactSourceConfigPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SetArtifactSourceConfigPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetArtifactSourceConfigPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetArtifactSourceConfigPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetArtifactSourceConfigPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SetEnvironmentApprovalPayload_environment(ctx context.Context, field graphql.CollectedField, obj *model.SetEnvironmentApprovalPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13598,6 +14966,84 @@ func (ec *executionContext) _Transition_createdAt(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_Transition_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Transition", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _TryArtifactSourcePayload_artifact(ctx context.Context, field graphql.CollectedField, obj *model.TryArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TryArtifactSourcePayload_artifact(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Artifact, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TryArtifactSourcePayload_artifact(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TryArtifactSourcePayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TryArtifactSourcePayload_problem(ctx context.Context, field graphql.CollectedField, obj *model.TryArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TryArtifactSourcePayload_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TryArtifactSourcePayload_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TryArtifactSourcePayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TryArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.TryArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TryArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TryArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TryArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _UserError_field(ctx context.Context, field graphql.CollectedField, obj *model.UserError) (ret graphql.Marshaler) {
@@ -15699,13 +17145,20 @@ func (ec *executionContext) unmarshalInputCreateArtifactSourceInput(ctx context.
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"sourceRef", "sourceConfig"}
+	fieldsInOrder := [...]string{"serviceId", "sourceRef", "sourceConfig"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
 			continue
 		}
 		switch k {
+		case "serviceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("serviceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ServiceID = data
 		case "sourceRef":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceRef"))
 			data, err := ec.unmarshalNString2string(ctx, v)
@@ -15992,7 +17445,7 @@ func (ec *executionContext) unmarshalInputCreateServiceInput(ctx context.Context
 			it.Description = data
 		case "artifactSources":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSources"))
-			data, err := ec.unmarshalNCreateArtifactSourceInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourceInputᚄ(ctx, v)
+			data, err := ec.unmarshalNNewArtifactSourceInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNewArtifactSourceInputᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -16136,6 +17589,73 @@ func (ec *executionContext) unmarshalInputEnvironmentApprovalInput(ctx context.C
 				return it, err
 			}
 			it.OnExpiry = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputLookAtArtifactSourceInput(ctx context.Context, obj any) (model.LookAtArtifactSourceInput, error) {
+	var it model.LookAtArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputNewArtifactSourceInput(ctx context.Context, obj any) (model.NewArtifactSourceInput, error) {
+	var it model.NewArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"sourceRef", "sourceConfig"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "sourceRef":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceRef"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceRef = data
+		case "sourceConfig":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceConfig"))
+			data, err := ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceConfig = data
 		}
 	}
 	return it, nil
@@ -16480,6 +18000,43 @@ func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Conte
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSetArtifactSourceConfigInput(ctx context.Context, obj any) (model.SetArtifactSourceConfigInput, error) {
+	var it model.SetArtifactSourceConfigInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId", "sourceConfig"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		case "sourceConfig":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceConfig"))
+			data, err := ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceConfig = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputSetEnvironmentApprovalInput(ctx context.Context, obj any) (model.SetEnvironmentApprovalInput, error) {
 	var it model.SetEnvironmentApprovalInput
 	if obj == nil {
@@ -16695,6 +18252,43 @@ func (ec *executionContext) unmarshalInputSetRolloutPolicyInput(ctx context.Cont
 				return it, err
 			}
 			it.OnNewer = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputTryArtifactSourceInput(ctx context.Context, obj any) (model.TryArtifactSourceInput, error) {
+	var it model.TryArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"sourceRef", "sourceConfig"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "sourceRef":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceRef"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceRef = data
+		case "sourceConfig":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceConfig"))
+			data, err := ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceConfig = data
 		}
 	}
 	return it, nil
@@ -17721,6 +19315,44 @@ func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.Selecti
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "service":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ArtifactSource_service(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "sourceRef":
 			out.Values[i] = ec._ArtifactSource_sourceRef(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -17731,6 +19363,44 @@ func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.Selecti
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "state":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ArtifactSource_state(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "versions":
 			field := field
 
@@ -17769,6 +19439,160 @@ func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.Selecti
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var artifactSourceConnectionImplementors = []string{"ArtifactSourceConnection"}
+
+func (ec *executionContext) _ArtifactSourceConnection(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSourceConnection) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactSourceConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactSourceConnection")
+		case "nodes":
+			out.Values[i] = ec._ArtifactSourceConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._ArtifactSourceConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var artifactSourceKindImplementors = []string{"ArtifactSourceKind"}
+
+func (ec *executionContext) _ArtifactSourceKind(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSourceKind) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactSourceKindImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactSourceKind")
+		case "ref":
+			out.Values[i] = ec._ArtifactSourceKind_ref(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "schema":
+			out.Values[i] = ec._ArtifactSourceKind_schema(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var artifactSourceStateImplementors = []string{"ArtifactSourceState"}
+
+func (ec *executionContext) _ArtifactSourceState(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSourceState) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactSourceStateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactSourceState")
+		case "polled":
+			out.Values[i] = ec._ArtifactSourceState_polled(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lookedAt":
+			out.Values[i] = ec._ArtifactSourceState_lookedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "nextLookAt":
+			out.Values[i] = ec._ArtifactSourceState_nextLookAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "failures":
+			out.Values[i] = ec._ArtifactSourceState_failures(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastError":
+			out.Values[i] = ec._ArtifactSourceState_lastError(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastArtifact":
+			out.Values[i] = ec._ArtifactSourceState_lastArtifact(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastArtifactAt":
+			out.Values[i] = ec._ArtifactSourceState_lastArtifactAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -17852,6 +19676,49 @@ func (ec *executionContext) _CreateApplicationPayload(ctx context.Context, sel a
 			}
 		case "errors":
 			out.Values[i] = ec._CreateApplicationPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var createArtifactSourcePayloadImplementors = []string{"CreateArtifactSourcePayload"}
+
+func (ec *executionContext) _CreateArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.CreateArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, createArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CreateArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._CreateArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._CreateArtifactSourcePayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -19410,6 +21277,59 @@ func (ec *executionContext) _JournalEntryConnection(ctx context.Context, sel ast
 	return out
 }
 
+var lookAtArtifactSourcePayloadImplementors = []string{"LookAtArtifactSourcePayload"}
+
+func (ec *executionContext) _LookAtArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.LookAtArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, lookAtArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("LookAtArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._LookAtArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "artifact":
+			out.Values[i] = ec._LookAtArtifactSourcePayload_artifact(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._LookAtArtifactSourcePayload_problem(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._LookAtArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var memberImplementors = []string{"Member", "Node"}
 
 func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *model.Member) graphql.Marshaler {
@@ -19658,6 +21578,34 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "createApplication":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createApplication(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createArtifactSource":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_createArtifactSource(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setArtifactSourceConfig":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setArtifactSourceConfig(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lookAtArtifactSource":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_lookAtArtifactSource(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tryArtifactSource":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_tryArtifactSource(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -20267,6 +22215,50 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_groups(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "artifactSources":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_artifactSources(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "artifactSourceKinds":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_artifactSourceKinds(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -21588,6 +23580,49 @@ func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, 
 	return out
 }
 
+var setArtifactSourceConfigPayloadImplementors = []string{"SetArtifactSourceConfigPayload"}
+
+func (ec *executionContext) _SetArtifactSourceConfigPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetArtifactSourceConfigPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setArtifactSourceConfigPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetArtifactSourceConfigPayload")
+		case "artifactSource":
+			out.Values[i] = ec._SetArtifactSourceConfigPayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._SetArtifactSourceConfigPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var setEnvironmentApprovalPayloadImplementors = []string{"SetEnvironmentApprovalPayload"}
 
 func (ec *executionContext) _SetEnvironmentApprovalPayload(ctx context.Context, sel ast.SelectionSet, obj *model.SetEnvironmentApprovalPayload) graphql.Marshaler {
@@ -21836,6 +23871,54 @@ func (ec *executionContext) _Transition(ctx context.Context, sel ast.SelectionSe
 			out.Values[i] = ec._Transition_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var tryArtifactSourcePayloadImplementors = []string{"TryArtifactSourcePayload"}
+
+func (ec *executionContext) _TryArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.TryArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, tryArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TryArtifactSourcePayload")
+		case "artifact":
+			out.Values[i] = ec._TryArtifactSourcePayload_artifact(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._TryArtifactSourcePayload_problem(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._TryArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -23045,6 +25128,30 @@ func (ec *executionContext) marshalNArtifactSource2ᚕgithubᚗcomᚋlockstepᚑ
 	return ret
 }
 
+func (ec *executionContext) marshalNArtifactSourceConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceConnection(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSourceConnection) graphql.Marshaler {
+	return ec._ArtifactSourceConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactSourceKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceKind(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSourceKind) graphql.Marshaler {
+	return ec._ArtifactSourceKind(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactSourceKind2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceKindᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ArtifactSourceKind) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNArtifactSourceKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceKind(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -23084,18 +25191,8 @@ func (ec *executionContext) unmarshalNCreateArtifactSourceInput2githubᚗcomᚋl
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNCreateArtifactSourceInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourceInputᚄ(ctx context.Context, v any) ([]model.CreateArtifactSourceInput, error) {
-	vSlice := graphql.CoerceList(v)
-	var err error
-	res := make([]model.CreateArtifactSourceInput, len(vSlice))
-	for i := range vSlice {
-		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNCreateArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourceInput(ctx, vSlice[i])
-		if err != nil {
-			return nil, err
-		}
-	}
-	return res, nil
+func (ec *executionContext) marshalNCreateArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.CreateArtifactSourcePayload) graphql.Marshaler {
+	return ec._CreateArtifactSourcePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNCreateEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateEnvironmentInput(ctx context.Context, v any) (model.CreateEnvironmentInput, error) {
@@ -23502,6 +25599,15 @@ func (ec *executionContext) marshalNJournalEntryConnection2githubᚗcomᚋlockst
 	return ec._JournalEntryConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNLookAtArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourceInput(ctx context.Context, v any) (model.LookAtArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputLookAtArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNLookAtArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.LookAtArtifactSourcePayload) graphql.Marshaler {
+	return ec._LookAtArtifactSourcePayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNMember2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx context.Context, sel ast.SelectionSet, v model.Member) graphql.Marshaler {
 	return ec._Member(ctx, sel, &v)
 }
@@ -23544,6 +25650,25 @@ func (ec *executionContext) marshalNMemberKind2githubᚗcomᚋlockstepᚑcdᚋlo
 
 func (ec *executionContext) marshalNMemberPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberPayload(ctx context.Context, sel ast.SelectionSet, v model.MemberPayload) graphql.Marshaler {
 	return ec._MemberPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNNewArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNewArtifactSourceInput(ctx context.Context, v any) (model.NewArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputNewArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNNewArtifactSourceInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNewArtifactSourceInputᚄ(ctx context.Context, v any) ([]model.NewArtifactSourceInput, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]model.NewArtifactSourceInput, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNNewArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNewArtifactSourceInput(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
 func (ec *executionContext) unmarshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐNewerPolicy(ctx context.Context, v any) (core.NewerPolicy, error) {
@@ -23813,6 +25938,15 @@ func (ec *executionContext) marshalNService2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 	return ret
 }
 
+func (ec *executionContext) unmarshalNSetArtifactSourceConfigInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigInput(ctx context.Context, v any) (model.SetArtifactSourceConfigInput, error) {
+	res, err := ec.unmarshalInputSetArtifactSourceConfigInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetArtifactSourceConfigPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigPayload(ctx context.Context, sel ast.SelectionSet, v model.SetArtifactSourceConfigPayload) graphql.Marshaler {
+	return ec._SetArtifactSourceConfigPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNSetEnvironmentApprovalInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetEnvironmentApprovalInput(ctx context.Context, v any) (model.SetEnvironmentApprovalInput, error) {
 	res, err := ec.unmarshalInputSetEnvironmentApprovalInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -23945,6 +26079,15 @@ func (ec *executionContext) marshalNTransition2ᚕgithubᚗcomᚋlockstepᚑcd�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNTryArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTryArtifactSourceInput(ctx context.Context, v any) (model.TryArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputTryArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTryArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTryArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.TryArtifactSourcePayload) graphql.Marshaler {
+	return ec._TryArtifactSourcePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNUserError2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserError(ctx context.Context, sel ast.SelectionSet, v model.UserError) graphql.Marshaler {
@@ -24271,6 +26414,20 @@ func (ec *executionContext) marshalOApplicationOrder2ᚖgithubᚗcomᚋlockstep�
 	_ = ctx
 	res := model.MarshalApplicationOrder(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx context.Context, sel ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ArtifactSource(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOArtifactSourceState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceState(ctx context.Context, sel ast.SelectionSet, v *model.ArtifactSourceState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ArtifactSourceState(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {

@@ -32,6 +32,11 @@ type ApplicationConnection struct {
 	PageInfo PageInfo      `json:"pageInfo"`
 }
 
+type ArtifactSourceConnection struct {
+	Nodes    []ArtifactSource `json:"nodes"`
+	PageInfo PageInfo         `json:"pageInfo"`
+}
+
 type CancelRolloutInput struct {
 	RolloutID string  `json:"rolloutId"`
 	Reason    *string `json:"reason,omitempty"`
@@ -54,10 +59,14 @@ type CreateApplicationPayload struct {
 }
 
 type CreateArtifactSourceInput struct {
-	// oci-image@1
-	SourceRef string `json:"sourceRef"`
-	// For oci-image@1: {"image": "registry.example.com/shop/api"}
+	ServiceID    string          `json:"serviceId"`
+	SourceRef    string          `json:"sourceRef"`
 	SourceConfig json.RawMessage `json:"sourceConfig"`
+}
+
+type CreateArtifactSourcePayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
 }
 
 type CreateEnvironmentInput struct {
@@ -111,9 +120,9 @@ type CreateRolloutPayload struct {
 }
 
 type CreateServiceInput struct {
-	Name            string                      `json:"name"`
-	Description     *string                     `json:"description,omitempty"`
-	ArtifactSources []CreateArtifactSourceInput `json:"artifactSources"`
+	Name            string                   `json:"name"`
+	Description     *string                  `json:"description,omitempty"`
+	ArtifactSources []NewArtifactSourceInput `json:"artifactSources"`
 }
 
 type CreateTokenInput struct {
@@ -177,6 +186,20 @@ type JournalEntryConnection struct {
 	PageInfo PageInfo       `json:"pageInfo"`
 }
 
+type LookAtArtifactSourceInput struct {
+	ArtifactSourceID string `json:"artifactSourceId"`
+}
+
+// What a look came to.
+type LookAtArtifactSourcePayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	// The newest artifact, as image:tag@digest; empty when there is none that counts.
+	Artifact string `json:"artifact"`
+	// Why the look failed; empty when it went well.
+	Problem string      `json:"problem"`
+	Errors  []UserError `json:"errors"`
+}
+
 type MemberConnection struct {
 	Nodes    []Member `json:"nodes"`
 	PageInfo PageInfo `json:"pageInfo"`
@@ -185,6 +208,13 @@ type MemberConnection struct {
 type MemberPayload struct {
 	Member *Member     `json:"member,omitempty"`
 	Errors []UserError `json:"errors"`
+}
+
+type NewArtifactSourceInput struct {
+	// oci-image@1
+	SourceRef string `json:"sourceRef"`
+	// For oci-image@1: {"image": "registry.example.com/shop/api"}
+	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
 type PageInfo struct {
@@ -284,6 +314,16 @@ type RolloutConnection struct {
 	PageInfo PageInfo  `json:"pageInfo"`
 }
 
+type SetArtifactSourceConfigInput struct {
+	ArtifactSourceID string          `json:"artifactSourceId"`
+	SourceConfig     json.RawMessage `json:"sourceConfig"`
+}
+
+type SetArtifactSourceConfigPayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
+}
+
 type SetEnvironmentApprovalInput struct {
 	EnvironmentID string `json:"environmentId"`
 	// Null asks nothing any more.
@@ -331,6 +371,19 @@ type SetRolloutPolicyInput struct {
 type SetRolloutPolicyPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+type TryArtifactSourceInput struct {
+	SourceRef    string          `json:"sourceRef"`
+	SourceConfig json.RawMessage `json:"sourceConfig"`
+}
+
+type TryArtifactSourcePayload struct {
+	// The newest artifact, as image:tag@digest; empty when there is none that counts.
+	Artifact string `json:"artifact"`
+	// Why the look failed; empty when it went well.
+	Problem string      `json:"problem"`
+	Errors  []UserError `json:"errors"`
 }
 
 // Something wrong with what the caller sent. Nothing was changed.

@@ -49,6 +49,12 @@ type Service struct{ core.Service }
 // ArtifactSource wraps the domain's.
 type ArtifactSource struct{ core.ArtifactSource }
 
+// ArtifactSourceState wraps the domain's.
+type ArtifactSourceState struct{ core.SourceState }
+
+// ArtifactSourceKind wraps the domain's.
+type ArtifactSourceKind struct{ core.SourceKind }
+
 // Version wraps the domain's.
 type Version struct{ core.Version }
 

@@ -13,6 +13,12 @@ func WrapService(s core.Service) Service { return Service{s} }
 // WrapArtifactSource wraps the domain's.
 func WrapArtifactSource(s core.ArtifactSource) ArtifactSource { return ArtifactSource{s} }
 
+// WrapArtifactSourceState wraps the domain's.
+func WrapArtifactSourceState(s core.SourceState) ArtifactSourceState { return ArtifactSourceState{s} }
+
+// WrapArtifactSourceKind wraps the domain's.
+func WrapArtifactSourceKind(k core.SourceKind) ArtifactSourceKind { return ArtifactSourceKind{k} }
+
 // WrapVersion wraps the domain's.
 func WrapVersion(v core.Version) Version { return Version{v} }
 

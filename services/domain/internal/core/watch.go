@@ -1,0 +1,180 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// SourceWatch is whoever looks at artifact sources, the registry service: it has no table of ours, and we none of its.
+// Unavailable is an error of all its methods.
+type SourceWatch interface {
+	// States are how sources of an organization are doing, by id; those that are not known yet are missing.
+	States(ctx context.Context, organization int64, ids []int64) (map[int64]SourceState, error)
+	// Look looks at a source now. NotFound is one that is not known yet.
+	Look(ctx context.Context, organization, id int64) (SourceSight, error)
+	// Try looks at what may become a source.
+	Try(ctx context.Context, organization int64, n NewArtifactSource) (SourceSight, error)
+	// Changed says that there are other sources than before. It may get lost: they are pulled every so often.
+	Changed()
+}
+
+// SourceState is how an artifact source is doing.
+type SourceState struct {
+	ID int64
+	// Polled is whether it is looked at by itself.
+	Polled bool
+	// LookedAt and NextLookAt are when it was looked at last, and when it will be.
+	LookedAt, NextLookAt *time.Time
+	// Failures counts the looks in a row that failed, and LastError is why the last one did; "" when it went well.
+	Failures  int
+	LastError string
+	// LastArtifact is what was found last, as image:tag@digest, and LastArtifactAt since when.
+	LastArtifact   string
+	LastArtifactAt *time.Time
+}
+
+// SourceSight is what a look at a source found.
+type SourceSight struct {
+	// Artifact is the newest one, as image:tag@digest; "" if there is none that counts.
+	Artifact string
+	// Problem is why the look failed; "" if it did not.
+	Problem string
+}
+
+// PlacedSource is an artifact source, and whose.
+type PlacedSource struct {
+	ArtifactSource
+	OrganizationID int64
+}
+
+// SourceFilter narrows a list of sources.
+type SourceFilter struct {
+	// ApplicationID is whose; 0 for all.
+	ApplicationID int64
+}
+
+// AddArtifactSource gives a service another source. Version sets are made again once it has its first version (E61).
+func (d *Domain) AddArtifactSource(ctx context.Context, a Actor, service int64, n NewArtifactSource) (ArtifactSource, error) {
+	key, found := d.sources.Key(n.Ref, n.Config)
+	if len(found) > 0 {
+		return ArtifactSource{}, fault.InvalidFields(found...)
+	}
+	var made ArtifactSource
+	err := d.by(ctx, a, ActionCreateArtifactSource, func(ctx context.Context, tx Tx) error {
+		// Behind the application's lock: no version set is being put together of the sources that there were before.
+		siblings, err := lockSources(ctx, tx, a.Organization, service)
+		if err != nil {
+			return err
+		}
+		for _, s := range siblings {
+			if known, _ := d.sources.Key(s.Ref, s.Config); known == key {
+				return fault.InvalidFields(fault.Field{Name: "/sourceConfig", Problem: "found the same artifacts as another source of the service; expected one source for them, however many slots it fills"})
+			}
+		}
+		made, err = tx.AddArtifactSource(ctx, ArtifactSource{ServiceID: service, Ref: n.Ref, Config: n.Config}, key)
+		return err
+	})
+	if err == nil {
+		d.watch.Changed()
+	}
+	return made, err
+}
+
+// SetArtifactSourceConfig changes how a source selects, is polled and so on. What it points at stays: its versions came
+// from there. A source for something else is another source.
+func (d *Domain) SetArtifactSourceConfig(ctx context.Context, a Actor, id int64, config json.RawMessage) (ArtifactSource, error) {
+	var changed ArtifactSource
+	err := d.by(ctx, a, ActionSetArtifactSourceConfig, func(ctx context.Context, tx Tx) error {
+		known, err := tx.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+		if err != nil {
+			return err
+		}
+		s, ok := known[id]
+		if !ok {
+			return fault.New(fault.NotFound, "artifact source %d does not exist", id)
+		}
+		key, found := d.sources.Key(s.Ref, config)
+		if len(found) > 0 {
+			return fault.InvalidFields(found...)
+		}
+		if before, _ := d.sources.Key(s.Ref, s.Config); before != key {
+			return fault.New(fault.Refused, "a source stays with the artifacts that it points at; make another source for others")
+		}
+		if _, err := lockSources(ctx, tx, a.Organization, s.ServiceID); err != nil {
+			return err
+		}
+		changed, err = tx.SaveArtifactSource(ctx, id, config)
+		return err
+	})
+	if err == nil {
+		d.watch.Changed()
+	}
+	return changed, err
+}
+
+// lockSources locks the application of a service, and answers the sources of the service.
+func lockSources(ctx context.Context, tx Tx, organization, service int64) ([]ArtifactSource, error) {
+	services, err := tx.ServicesByID(ctx, organization, []int64{service})
+	if err != nil {
+		return nil, err
+	}
+	s, ok := services[service]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "service %d does not exist", service)
+	}
+	if _, err := tx.LockApplication(ctx, s.ApplicationID); err != nil {
+		return nil, err
+	}
+	sources, err := tx.ArtifactSourcesByService(ctx, organization, []int64{service})
+	return sources[service], err
+}
+
+// LookAtArtifactSource asks for a look now, in place of the next one that is due. What it finds becomes a version like
+// anything else that is told.
+func (d *Domain) LookAtArtifactSource(ctx context.Context, a Actor, id int64) (SourceSight, error) {
+	if err := a.May(ActionLookAtArtifactSource); err != nil {
+		return SourceSight{}, err
+	}
+	known, err := d.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return SourceSight{}, err
+	}
+	if _, ok := known[id]; !ok {
+		return SourceSight{}, fault.New(fault.NotFound, "artifact source %d does not exist", id)
+	}
+	sight, err := d.watch.Look(ctx, a.Organization, id)
+	if fault.Is(err, fault.NotFound) { // it is ours; the hint may have been lost
+		d.watch.Changed()
+		return sight, fault.Because(err, fault.Unavailable, "the registry service does not know artifact source %d yet; try again in a moment", id)
+	}
+	return sight, err
+}
+
+// TryArtifactSource looks at what may become a source, and keeps nothing.
+func (d *Domain) TryArtifactSource(ctx context.Context, a Actor, n NewArtifactSource) (SourceSight, error) {
+	if _, found := d.sources.Key(n.Ref, n.Config); len(found) > 0 {
+		return SourceSight{}, fault.InvalidFields(found...)
+	}
+	if err := a.May(ActionTryArtifactSource); err != nil {
+		return SourceSight{}, err
+	}
+	return d.watch.Try(ctx, a.Organization, n)
+}
+
+// SourceStates is how sources are doing. While the registry service does not answer, nothing is known of any: lists are
+// shown without.
+func (d *Domain) SourceStates(ctx context.Context, organization int64, ids []int64) (map[int64]SourceState, error) {
+	states, err := d.watch.States(ctx, organization, ids)
+	if fault.Is(err, fault.Unavailable) {
+		return map[int64]SourceState{}, nil
+	}
+	return states, err
+}
+
+// SourcesAfter are the sources of all organizations behind an id, for whoever looks at them.
+func (d *Domain) SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error) {
+	return d.store.SourcesAfter(ctx, id, most)
+}

@@ -1,0 +1,119 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Asker asks over the bus, and hints.
+type Asker interface {
+	Ask(ctx context.Context, subject string, request []byte) ([]byte, error)
+	Hint(subject string, payload []byte)
+}
+
+// Registry is core.SourceWatch over the bus: what the registry service knows of sources is asked for, and never kept.
+type Registry struct{ conn Asker }
+
+var _ core.SourceWatch = Registry{}
+
+// NewRegistry asks over a connection.
+func NewRegistry(conn Asker) Registry { return Registry{conn} }
+
+// stateWithin is short, because a page waits for it; a look may have to ask a slow registry several things.
+const (
+	stateWithin = 2 * time.Second
+	lookWithin  = 70 * time.Second
+)
+
+// States implements core.SourceWatch.
+func (r Registry) States(ctx context.Context, organization int64, ids []int64) (map[int64]core.SourceState, error) {
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids}, &sourcesv1.StatesResponse{})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int64]core.SourceState, len(answer.GetStates()))
+	for _, s := range answer.GetStates() {
+		all[s.GetId()] = core.SourceState{
+			ID: s.GetId(), Polled: s.GetPolled(), LookedAt: instant(s.GetLookedAt()), NextLookAt: instant(s.GetNextAt()),
+			Failures: int(s.GetFailures()), LastError: s.GetLastError(), LastArtifact: s.GetLastArtifact(), LastArtifactAt: instant(s.GetLastArtifactAt()),
+		}
+	}
+	return all, nil
+}
+
+// Look implements core.SourceWatch.
+func (r Registry) Look(ctx context.Context, organization, id int64) (core.SourceSight, error) {
+	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Id: id})
+}
+
+// Try implements core.SourceWatch.
+func (r Registry) Try(ctx context.Context, organization int64, n core.NewArtifactSource) (core.SourceSight, error) {
+	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Source: &sourcesv1.Source{SourceRef: n.Ref, SourceConfig: string(n.Config)}})
+}
+
+func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (core.SourceSight, error) {
+	answer, err := ask(ctx, r.conn, lookWithin, bus.SourcesLook, request, &sourcesv1.LookResponse{})
+	return core.SourceSight{Artifact: answer.GetArtifact(), Problem: answer.GetProblem()}, err
+}
+
+// Changed implements core.SourceWatch.
+func (r Registry) Changed() { r.conn.Hint(bus.SourcesChanged, nil) }
+
+func ask[A proto.Message](ctx context.Context, conn Asker, within time.Duration, subject string, request proto.Message, answer A) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	raw, err := proto.Marshal(request)
+	if err != nil {
+		return answer, fmt.Errorf("encode a request to %s: %w", subject, err)
+	}
+	got, err := conn.Ask(ctx, subject, raw)
+	if err != nil {
+		return answer, err
+	}
+	if err := proto.Unmarshal(got, answer); err != nil {
+		return answer, fmt.Errorf("read the answer to %s: %w", subject, err)
+	}
+	return answer, nil
+}
+
+func instant(at *timestamppb.Timestamp) *time.Time {
+	if at == nil {
+		return nil
+	}
+	t := at.AsTime()
+	return &t
+}
+
+// maxPull is how many sources are told at once.
+const maxPull = 1000
+
+// Pulled answers the registry service that pulls the sources of all organizations.
+func Pulled(sources func(ctx context.Context, after int64, most int) ([]core.PlacedSource, error)) func(context.Context, []byte) ([]byte, error) {
+	return func(ctx context.Context, raw []byte) ([]byte, error) {
+		var request sourcesv1.PullRequest
+		if err := proto.Unmarshal(raw, &request); err != nil {
+			return nil, fault.Because(err, fault.Invalid, "not a PullRequest")
+		}
+		if request.GetLimit() < 1 || request.GetLimit() > maxPull || request.GetAfter() < 0 {
+			return nil, fault.New(fault.Invalid, "found limit %d after %d; expected 1 to %d, after 0 or more", request.GetLimit(), request.GetAfter(), maxPull)
+		}
+		all, err := sources(ctx, request.GetAfter(), int(request.GetLimit()))
+		if err != nil {
+			return nil, err
+		}
+		answer := &sourcesv1.PullResponse{Sources: make([]*sourcesv1.Source, len(all))}
+		for i, s := range all {
+			answer.Sources[i] = &sourcesv1.Source{Id: s.ID, OrganizationId: s.OrganizationID, SourceRef: s.Ref, SourceConfig: string(s.Config)}
+		}
+		return proto.Marshal(answer)
+	}
+}
