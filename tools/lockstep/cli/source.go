@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// source is the noun of artifact sources.
+func (c *command) source() *cobra.Command {
+	return noun("source", "src", "Artifact sources: where versions come from",
+		c.sourceList(), c.sourceKinds(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow())
+}
+
+func (c *command) sourceList() *cobra.Command {
+	var application string
+	cmd := c.asking("list", "List sources, and how each is doing", "  lockstep source list --application shop\n  lockstep source list -o json", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.Sources(cmd.Context(), application)
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) { sourceTable(w, all) })
+		})
+	cmd.Flags().StringVar(&application, "application", "", "only those of this `application`")
+	return cmd
+}
+
+func (c *command) sourceKinds() *cobra.Command {
+	return c.asking("kinds", "List the kinds of sources; -o json shows what each may be configured with", "  lockstep source kinds -o json", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.SourceKinds(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) {
+				row(w, "KIND", "TITLE")
+				for _, k := range all {
+					var schema struct{ Title string }
+					_ = json.Unmarshal(k.Schema, &schema) // without a title there is still the kind
+					row(w, k.Ref, schema.Title)
+				}
+			})
+		})
+}
+
+// pointer is how commands are told of a source that does not exist yet.
+type pointer struct {
+	kind string
+	set  []string
+}
+
+func (p *pointer) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.kind, "kind", "oci-image@1", "the `kind` of source; `lockstep source kinds` lists them")
+	cmd.Flags().StringArrayVar(&p.set, "set", nil, "a field of its configuration, as `field=value`; again for more")
+}
+
+// config is the configuration that was given. A value that is a number, true or false in JSON is one.
+func (p *pointer) config() (json.RawMessage, error) {
+	fields := map[string]any{}
+	for _, pair := range p.set {
+		name, value, ok := strings.Cut(pair, "=")
+		if _, twice := fields[name]; !ok || name == "" || twice {
+			return nil, fault.New(fault.Invalid, "set: found %q; expected field=value, each field once", pair)
+		}
+		var literal any
+		if err := json.Unmarshal([]byte(value), &literal); err == nil {
+			switch literal.(type) {
+			case bool, float64:
+				fields[name] = json.RawMessage(value)
+				continue
+			}
+		}
+		fields[name] = value
+	}
+	return json.Marshal(fields)
+}
+
+func (c *command) sourceAdd() *cobra.Command {
+	var p pointer
+	cmd := c.asking("add APPLICATION SERVICE", "Give a service another source",
+		"  lockstep source add shop api --set image=registry.example.com/shop/api --set selection=semver --set range=^1 --set poll=true\n"+
+			"  lockstep source add shop config --kind git@1 --set repository=https://git.example.com/shop/config.git --set branch=main --set 'paths=deploy/**'", exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			config, err := p.config()
+			if err != nil {
+				return err
+			}
+			a, err := api.Application(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			for _, s := range a.Services {
+				if s.Name != args[1] {
+					continue
+				}
+				one, err := api.CreateSource(cmd.Context(), s.ID, p.kind, config)
+				if err != nil {
+					return err
+				}
+				return c.print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
+			}
+			return fault.New(fault.NotFound, "application %s has no service %q", args[0], args[1])
+		})
+	p.flags(cmd)
+	return cmd
+}
+
+func (c *command) sourceSet() *cobra.Command {
+	var p pointer
+	cmd := c.asking("set ID", "Change how a source selects and is polled; what it points at stays",
+		"  lockstep source set artifactsource_3 --set image=registry.example.com/shop/api --set selection=semver --set range=^2 --set poll=true", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			config, err := p.config()
+			if err != nil {
+				return err
+			}
+			one, err := api.SetSourceConfig(cmd.Context(), args[0], config)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
+		})
+	cmd.Flags().StringArrayVar(&p.set, "set", nil, "a field of the whole new configuration, as `field=value`; again for more")
+	return cmd
+}
+
+func (c *command) sourceTest() *cobra.Command {
+	var p pointer
+	cmd := c.asking("test", "Look at what may become a source, and keep nothing",
+		"  lockstep source test --set image=registry.example.com/shop/api --set selection=semver --set poll=true", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			config, err := p.config()
+			if err != nil {
+				return err
+			}
+			sight, err := api.TrySource(cmd.Context(), p.kind, config)
+			if err != nil {
+				return err
+			}
+			return c.sighted(sight)
+		})
+	p.flags(cmd)
+	return cmd
+}
+
+func (c *command) sourceCheckNow() *cobra.Command {
+	return c.asking("check-now ID", "Look at a source now; what is found becomes a version", "  lockstep source check-now artifactsource_3", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			sight, err := api.LookAtSource(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.sighted(sight)
+		})
+}
+
+// sighted prints what a look came to. A look that failed is not the command's failure to look, but the exit code shows it.
+func (c *command) sighted(s client.Sight) error {
+	err := c.print(s, func(w io.Writer) {
+		if s.Problem == "" {
+			newest := s.Artifact
+			if newest == "" {
+				newest = "nothing that counts"
+			}
+			fmt.Fprintln(w, "newest: "+newest)
+		}
+	})
+	if err == nil && s.Problem != "" {
+		return fault.New(fault.Refused, "the source cannot be read: %s", s.Problem)
+	}
+	return err
+}
+
+func sourceTable(w io.Writer, all []client.Source) {
+	row(w, "ID", "SERVICE", "KIND", "POINTS AT", "LAST LOOK", "NEXT", "NEWEST", "PROBLEM")
+	for _, s := range all {
+		cells := []string{s.ID, s.Service.Name, s.SourceRef, pointsAt(s)}
+		switch {
+		case s.State == nil:
+			cells = append(cells, "unknown", "", "", "")
+		case s.State.LookedAt == nil && !s.State.Polled:
+			cells = append(cells, "not polled", "", s.State.LastArtifact, "")
+		default:
+			cells = append(cells, optional(s.State.LookedAt), optional(s.State.NextLookAt), s.State.LastArtifact, s.State.LastError)
+		}
+		row(w, cells...)
+	}
+}
+
+// pointsAt is the field of a configuration that people know a source by; another kind has other fields, and shows none.
+func pointsAt(s client.Source) string {
+	config, _ := s.SourceConfig.(map[string]any)
+	for _, field := range []string{"image", "repository"} {
+		if at, ok := config[field].(string); ok {
+			return at
+		}
+	}
+	return ""
+}

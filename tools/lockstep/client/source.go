@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// A Source is an artifact source, with how it is doing.
+type Source struct {
+	ArtifactSource
+	Service Reference `json:"service"`
+	// State is nil while the registry service does not answer, or does not know the source yet.
+	State *SourceState `json:"state"`
+}
+
+// SourceState is how a source is doing.
+type SourceState struct {
+	Polled         bool       `json:"polled"`
+	LookedAt       *time.Time `json:"lookedAt"`
+	NextLookAt     *time.Time `json:"nextLookAt"`
+	Failures       int        `json:"failures"`
+	LastError      string     `json:"lastError"`
+	LastArtifact   string     `json:"lastArtifact"`
+	LastArtifactAt *time.Time `json:"lastArtifactAt"`
+}
+
+// SourceKind is a kind of artifact source: what sourceRef may be, and the JSON Schema of sourceConfig.
+type SourceKind struct {
+	Ref    string          `json:"ref"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// Sight is what a look at a source came to.
+type Sight struct {
+	// Artifact is the newest one, as image:tag@digest; empty when there is none that counts.
+	Artifact string `json:"artifact"`
+	// Problem is why the look failed; empty when it went well.
+	Problem string `json:"problem"`
+}
+
+const sourceFields = `id service { id name } sourceRef sourceConfig state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt }`
+
+// Sources lists artifact sources, of one application or, with "", of all.
+func (c *Client) Sources(ctx context.Context, application string) ([]Source, error) {
+	return all(0, func(first int, after *string) (connection[Source], error) {
+		variables := map[string]any{"first": first, "after": after}
+		if application != "" {
+			variables["application"] = application
+		}
+		var data struct{ ArtifactSources connection[Source] }
+		err := c.do(ctx, `query($first: Int, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { `+
+			sourceFields+` } `+pageInfo+` } }`, variables, &data)
+		return data.ArtifactSources, err
+	})
+}
+
+// SourceKinds lists the kinds of artifact sources.
+func (c *Client) SourceKinds(ctx context.Context) ([]SourceKind, error) {
+	var data struct{ ArtifactSourceKinds []SourceKind }
+	err := c.do(ctx, `query { artifactSourceKinds { ref schema } }`, nil, &data)
+	return data.ArtifactSourceKinds, err
+}
+
+// CreateSource gives a service, named by its identifier, another source.
+func (c *Client) CreateSource(ctx context.Context, service, ref string, config json.RawMessage) (Source, error) {
+	return change[Source](ctx, c, "createArtifactSource", "CreateArtifactSourceInput", "artifactSource", sourceFields,
+		map[string]any{"serviceId": service, "sourceRef": ref, "sourceConfig": config})
+}
+
+// SetSourceConfig changes how a source selects and is polled.
+func (c *Client) SetSourceConfig(ctx context.Context, source string, config json.RawMessage) (Source, error) {
+	return change[Source](ctx, c, "setArtifactSourceConfig", "SetArtifactSourceConfigInput", "artifactSource", sourceFields,
+		map[string]any{"artifactSourceId": source, "sourceConfig": config})
+}
+
+// LookAtSource looks at a source now.
+func (c *Client) LookAtSource(ctx context.Context, source string) (Sight, error) {
+	return c.sight(ctx, "lookAtArtifactSource", "LookAtArtifactSourceInput", map[string]any{"artifactSourceId": source})
+}
+
+// TrySource looks at what may become a source, and keeps nothing.
+func (c *Client) TrySource(ctx context.Context, ref string, config json.RawMessage) (Sight, error) {
+	return c.sight(ctx, "tryArtifactSource", "TryArtifactSourceInput", map[string]any{"sourceRef": ref, "sourceConfig": config})
+}
+
+func (c *Client) sight(ctx context.Context, mutation, inputType string, input map[string]any) (Sight, error) {
+	var data map[string]struct {
+		Sight
+		Errors []UserError `json:"errors"`
+	}
+	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { artifact problem errors { field message code } } }`
+	if err := c.do(ctx, document, map[string]any{"input": input}, &data); err != nil {
+		return Sight{}, err
+	}
+	return data[mutation].Sight, refusal(data[mutation].Errors)
+}
