@@ -35,6 +35,8 @@ func (a Act) fields() []string {
 	add(a.InPhase != "", "in_phase")
 	add(a.Remember != "", "remember")
 	add(a.Same != "", "same")
+	add(a.Abort != "", "abort")
+	add(a.Retry != "", "retry")
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
 	add(a.Stays != nil, "stays")
@@ -53,6 +55,12 @@ func (r *run) act(ctx context.Context, a Act) error {
 		return r.start(ctx, *a.Start)
 	case a.Finish != nil:
 		return r.finish(ctx, *a.Finish)
+	case a.Abort != "":
+		_, err := r.world.API.AbortRollout(ctx, r.started.ID, a.Abort)
+		return err
+	case a.Retry != "":
+		_, err := r.world.API.RetryRollout(ctx, r.started.ID, a.Retry)
+		return err
 	case a.RollBackAfter != nil:
 		policy := client.RollbackPolicy{OnFailed: true, OnDegraded: true, DegradedAfterSeconds: *a.RollBackAfter}
 		_, err := r.world.API.SetRollbackPolicy(ctx, r.scenario.Name, policy)

@@ -90,6 +90,9 @@ type Act struct {
 	// Remember keeps which pods an environment has, and Same wants the very same to be there.
 	Remember string `yaml:"remember"`
 	Same     string `yaml:"same"`
+	// Abort takes the started rollout back to what was stable, and Retry starts it again; both say why.
+	Abort string `yaml:"abort"`
+	Retry string `yaml:"retry"`
 	// RollBackAfter has the application roll back by itself so many seconds after a deployment has degraded.
 	RollBackAfter *int `yaml:"roll_back_after"`
 	// RolledBack follows the rollback that the application has begun by itself.

@@ -117,6 +117,10 @@ func expectGates(r client.Rollout, e client.RolloutEnvironment) error {
 	seen := map[string]bool{}     // subject, verb, gate
 	passed := map[string]string{} // gate → who went past it first
 	for _, t := range r.Journal {
+		if t.Subject == r.ID && t.Event == "retry" { // it begins again at its first gate
+			clear(seen)
+			clear(passed)
+		}
 		if name[t.Subject] == "" || t.GateID == "" {
 			continue
 		}
