@@ -52,14 +52,14 @@ labels:
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
   verbs: [get]
-# argo.sync
+# argo.sync, and the standing report of drift
 - apiGroups: [argoproj.io]
   resources: [applications]
-  verbs: [get, watch, create, patch]
-# argo.promote, argo.abort, argo.retry
+  verbs: [get, list, watch, create, patch]
+# argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health
 - apiGroups: [argoproj.io]
   resources: [rollouts]
-  verbs: [get, watch]
+  verbs: [get, list, watch]
 - apiGroups: [argoproj.io]
   resources: [rollouts/status]
   verbs: [patch]

@@ -1,0 +1,230 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/cluster"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
+)
+
+// notes is an API server that writes down what it is asked for, in the words of a role, and plays both controllers.
+type notes struct {
+	mu      sync.Mutex
+	asked   map[string]map[string]bool
+	objects map[string]map[string]any
+	version int
+}
+
+// resourceOf takes a path apart: group, resource with its subresource, name.
+func resourceOf(path string) (group, resource, name string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "apis" {
+		group, parts = parts[1], parts[1:]
+	}
+	parts = parts[2:] // the version, and api where the group is the core
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	resource = parts[0]
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return group, resource, name
+}
+
+func verbOf(r *http.Request, name string) string {
+	switch {
+	case r.Method == http.MethodPost:
+		return "create"
+	case r.Method == http.MethodPatch:
+		return "patch"
+	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
+		return "watch"
+	case name == "":
+		return "list"
+	default:
+		return "get"
+	}
+}
+
+func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	group, resource, name := resourceOf(r.URL.Path)
+	verb, key := verbOf(r, name), group+" "+resource
+	if n.asked[key] == nil {
+		n.asked[key] = map[string]bool{}
+	}
+	n.asked[key][verb] = true
+	object := n.objects[strings.TrimSuffix(resource, "/status")+"/"+name]
+	switch verb {
+	case "list":
+		n.reply(w, http.StatusOK, map[string]any{"apiVersion": group + "/v1alpha1", "kind": "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+	case "watch": // as an old server: no initial events, so that the client lists
+		n.reply(w, http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
+	case "create", "patch":
+		var body map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		n.write(resource, name, body)
+		if verb == "patch" {
+			body = object
+		}
+		n.reply(w, http.StatusOK, body)
+	default:
+		if object == nil {
+			n.reply(w, http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+			return
+		}
+		n.reply(w, http.StatusOK, object)
+	}
+}
+
+// write keeps what is created, and has Argo CD carry out an operation at once.
+func (n *notes) write(resource, name string, body map[string]any) {
+	meta, _ := body["metadata"].(map[string]any)
+	if name == "" {
+		name, _ = meta["name"].(string)
+		n.objects[resource+"/"+name] = body
+	}
+	n.version++
+	meta["resourceVersion"] = fmt.Sprint(n.version)
+	if operation, isSync := body["operation"].(map[string]any); isSync {
+		sync, _ := operation["sync"].(map[string]any)
+		n.objects[resource+"/"+name]["status"] = map[string]any{"operationState": map[string]any{
+			"phase": "Succeeded", "operation": operation, "syncResult": map[string]any{"revision": sync["revision"]},
+		}}
+	}
+}
+
+func (*notes) reply(w http.ResponseWriter, code int, body map[string]any) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// used carries out every duty of the relay, and answers the rights that it took.
+func used(t *testing.T) []Right {
+	t.Helper()
+	n := &notes{asked: map[string]map[string]bool{}, objects: map[string]map[string]any{
+		"rollouts/api": {
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": "api", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
+			"spec": map[string]any{"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"pause": map[string]any{}}}}}},
+			"status": map[string]any{
+				"observedGeneration": "1", "phase": "Paused", "currentStepIndex": 0, "currentPodHash": "new", "stableRS": "old",
+				"pauseConditions": []any{map[string]any{"reason": "CanaryPauseStep"}},
+			},
+		},
+		"rollouts/aborted": {
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": "aborted", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
+			"status": map[string]any{"observedGeneration": "1", "abort": true, "currentPodHash": "new", "stableRS": "old"},
+		},
+	}}
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"users":[{"name":"u","user":{}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Open(cluster.Config{Kubeconfig: kubeconfig, RequestTimeout: 10 * time.Second}, clock.System())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := core.NewRunner(core.RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second})
+	of := `"rollout_namespace":"shop","rollout_name":`
+	for function, args := range map[string]string{
+		core.FunctionSync: `{"app_name":"shop","app_namespace":"argocd","revision":"1111111111111111111111111111111111111111",
+			"source":{"repo_url":"https://git/shop","path":"staging","destination_namespace":"shop"}}`,
+		core.FunctionPromote:    `{` + of + `"api","step_index":0}`,
+		core.FunctionAbort:      `{` + of + `"api"}`,
+		core.FunctionRetry:      `{` + of + `"aborted"}`,
+		core.FunctionGet:        `{"kind":"Deployment","namespace":"argocd","name":"argocd-repo-server"}`,
+		core.FunctionGet + " 2": `{"kind":"StatefulSet","namespace":"argocd","name":"argocd-application-controller"}`,
+	} {
+		function, _, _ = strings.Cut(function, " ")
+		answer := runner.Run(t.Context(), core.Call{ID: function, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute)})
+		if answer.Err != nil {
+			t.Errorf("%s: %v", function, answer.Err)
+		}
+	}
+	for _, kind := range []string{"Rollout", "Application"} { // k8s.watch, and the standing reports
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: kind}, Namespace: "shop", Name: "api"}, func(change core.Change) {
+			if change.Name == "" && change.Err == nil && !change.Reached {
+				cancel()
+			}
+		})
+		cancel()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var rights []Right
+	for _, key := range slices.Sorted(maps.Keys(n.asked)) {
+		group, resource, _ := strings.Cut(key, " ")
+		rights = append(rights, Right{Group: group, Resource: resource, Verbs: slices.Sorted(maps.Keys(n.asked[key]))})
+	}
+	return rights
+}
+
+func TestRightsAreThoseThatAreUsed(t *testing.T) {
+	t.Parallel()
+	want := Rights()
+	for i := range want {
+		want[i].For = ""
+	}
+	if diff := cmp.Diff(want, used(t)); diff != "" {
+		t.Errorf("rights (-table +used):\n%s", diff)
+	}
+}
+
+// The role that the scenarios on a real cluster are played with, which is the chart's, grants the table and nothing else.
+func TestTheRoleGrantsTheTable(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "e2e", "cluster", "manifests", "relay.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	var role struct {
+		Rules []struct{ APIGroups, Resources, Verbs []string }
+	}
+	if err := utilyaml.Unmarshal([]byte(first), &role); err != nil {
+		t.Fatal(err)
+	}
+	granted := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				granted[group+" "+resource] = slices.Sorted(slices.Values(rule.Verbs))
+			}
+		}
+	}
+	want := map[string][]string{}
+	for _, r := range Rights() {
+		want[r.Group+" "+r.Resource] = r.Verbs
+	}
+	if diff := cmp.Diff(want, granted); diff != "" {
+		t.Errorf("granted (-table +role):\n%s", diff)
+	}
+}
