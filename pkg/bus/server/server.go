@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -44,7 +45,13 @@ type User struct {
 }
 
 // Server is a running server.
-type Server struct{ ns *server.Server }
+type Server struct {
+	ns *server.Server
+
+	// mu guards config, which changes with SetUsers.
+	mu     sync.Mutex
+	config Config
+}
 
 const (
 	readyWithin = 10 * time.Second
@@ -80,7 +87,7 @@ func Start(c Config) (*Server, error) {
 		ns.Shutdown()
 		return nil, errors.New("start nats: jetstream did not start, see the log")
 	}
-	return &Server{ns: ns}, nil
+	return &Server{ns: ns, config: c}, nil
 }
 
 // awaitReady waits until the server takes connections, or says why it never will: it would end the process then, if it
@@ -137,6 +144,24 @@ func (c Config) options() (*server.Options, error) {
 		o.Authorization = "nobody knows this " + c.StoreDir
 	}
 	return o, nil
+}
+
+// SetUsers changes who may log in, without a restart. Whoever is not among them any more, or has another key, password or
+// other permissions, is cut off at once, and cannot log in again with what it had: so a stolen credential is revoked.
+func (s *Server) SetUsers(users []User) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.config
+	c.Users = users
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	if err := s.ns.ReloadOptions(options); err != nil {
+		return fmt.Errorf("change the users of nats: %w", err)
+	}
+	s.config = c
+	return nil
 }
 
 // URL is where clients connect.
