@@ -95,7 +95,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
-	grpc, err := grpcPart(c, log, api.Deps{Operator: core.NewOperator(service, executions, watchers), FromWire: events.FromWire}) //nolint:contextcheck // each handshake has a context of its own
+	flows := core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
+	grpc, err := grpcPart(c, log, api.Deps{
+		Operator: core.NewOperator(service, executions, watchers), Flows: flows, FromWire: events.FromWire,
+		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
+	}) //nolint:contextcheck // each handshake has a context of its own
 	if err != nil {
 		return err
 	}
@@ -120,6 +124,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
 		}),
 		loop("watchers", watchers.Run),
+		loop("flows", flows.Run),
 		grpc,
 	}
 	if c.HealthAddress != "" {

@@ -2192,6 +2192,956 @@ func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
 	return nil
 }
 
+// SendToChannelRequest carries one message.
+type SendToChannelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization of the workflow that made the channel.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The channel, as its workflow has handed it out.
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Chosen by the sender: the idempotency key within the channel. 1 to 255 characters.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Any JSON value, at most 1 MiB; empty is null.
+	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendToChannelRequest) Reset() {
+	*x = SendToChannelRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendToChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendToChannelRequest) ProtoMessage() {}
+
+func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
+func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SendToChannelRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *SendToChannelRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *SendToChannelRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *SendToChannelRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// SendToChannelResponse says what became of the message.
+type SendToChannelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True when this message_id had been stored before.
+	Duplicate     bool `protobuf:"varint,1,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendToChannelResponse) Reset() {
+	*x = SendToChannelResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendToChannelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendToChannelResponse) ProtoMessage() {}
+
+func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
+func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SendToChannelResponse) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
+}
+
+// CheckProgramRequest submits a program to be looked at.
+type CheckProgramRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Starlark program, UTF-8, at most 1 MiB.
+	Starlark []byte `protobuf:"bytes,1,opt,name=starlark,proto3" json:"starlark,omitempty"`
+	// Modules the program may load(), by file name.
+	Modules map[string][]byte `protobuf:"bytes,2,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// A JSON object to check the program's inputs against; empty leaves them unchecked.
+	Inputs        []byte `protobuf:"bytes,3,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckProgramRequest) Reset() {
+	*x = CheckProgramRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckProgramRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckProgramRequest) ProtoMessage() {}
+
+func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
+func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CheckProgramRequest) GetStarlark() []byte {
+	if x != nil {
+		return x.Starlark
+	}
+	return nil
+}
+
+func (x *CheckProgramRequest) GetModules() map[string][]byte {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+func (x *CheckProgramRequest) GetInputs() []byte {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+// CheckProgramResponse says what was found. With problems that keep the program from being read, nothing else is known.
+type CheckProgramResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong; none for a program that StartWorkflow would take.
+	Problems []*Problem `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	// The inputs that it takes.
+	Inputs []string `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// The Functions that it runs.
+	Functions []*Use `protobuf:"bytes,3,rep,name=functions,proto3" json:"functions,omitempty"`
+	// The event types that it waits for.
+	Waits []*Use `protobuf:"bytes,4,rep,name=waits,proto3" json:"waits,omitempty"`
+	// The event types that it emits.
+	Emits []*Use `protobuf:"bytes,5,rep,name=emits,proto3" json:"emits,omitempty"`
+	// Its handlers, which make it a flow.
+	Handlers []*Handler `protobuf:"bytes,6,rep,name=handlers,proto3" json:"handlers,omitempty"`
+	// Where it computes a name or a type, so that the lists above cannot have it: file:line:column.
+	Dynamic       []string `protobuf:"bytes,7,rep,name=dynamic,proto3" json:"dynamic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckProgramResponse) Reset() {
+	*x = CheckProgramResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckProgramResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckProgramResponse) ProtoMessage() {}
+
+func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
+func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CheckProgramResponse) GetProblems() []*Problem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetFunctions() []*Use {
+	if x != nil {
+		return x.Functions
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetWaits() []*Use {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetEmits() []*Use {
+	if x != nil {
+		return x.Emits
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetHandlers() []*Handler {
+	if x != nil {
+		return x.Handlers
+	}
+	return nil
+}
+
+func (x *CheckProgramResponse) GetDynamic() []string {
+	if x != nil {
+		return x.Dynamic
+	}
+	return nil
+}
+
+// Problem is one thing that is wrong with a program.
+type Problem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field of the request: starlark, modules.<file>, inputs.<name>.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// What was found and what was expected, with file:line:column.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problem) Reset() {
+	*x = Problem{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problem) ProtoMessage() {}
+
+func (x *Problem) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problem.ProtoReflect.Descriptor instead.
+func (*Problem) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Problem) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Problem) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// Use is a name that a program uses.
+type Use struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Function, or the event type.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where first: file:line:column.
+	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Use) Reset() {
+	*x = Use{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Use) ProtoMessage() {}
+
+func (x *Use) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Use.ProtoReflect.Descriptor instead.
+func (*Use) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Use) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Use) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+// Handler is one on_event of a program.
+type Handler struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event types, any of which will do.
+	EventTypes []string `protobuf:"bytes,1,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
+	// What the event's data must hold: path → value as JSON.
+	Filter map[string]string `protobuf:"bytes,2,rep,name=filter,proto3" json:"filter,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The function that takes the event.
+	Function string `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
+	// Where on_event is called: file:line:column.
+	Position      string `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handler) Reset() {
+	*x = Handler{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handler) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handler) ProtoMessage() {}
+
+func (x *Handler) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handler.ProtoReflect.Descriptor instead.
+func (*Handler) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Handler) GetEventTypes() []string {
+	if x != nil {
+		return x.EventTypes
+	}
+	return nil
+}
+
+func (x *Handler) GetFilter() map[string]string {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *Handler) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *Handler) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+// RegisterFlowRequest submits a flow.
+type RegisterFlowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization whose events it handles.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name in the organization: 1 to 100 lower-case letters, digits, ".", "_" and "-".
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The Starlark program, as for StartWorkflow. It needs a handler.
+	Starlark []byte `protobuf:"bytes,3,opt,name=starlark,proto3" json:"starlark,omitempty"`
+	// As for StartWorkflow.
+	Modules map[string][]byte `protobuf:"bytes,4,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As for StartWorkflow; every run has them.
+	Inputs []byte `protobuf:"bytes,5,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// As for StartWorkflow.
+	Secrets map[string]string `protobuf:"bytes,6,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As for StartWorkflow. Runs also have the labels flow, handler and event_type.
+	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterFlowRequest) Reset() {
+	*x = RegisterFlowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterFlowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterFlowRequest) ProtoMessage() {}
+
+func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
+func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RegisterFlowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *RegisterFlowRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RegisterFlowRequest) GetStarlark() []byte {
+	if x != nil {
+		return x.Starlark
+	}
+	return nil
+}
+
+func (x *RegisterFlowRequest) GetModules() map[string][]byte {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+func (x *RegisterFlowRequest) GetInputs() []byte {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *RegisterFlowRequest) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *RegisterFlowRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// RegisterFlowResponse is the receipt.
+type RegisterFlowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The flow.
+	Flow *Flow `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	// False when it was there with the same content.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterFlowResponse) Reset() {
+	*x = RegisterFlowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterFlowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterFlowResponse) ProtoMessage() {}
+
+func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
+func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RegisterFlowResponse) GetFlow() *Flow {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *RegisterFlowResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// Flow is a program that events start.
+type Flow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Counts what was registered under the name, from 1.
+	Version int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// SHA-256 of the program, hexadecimal.
+	ProgramDigest string `protobuf:"bytes,4,opt,name=program_digest,json=programDigest,proto3" json:"program_digest,omitempty"`
+	// Its handlers.
+	Handlers []*Handler `protobuf:"bytes,5,rep,name=handlers,proto3" json:"handlers,omitempty"`
+	// When this version was registered.
+	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	// How many runs it has started, all versions together.
+	Started int64 `protobuf:"varint,7,opt,name=started,proto3" json:"started,omitempty"`
+	// How many events could start no run, because the run was refused, and why the last of them.
+	Refused int64 `protobuf:"varint,8,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The last refusal.
+	LastRefusal   string `protobuf:"bytes,9,opt,name=last_refusal,json=lastRefusal,proto3" json:"last_refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Flow) Reset() {
+	*x = Flow{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flow) ProtoMessage() {}
+
+func (x *Flow) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flow.ProtoReflect.Descriptor instead.
+func (*Flow) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Flow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Flow) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *Flow) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Flow) GetProgramDigest() string {
+	if x != nil {
+		return x.ProgramDigest
+	}
+	return ""
+}
+
+func (x *Flow) GetHandlers() []*Handler {
+	if x != nil {
+		return x.Handlers
+	}
+	return nil
+}
+
+func (x *Flow) GetRegisteredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RegisteredAt
+	}
+	return nil
+}
+
+func (x *Flow) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Flow) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Flow) GetLastRefusal() string {
+	if x != nil {
+		return x.LastRefusal
+	}
+	return ""
+}
+
+// ListFlowsRequest asks for one page of an organization's flows.
+type ListFlowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// At most this many; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the page before; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFlowsRequest) Reset() {
+	*x = ListFlowsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFlowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFlowsRequest) ProtoMessage() {}
+
+func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
+func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListFlowsRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ListFlowsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFlowsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListFlowsResponse is one page.
+type ListFlowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Flows []*Flow `protobuf:"bytes,1,rep,name=flows,proto3" json:"flows,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFlowsResponse) Reset() {
+	*x = ListFlowsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFlowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFlowsResponse) ProtoMessage() {}
+
+func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
+func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListFlowsResponse) GetFlows() []*Flow {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+func (x *ListFlowsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// DeleteFlowRequest names a flow.
+type DeleteFlowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteFlowRequest) Reset() {
+	*x = DeleteFlowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteFlowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteFlowRequest) ProtoMessage() {}
+
+func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
+func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DeleteFlowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *DeleteFlowRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteFlowResponse is empty: the flow is gone.
+type DeleteFlowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteFlowResponse) Reset() {
+	*x = DeleteFlowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteFlowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteFlowResponse) ProtoMessage() {}
+
+func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
+func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -2377,7 +3327,87 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rfrom_sequence\x18\x04 \x01(\x03R\ffromSequence\"S\n" +
 	"\x15RetryWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow*\xdc\x01\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\x88\x01\n" +
+	"\x14SendToChannelRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"5\n" +
+	"\x15SendToChannelResponse\x12\x1c\n" +
+	"\tduplicate\x18\x01 \x01(\bR\tduplicate\"\xd7\x01\n" +
+	"\x13CheckProgramRequest\x12\x1a\n" +
+	"\bstarlark\x18\x01 \x01(\fR\bstarlark\x12P\n" +
+	"\amodules\x18\x02 \x03(\v26.lockstep.autoflow.v1.CheckProgramRequest.ModulesEntryR\amodules\x12\x16\n" +
+	"\x06inputs\x18\x03 \x01(\fR\x06inputs\x1a:\n" +
+	"\fModulesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xd9\x02\n" +
+	"\x14CheckProgramResponse\x129\n" +
+	"\bproblems\x18\x01 \x03(\v2\x1d.lockstep.autoflow.v1.ProblemR\bproblems\x12\x16\n" +
+	"\x06inputs\x18\x02 \x03(\tR\x06inputs\x127\n" +
+	"\tfunctions\x18\x03 \x03(\v2\x19.lockstep.autoflow.v1.UseR\tfunctions\x12/\n" +
+	"\x05waits\x18\x04 \x03(\v2\x19.lockstep.autoflow.v1.UseR\x05waits\x12/\n" +
+	"\x05emits\x18\x05 \x03(\v2\x19.lockstep.autoflow.v1.UseR\x05emits\x129\n" +
+	"\bhandlers\x18\x06 \x03(\v2\x1d.lockstep.autoflow.v1.HandlerR\bhandlers\x12\x18\n" +
+	"\adynamic\x18\a \x03(\tR\adynamic\"A\n" +
+	"\aProblem\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"5\n" +
+	"\x03Use\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"\xe0\x01\n" +
+	"\aHandler\x12\x1f\n" +
+	"\vevent_types\x18\x01 \x03(\tR\n" +
+	"eventTypes\x12A\n" +
+	"\x06filter\x18\x02 \x03(\v2).lockstep.autoflow.v1.Handler.FilterEntryR\x06filter\x12\x1a\n" +
+	"\bfunction\x18\x03 \x01(\tR\bfunction\x12\x1a\n" +
+	"\bposition\x18\x04 \x01(\tR\bposition\x1a9\n" +
+	"\vFilterEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x04\n" +
+	"\x13RegisterFlowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bstarlark\x18\x03 \x01(\fR\bstarlark\x12P\n" +
+	"\amodules\x18\x04 \x03(\v26.lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntryR\amodules\x12\x16\n" +
+	"\x06inputs\x18\x05 \x01(\fR\x06inputs\x12P\n" +
+	"\asecrets\x18\x06 \x03(\v26.lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntryR\asecrets\x12M\n" +
+	"\x06labels\x18\a \x03(\v25.lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntryR\x06labels\x1a:\n" +
+	"\fModulesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\x14RegisterFlowResponse\x12.\n" +
+	"\x04flow\x18\x01 \x01(\v2\x1a.lockstep.autoflow.v1.FlowR\x04flow\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xd7\x02\n" +
+	"\x04Flow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\x12%\n" +
+	"\x0eprogram_digest\x18\x04 \x01(\tR\rprogramDigest\x129\n" +
+	"\bhandlers\x18\x05 \x03(\v2\x1d.lockstep.autoflow.v1.HandlerR\bhandlers\x12?\n" +
+	"\rregistered_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x18\n" +
+	"\astarted\x18\a \x01(\x03R\astarted\x12\x18\n" +
+	"\arefused\x18\b \x01(\x03R\arefused\x12!\n" +
+	"\flast_refusal\x18\t \x01(\tR\vlastRefusal\"w\n" +
+	"\x10ListFlowsRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"m\n" +
+	"\x11ListFlowsResponse\x120\n" +
+	"\x05flows\x18\x01 \x03(\v2\x1a.lockstep.autoflow.v1.FlowR\x05flows\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"P\n" +
+	"\x11DeleteFlowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
+	"\x12DeleteFlowResponse*\xdc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -2385,7 +3415,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x18WORKFLOW_STATE_COMPLETED\x10\x03\x12\x19\n" +
 	"\x15WORKFLOW_STATE_FAILED\x10\x04\x12\x1c\n" +
 	"\x18WORKFLOW_STATE_CANCELLED\x10\x05\x12\x1d\n" +
-	"\x19WORKFLOW_STATE_TERMINATED\x10\x062\x82\t\n" +
+	"\x19WORKFLOW_STATE_TERMINATED\x10\x062\xf9\f\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -2399,7 +3429,13 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\rWatchWorkflow\x12*.lockstep.autoflow.v1.WatchWorkflowRequest\x1a+.lockstep.autoflow.v1.WatchWorkflowResponse0\x01\x12k\n" +
 	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
 	"\x11TerminateWorkflow\x12..lockstep.autoflow.v1.TerminateWorkflowRequest\x1a/.lockstep.autoflow.v1.TerminateWorkflowResponse\x12h\n" +
-	"\rRetryWorkflow\x12*.lockstep.autoflow.v1.RetryWorkflowRequest\x1a+.lockstep.autoflow.v1.RetryWorkflowResponseB\xe2\x01\n" +
+	"\rRetryWorkflow\x12*.lockstep.autoflow.v1.RetryWorkflowRequest\x1a+.lockstep.autoflow.v1.RetryWorkflowResponse\x12h\n" +
+	"\rSendToChannel\x12*.lockstep.autoflow.v1.SendToChannelRequest\x1a+.lockstep.autoflow.v1.SendToChannelResponse\x12e\n" +
+	"\fCheckProgram\x12).lockstep.autoflow.v1.CheckProgramRequest\x1a*.lockstep.autoflow.v1.CheckProgramResponse\x12e\n" +
+	"\fRegisterFlow\x12).lockstep.autoflow.v1.RegisterFlowRequest\x1a*.lockstep.autoflow.v1.RegisterFlowResponse\x12\\\n" +
+	"\tListFlows\x12&.lockstep.autoflow.v1.ListFlowsRequest\x1a'.lockstep.autoflow.v1.ListFlowsResponse\x12_\n" +
+	"\n" +
+	"DeleteFlow\x12'.lockstep.autoflow.v1.DeleteFlowRequest\x1a(.lockstep.autoflow.v1.DeleteFlowResponseB\xe2\x01\n" +
 	"\x18com.lockstep.autoflow.v1B\rAutoflowProtoP\x01ZEgithub.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1;autoflowv1\xa2\x02\x03LAX\xaa\x02\x14Lockstep.Autoflow.V1\xca\x02\x14Lockstep\\Autoflow\\V1\xe2\x02 Lockstep\\Autoflow\\V1\\GPBMetadata\xea\x02\x16Lockstep::Autoflow::V1b\x06proto3"
 
 var (
@@ -2415,7 +3451,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(*CloudEventRequest)(nil),         // 1: lockstep.autoflow.v1.CloudEventRequest
@@ -2447,76 +3483,119 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*TerminateWorkflowResponse)(nil), // 27: lockstep.autoflow.v1.TerminateWorkflowResponse
 	(*RetryWorkflowRequest)(nil),      // 28: lockstep.autoflow.v1.RetryWorkflowRequest
 	(*RetryWorkflowResponse)(nil),     // 29: lockstep.autoflow.v1.RetryWorkflowResponse
-	nil,                               // 30: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 31: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 32: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 33: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 34: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 35: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 36: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 38: google.protobuf.Duration
+	(*SendToChannelRequest)(nil),      // 30: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 31: lockstep.autoflow.v1.SendToChannelResponse
+	(*CheckProgramRequest)(nil),       // 32: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 33: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 34: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 35: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 36: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 37: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 38: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 39: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 40: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 41: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 42: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 43: lockstep.autoflow.v1.DeleteFlowResponse
+	nil,                               // 44: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 45: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 46: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 47: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 48: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 49: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 50: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 51: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 52: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 53: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 54: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 55: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 57: google.protobuf.Duration
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	30, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	31, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	32, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	44, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	45, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	46, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
 	3,  // 3: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	7,  // 4: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	4,  // 5: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	8,  // 6: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	33, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	47, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,  // 8: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	34, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	37, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	37, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	48, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	56, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	56, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	10, // 12: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	37, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	56, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	11, // 14: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	35, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	37, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	37, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	37, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	38, // 19: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	49, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	56, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	56, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	56, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	57, // 19: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,  // 20: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,  // 21: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	36, // 22: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	50, // 22: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
 	9,  // 23: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	18, // 24: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	37, // 25: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	56, // 25: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	21, // 26: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	37, // 27: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	56, // 27: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
 	18, // 28: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
 	9,  // 29: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	9,  // 30: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	9,  // 31: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	1,  // 32: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 33: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	5,  // 34: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	12, // 35: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	14, // 36: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	16, // 37: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	19, // 38: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	22, // 39: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	24, // 40: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	26, // 41: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	28, // 42: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	2,  // 43: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 44: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	6,  // 45: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	13, // 46: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	15, // 47: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	17, // 48: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	20, // 49: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	23, // 50: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	25, // 51: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	27, // 52: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	29, // 53: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	43, // [43:54] is the sub-list for method output_type
-	32, // [32:43] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	51, // 32: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	34, // 33: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	35, // 34: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	35, // 35: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	36, // 37: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	52, // 38: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	53, // 39: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	54, // 40: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	55, // 41: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	39, // 42: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	36, // 43: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	56, // 44: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	39, // 45: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	1,  // 46: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	3,  // 47: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	5,  // 48: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	12, // 49: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	14, // 50: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	16, // 51: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	19, // 52: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	22, // 53: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	24, // 54: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	26, // 55: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	28, // 56: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	30, // 57: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	32, // 58: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	37, // 59: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	40, // 60: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	42, // 61: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	2,  // 62: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	4,  // 63: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	6,  // 64: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	13, // 65: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	15, // 66: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	17, // 67: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	20, // 68: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	23, // 69: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	25, // 70: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	27, // 71: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	29, // 72: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	31, // 73: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	33, // 74: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	38, // 75: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	41, // 76: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	43, // 77: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	62, // [62:78] is the sub-list for method output_type
+	46, // [46:62] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -2539,7 +3618,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

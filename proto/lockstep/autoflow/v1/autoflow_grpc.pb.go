@@ -34,6 +34,11 @@ const (
 	AutoFlow_CancelWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
 	AutoFlow_TerminateWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
 	AutoFlow_RetryWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
+	AutoFlow_SendToChannel_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/SendToChannel"
+	AutoFlow_CheckProgram_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/CheckProgram"
+	AutoFlow_RegisterFlow_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
+	AutoFlow_ListFlows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
+	AutoFlow_DeleteFlow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/DeleteFlow"
 )
 
 // AutoFlowClient is the client API for AutoFlow service.
@@ -91,6 +96,24 @@ type AutoFlowClient interface {
 	//
 	// Codes: NOT_FOUND; FAILED_PRECONDITION when the workflow has not failed; INVALID_ARGUMENT.
 	RetryWorkflow(ctx context.Context, in *RetryWorkflowRequest, opts ...grpc.CallOption) (*RetryWorkflowResponse, error)
+	// SendToChannel hands a message to the workflow that made a channel (D19). It answers once the message is stored. The same
+	// message_id again is accepted and changes nothing.
+	//
+	// Codes: NOT_FOUND when there is no such channel, or its workflow has ended; INVALID_ARGUMENT.
+	SendToChannel(ctx context.Context, in *SendToChannelRequest, opts ...grpc.CallOption) (*SendToChannelResponse, error)
+	// CheckProgram says what is wrong with a program and what it uses. Nothing of it is run and nothing is stored. What is
+	// wrong with the program is part of the answer, not an error. Codes: INVALID_ARGUMENT when there is no program.
+	CheckProgram(ctx context.Context, in *CheckProgramRequest, opts ...grpc.CallOption) (*CheckProgramResponse, error)
+	// RegisterFlow keeps a program with on_event(type=, filter=, handler=): from now on each event that matches a handler
+	// starts one run of it, exactly once for each event and handler (E17, D4). A flow of the same name is replaced: events
+	// that were stored before keep the handlers they have met. The same content again changes nothing.
+	//
+	// Codes: INVALID_ARGUMENT, with the position in the program.
+	RegisterFlow(ctx context.Context, in *RegisterFlowRequest, opts ...grpc.CallOption) (*RegisterFlowResponse, error)
+	// ListFlows answers the flows of an organization by name, by pages. Codes: INVALID_ARGUMENT.
+	ListFlows(ctx context.Context, in *ListFlowsRequest, opts ...grpc.CallOption) (*ListFlowsResponse, error)
+	// DeleteFlow ends a flow. Runs that it has started go on. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteFlow(ctx context.Context, in *DeleteFlowRequest, opts ...grpc.CallOption) (*DeleteFlowResponse, error)
 }
 
 type autoFlowClient struct {
@@ -220,6 +243,56 @@ func (c *autoFlowClient) RetryWorkflow(ctx context.Context, in *RetryWorkflowReq
 	return out, nil
 }
 
+func (c *autoFlowClient) SendToChannel(ctx context.Context, in *SendToChannelRequest, opts ...grpc.CallOption) (*SendToChannelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SendToChannelResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_SendToChannel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) CheckProgram(ctx context.Context, in *CheckProgramRequest, opts ...grpc.CallOption) (*CheckProgramResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckProgramResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_CheckProgram_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) RegisterFlow(ctx context.Context, in *RegisterFlowRequest, opts ...grpc.CallOption) (*RegisterFlowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegisterFlowResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_RegisterFlow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListFlows(ctx context.Context, in *ListFlowsRequest, opts ...grpc.CallOption) (*ListFlowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFlowsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListFlows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) DeleteFlow(ctx context.Context, in *DeleteFlowRequest, opts ...grpc.CallOption) (*DeleteFlowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteFlowResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_DeleteFlow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AutoFlowServer is the server API for AutoFlow service.
 // All implementations must embed UnimplementedAutoFlowServer
 // for forward compatibility.
@@ -275,6 +348,24 @@ type AutoFlowServer interface {
 	//
 	// Codes: NOT_FOUND; FAILED_PRECONDITION when the workflow has not failed; INVALID_ARGUMENT.
 	RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error)
+	// SendToChannel hands a message to the workflow that made a channel (D19). It answers once the message is stored. The same
+	// message_id again is accepted and changes nothing.
+	//
+	// Codes: NOT_FOUND when there is no such channel, or its workflow has ended; INVALID_ARGUMENT.
+	SendToChannel(context.Context, *SendToChannelRequest) (*SendToChannelResponse, error)
+	// CheckProgram says what is wrong with a program and what it uses. Nothing of it is run and nothing is stored. What is
+	// wrong with the program is part of the answer, not an error. Codes: INVALID_ARGUMENT when there is no program.
+	CheckProgram(context.Context, *CheckProgramRequest) (*CheckProgramResponse, error)
+	// RegisterFlow keeps a program with on_event(type=, filter=, handler=): from now on each event that matches a handler
+	// starts one run of it, exactly once for each event and handler (E17, D4). A flow of the same name is replaced: events
+	// that were stored before keep the handlers they have met. The same content again changes nothing.
+	//
+	// Codes: INVALID_ARGUMENT, with the position in the program.
+	RegisterFlow(context.Context, *RegisterFlowRequest) (*RegisterFlowResponse, error)
+	// ListFlows answers the flows of an organization by name, by pages. Codes: INVALID_ARGUMENT.
+	ListFlows(context.Context, *ListFlowsRequest) (*ListFlowsResponse, error)
+	// DeleteFlow ends a flow. Runs that it has started go on. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error)
 	mustEmbedUnimplementedAutoFlowServer()
 }
 
@@ -317,6 +408,21 @@ func (UnimplementedAutoFlowServer) TerminateWorkflow(context.Context, *Terminate
 }
 func (UnimplementedAutoFlowServer) RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) SendToChannel(context.Context, *SendToChannelRequest) (*SendToChannelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendToChannel not implemented")
+}
+func (UnimplementedAutoFlowServer) CheckProgram(context.Context, *CheckProgramRequest) (*CheckProgramResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckProgram not implemented")
+}
+func (UnimplementedAutoFlowServer) RegisterFlow(context.Context, *RegisterFlowRequest) (*RegisterFlowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterFlow not implemented")
+}
+func (UnimplementedAutoFlowServer) ListFlows(context.Context, *ListFlowsRequest) (*ListFlowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFlows not implemented")
+}
+func (UnimplementedAutoFlowServer) DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteFlow not implemented")
 }
 func (UnimplementedAutoFlowServer) mustEmbedUnimplementedAutoFlowServer() {}
 func (UnimplementedAutoFlowServer) testEmbeddedByValue()                  {}
@@ -530,6 +636,96 @@ func _AutoFlow_RetryWorkflow_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_SendToChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendToChannelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).SendToChannel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_SendToChannel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).SendToChannel(ctx, req.(*SendToChannelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_CheckProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckProgramRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).CheckProgram(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_CheckProgram_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).CheckProgram(ctx, req.(*CheckProgramRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_RegisterFlow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegisterFlowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).RegisterFlow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_RegisterFlow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).RegisterFlow(ctx, req.(*RegisterFlowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListFlows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFlowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListFlows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListFlows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListFlows(ctx, req.(*ListFlowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_DeleteFlow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteFlowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).DeleteFlow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_DeleteFlow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).DeleteFlow(ctx, req.(*DeleteFlowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AutoFlow_ServiceDesc is the grpc.ServiceDesc for AutoFlow service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -576,6 +772,26 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryWorkflow",
 			Handler:    _AutoFlow_RetryWorkflow_Handler,
+		},
+		{
+			MethodName: "SendToChannel",
+			Handler:    _AutoFlow_SendToChannel_Handler,
+		},
+		{
+			MethodName: "CheckProgram",
+			Handler:    _AutoFlow_CheckProgram_Handler,
+		},
+		{
+			MethodName: "RegisterFlow",
+			Handler:    _AutoFlow_RegisterFlow_Handler,
+		},
+		{
+			MethodName: "ListFlows",
+			Handler:    _AutoFlow_ListFlows_Handler,
+		},
+		{
+			MethodName: "DeleteFlow",
+			Handler:    _AutoFlow_DeleteFlow_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

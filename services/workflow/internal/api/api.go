@@ -17,6 +17,8 @@ import (
 // Deps are what a Server works with.
 type Deps struct {
 	Operator *core.Operator
+	Flows    *core.Flows
+	Checker  core.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
 	FromWire func(event.Event) (core.Event, error)
 	// Stopping is closed when the server stops: streams, which have no end of their own, end then.
@@ -49,6 +51,11 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_CancelWorkflow_FullMethodName:    rpc.ScopeOperate,
 		autoflowv1.AutoFlow_TerminateWorkflow_FullMethodName: rpc.ScopeOperate,
 		autoflowv1.AutoFlow_RetryWorkflow_FullMethodName:     rpc.ScopeOperate,
+		autoflowv1.AutoFlow_CheckProgram_FullMethodName:      rpc.ScopeRead,
+		autoflowv1.AutoFlow_ListFlows_FullMethodName:         rpc.ScopeRead,
+		autoflowv1.AutoFlow_SendToChannel_FullMethodName:     rpc.ScopeStart,
+		autoflowv1.AutoFlow_RegisterFlow_FullMethodName:      rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
 	}
 }
 

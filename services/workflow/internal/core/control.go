@@ -122,8 +122,8 @@ func (o *Operator) Cancel(ctx context.Context, organization int64, workflow, rea
 func (o *Operator) List(ctx context.Context, q ListQuery) ([]Execution, error) {
 	const most = 8
 	var fields []fault.Field
-	if q.Organization <= 0 {
-		fields = append(fields, fault.Field{Name: "organization_id", Problem: fmt.Sprintf("found %d, expected a number above zero", q.Organization)})
+	if err := checkOrganization(q.Organization); err != nil {
+		fields = append(fields, fault.FieldsOf(err)...)
 	}
 	if len(q.Labels) > most {
 		fields = append(fields, fault.Field{Name: "labels", Problem: fmt.Sprintf("found %d, expected at most %d", len(q.Labels), most)})

@@ -17,8 +17,8 @@ func Encode(e core.Emit) (event.Event, error) {
 	if len(data) == 0 {
 		data = json.RawMessage("{}")
 	}
-	if d, known := event.Lookup(e.Type); !known || d.Path != event.PathDomain {
-		return event.Event{}, fault.InvalidFields(fault.Field{Name: "type", Problem: fmt.Sprintf("found %q, expected a type of the domain path", e.Type)})
+	if !emittable(e.Type) {
+		return event.Event{}, fault.InvalidFields(fault.Field{Name: "type", Problem: notEmittable(e.Type)})
 	}
 	return event.New(event.Header{
 		ID: e.ID, Source: Source, Organization: e.Organization, Correlation: e.Workflow, Time: e.Time,
@@ -42,9 +42,8 @@ func (p payload) MarshalJSON() ([]byte, error) { return p.data, nil }
 // not. It encodes with the function that the commit uses later: what a program is told is sent can then be stored,
 // too.
 func CheckEmit(e core.Emit) *core.FunctionError {
-	switch e.Type {
-	case core.TypeCompleted, core.TypeFailed, core.TypeCancelled:
-		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + e.Type + " is emitted by the engine alone"}
+	if refusal := CheckType(e.Type); refusal != nil {
+		return refusal
 	}
 	_, err := Encode(e)
 	if err == nil {
@@ -55,4 +54,25 @@ func CheckEmit(e core.Emit) *core.FunctionError {
 		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit " + e.Type + ": " + classed.Error()}
 	}
 	return core.AsFunctionError(err)
+}
+
+// CheckType says whether programs may emit events of the type at all.
+func CheckType(eventType string) *core.FunctionError {
+	switch eventType {
+	case core.TypeCompleted, core.TypeFailed, core.TypeCancelled:
+		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + eventType + " is emitted by the engine alone"}
+	}
+	if !emittable(eventType) {
+		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + notEmittable(eventType)}
+	}
+	return nil
+}
+
+func emittable(eventType string) bool {
+	d, known := event.Lookup(eventType)
+	return known && d.Path == event.PathDomain
+}
+
+func notEmittable(eventType string) string {
+	return fmt.Sprintf("found %q, expected a type of the domain path", eventType)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
 // Load reads everything needed to continue an execution. The row with its counters is read first: what arrives during
@@ -33,7 +32,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
 		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", execution, err)
 	}
-	if l.Program, err = s.program(ctx, row); err != nil {
+	if l.Program, err = s.program(ctx, fmt.Sprintf("execution %d", execution), row.Program, row.Modules); err != nil {
 		return core.Loaded{}, err
 	}
 	// All of it: replay needs every entry, and max_history bounds them.
@@ -53,28 +52,28 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 
 // program puts the pinned sources together. They are found by digest: a run goes on with the bytes it was started
 // with, whatever is submitted later (D7).
-func (s *Store) program(ctx context.Context, row query.LoadExecutionRow) (core.Program, error) {
+func (s *Store) program(ctx context.Context, owner string, main, named []byte) (core.Program, error) {
 	var modules map[string]string
-	if err := json.Unmarshal(row.Modules, &modules); err != nil {
-		return core.Program{}, fmt.Errorf("modules of execution %d: %w", row.ID, err)
+	if err := json.Unmarshal(named, &modules); err != nil {
+		return core.Program{}, fmt.Errorf("modules of %s: %w", owner, err)
 	}
-	digests := [][]byte{row.Program}
+	digests := [][]byte{main}
 	for name, sum := range modules {
 		b, err := hex.DecodeString(sum)
 		if err != nil {
-			return core.Program{}, fmt.Errorf("digest of module %q of execution %d: %w", name, row.ID, err)
+			return core.Program{}, fmt.Errorf("digest of module %q of %s: %w", name, owner, err)
 		}
 		digests = append(digests, b)
 	}
 	rows, err := s.queries.LoadPrograms(ctx, digests)
 	if err != nil {
-		return core.Program{}, pg.Classify(err, "load program of execution %d", row.ID)
+		return core.Program{}, pg.Classify(err, "load program of %s", owner)
 	}
 	sources := make(map[string][]byte, len(rows))
 	for _, r := range rows {
 		sources[hex.EncodeToString(r.Digest)] = r.Source
 	}
-	p := core.Program{Source: sources[hex.EncodeToString(row.Program)], Modules: make(map[string][]byte, len(modules))}
+	p := core.Program{Source: sources[hex.EncodeToString(main)], Modules: make(map[string][]byte, len(modules))}
 	for name, sum := range modules {
 		p.Modules[name] = sources[sum]
 	}

@@ -104,6 +104,47 @@ type Execution struct {
 	Attempt       int32
 }
 
+type Flow struct {
+	ID           int64
+	Organization int64
+	Name         string
+	Version      int32
+	Program      []byte
+	Modules      []byte
+	Inputs       []byte
+	Secrets      []byte
+	Labels       []byte
+	Digest       []byte
+	RegisteredAt time.Time
+	RetiredAt    *time.Time
+	Started      int64
+	Refused      int64
+	LastRefusal  string
+}
+
+type FlowHandler struct {
+	ID       int64
+	Flow     int64
+	Place    int32
+	Types    []string
+	Filter   []byte
+	Function string
+	Position string
+}
+
+type FlowTrigger struct {
+	Organization int64
+	Type         string
+	Handler      int64
+}
+
+type FlowWork struct {
+	Event   int64
+	Handler int64
+	Attempt int32
+	NextAt  time.Time
+}
+
 type Lease struct {
 	Instance string
 	Epoch    int64

@@ -1,0 +1,329 @@
+package workflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+)
+
+// ticking has two handlers for one type; one of them wants a certain value.
+const ticking = `
+def every(event):
+    print("every", event.data.n)
+def two(event):
+    print("two", event.data.n)
+on_event(type = "com.example.tick", handler = every)
+on_event(type = "com.example.tick", filter = {"n": 2}, handler = two)
+`
+
+// tick sends an event, twice: the second time changes nothing.
+func (s *service) tick(id string, n int) {
+	s.t.Helper()
+	text := strings.Replace(strings.Replace(cloudEvent, "ID", id, 1), `"n": 1`, fmt.Sprintf(`"n": %d`, n), 1)
+	for range 2 {
+		if _, err := s.CloudEvent(s.t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(text)}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// printed is what the runs of a flow have printed, the oldest run first.
+func (s *service) printed(name string) (lines []string) {
+	s.t.Helper()
+	page, err := s.ListWorkflows(s.t.Context(), &autoflowv1.ListWorkflowsRequest{OrganizationId: organization, Labels: map[string]string{"flow": name}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, w := range page.GetWorkflows() {
+		log, err := s.GetLogs(s.t.Context(), &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: w.GetWorkflowId()})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, l := range log.GetLines() {
+			if l.GetKind() == "print" {
+				lines = append([]string{w.GetLabels()["handler"] + ": " + l.GetText()}, lines...)
+			}
+		}
+	}
+	return lines
+}
+
+func TestAnEventStartsARunForEachHandler(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	register := func(program string) *autoflowv1.RegisterFlowResponse {
+		t.Helper()
+		resp, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "ticks", Starlark: []byte(program)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	runs := func(want ...string) {
+		t.Helper()
+		var found []string
+		s.eventually(fmt.Sprintf("%d runs have printed", len(want)), func(context.Context) bool {
+			found = s.printed("ticks")
+			return len(found) >= len(want)
+		})
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	}
+	s.tick("before", 2) // nobody was there to handle it, and nobody is started for it later
+	if first := register(ticking); !first.GetCreated() || first.GetFlow().GetVersion() != 1 || len(first.GetFlow().GetHandlers()) != 2 {
+		t.Errorf("first: %v", first)
+	}
+	if again := register(ticking); again.GetCreated() || again.GetFlow().GetVersion() != 1 {
+		t.Errorf("the same again: %v", again)
+	}
+	s.tick("a", 1)
+	runs("every: every 1")
+	s.tick("b", 2)
+	runs("every: every 1", "every: every 2", "two: two 2")
+	if next := register(strings.ReplaceAll(ticking, `"every"`, `"each"`)); !next.GetCreated() || next.GetFlow().GetVersion() != 2 {
+		t.Errorf("another version: %v", next)
+	}
+	s.tick("c", 1)
+	runs("every: every 1", "every: every 2", "two: two 2", "every: each 1")
+	list, err := s.ListFlows(t.Context(), &autoflowv1.ListFlowsRequest{OrganizationId: organization})
+	if err != nil || len(list.GetFlows()) != 1 || list.GetFlows()[0].GetVersion() != 2 || list.GetFlows()[0].GetStarted() != 4 || list.GetFlows()[0].GetRefused() != 0 {
+		t.Errorf("flows %v, error %v", list.GetFlows(), err)
+	}
+	if _, err := s.DeleteFlow(t.Context(), &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "ticks"}); err != nil {
+		t.Fatal(err)
+	}
+	s.tick("d", 1)
+	register(ticking) // its events come after d: if d still started a run, it would be there before theirs
+	s.tick("e", 1)
+	runs("every: every 1", "every: every 2", "two: two 2", "every: each 1", "every: every 1")
+	if _, err := s.DeleteFlow(t.Context(), &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "none"}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("delete what is not there: %v", err)
+	}
+}
+
+func TestListFlowsByPages(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for _, name := range []string{"b", "c", "a"} {
+		if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: name, Starlark: []byte(ticking)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for token := ""; ; {
+		page, err := s.ListFlows(t.Context(), &autoflowv1.ListFlowsRequest{OrganizationId: organization, PageSize: 1, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range page.GetFlows() {
+			names = append(names, f.GetName())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// dying is a store whose process dies between the start of a run and the record of it, every other time.
+type dying struct {
+	*store.Store
+	deaths atomic.Int64
+}
+
+func (d *dying) FlowWorkDone(ctx context.Context, w core.FlowWork, o core.FlowOutcome) error {
+	if d.deaths.Add(1)%2 == 1 {
+		return errors.New("died")
+	}
+	return d.Store.FlowWorkDone(ctx, w, o)
+}
+
+// TestFlowsStartEachRunOnce has two processes start runs that die in the middle, from events that come twice.
+func TestFlowsStartEachRunOnce(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	ctx := t.Context()
+	kept := &dying{Store: e.store}
+	var created atomic.Int64
+	var ahead atomic.Int64 // the wait for another attempt is not waited for
+	flows := func() *core.Flows {
+		return core.NewFlows(core.FlowsDeps{
+			Store: kept, Scripts: script.New(script.Limits{}), Clock: shifted{clock.System(), &ahead}, Log: bustest.Log(t), Poll: 10 * time.Millisecond,
+			Start: func(ctx context.Context, s core.Start) (core.Started, error) {
+				started, err := e.service.Start(ctx, s)
+				if err == nil && started.Created {
+					created.Add(1)
+				}
+				return started, err
+			},
+		})
+	}
+	first, second := flows(), flows()
+	if _, _, err := first.Register(ctx, core.Flow{Organization: 1, Name: "ticks", Program: core.Program{Source: []byte(ticking)}}); err != nil {
+		t.Fatal(err)
+	}
+	const ticks = 20
+	for i := range ticks {
+		event := core.Event{Organization: 1, Source: "/test", ID: fmt.Sprint(i), Type: "com.example.tick", Data: []byte(fmt.Sprintf(`{"n": %d}`, i%2+1)), Time: clock.System().Now()}
+		for range 2 {
+			if _, _, err := e.service.Receive(ctx, event); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	running, stop := context.WithCancel(ctx)
+	var processes sync.WaitGroup
+	for _, f := range []*core.Flows{first, second} {
+		processes.Go(func() { _ = f.Run(running) })
+	}
+	deadline := clock.System().Now().Add(within)
+	for {
+		list, err := e.store.ListFlows(ctx, 1, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list[0].Started == ticks*3/2 {
+			break
+		}
+		if clock.System().Now().After(deadline) {
+			t.Fatalf("%d runs were recorded, expected %d", list[0].Started, ticks*3/2)
+		}
+		ahead.Add(int64(time.Second))
+		_ = clock.Sleep(ctx, clock.System(), 10*time.Millisecond)
+	}
+	stop()
+	processes.Wait()
+	if created.Load() != ticks*3/2 {
+		t.Errorf("%d runs were started, expected %d", created.Load(), ticks*3/2)
+	}
+	if left, err := e.store.NextFlowWork(ctx, clock.System().Now().Add(time.Hour), 100); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, error %v", left, err)
+	}
+}
+
+// shifted is a clock that is ahead.
+type shifted struct {
+	clock.Clock
+	by *atomic.Int64
+}
+
+func (s shifted) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+
+// TestARefusedRunIsCounted has a flow whose runs cannot be started: their inputs are too large.
+func TestARefusedRunIsCounted(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	flows := core.NewFlows(core.FlowsDeps{
+		Store: e.store, Scripts: script.New(script.Limits{}), Clock: clock.System(), Log: bustest.Log(t), Poll: 10 * time.Millisecond,
+		Start: func(context.Context, core.Start) (core.Started, error) { return core.Started{}, fault.New(fault.Invalid, "no") },
+	})
+	if _, _, err := flows.Register(t.Context(), core.Flow{Organization: 1, Name: "ticks", Program: core.Program{Source: []byte(ticking)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte(`{"n": 1}`), Time: clock.System().Now()}); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = flows.Run(running) }()
+	t.Cleanup(func() { stop(); <-done })
+	for deadline := clock.System().Now().Add(within); ; {
+		list, err := flows.List(t.Context(), 1, 0, 10)
+		if err != nil || clock.System().Now().After(deadline) {
+			t.Fatal("no refusal was counted", err)
+		}
+		if list[0].Refused == 1 && list[0].LastRefusal == "no" && list[0].Started == 0 {
+			return
+		}
+		_ = clock.Sleep(t.Context(), clock.System(), 10*time.Millisecond)
+	}
+}
+
+func TestCheckProgram(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	check := func(program, inputs string) *autoflowv1.CheckProgramResponse {
+		t.Helper()
+		resp, err := s.CheckProgram(t.Context(), &autoflowv1.CheckProgramRequest{Starlark: []byte(program), Inputs: []byte(inputs)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	good := check(`def main(rollout):
+    run("k8s.get", {"agent_id": 7})
+    run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": rollout}})
+    wait_for_event("a.b")
+    run("k8s." + verb, {})`, `{"rollout": 1, "verb": "get"}`)
+	var found []string
+	for _, list := range [][]*autoflowv1.Use{good.GetFunctions(), good.GetWaits(), good.GetEmits()} {
+		for _, use := range list {
+			found = append(found, use.GetName()+" "+use.GetPosition())
+		}
+	}
+	found = append(append(found, good.GetInputs()...), good.GetDynamic()...)
+	want := []string{"k8s.get main.star:2:8", "a.b main.star:4:19", "com.gitlab.cd.rollout.started main.star:3:8", "rollout", "verb", "main.star:5:8"}
+	if diff := cmp.Diff(want, found); diff != "" || len(good.GetProblems()) > 0 {
+		t.Errorf("problems %v, uses (-want +got):\n%s", good.GetProblems(), diff)
+	}
+	for program, want := range map[string]string{
+		"x = ":                                   "starlark main.star:1:5: got end of file, want primary expression",
+		`run("no.such")`:                         `starlark main.star:1:4: there is no function "no.such"`,
+		`run("emit", {"type": "com.example.x"})`: `starlark main.star:1:4: emit: type: found "com.example.x", expected a type of the domain path`,
+		`load("m.star", "x")`:                    `starlark main.star:1:6: load of "m.star", which is not among the modules: `,
+		`on_event("a.b", handler = nobody)`:      "starlark main.star:1:9: on_event: nobody is no function of the main file",
+		"def main(a):\n    pass":                 "inputs.a missing; main takes it at main.star:1:10",
+	} {
+		problems := check(program, "{}").GetProblems()
+		if len(problems) != 1 || problems[0].GetField()+" "+problems[0].GetDescription() != want {
+			t.Errorf("%s: found %v, expected %s", program, problems, want)
+		}
+	}
+}
+
+// FuzzCheckProgram: whatever is submitted is answered, and never run.
+func FuzzCheckProgram(f *testing.F) {
+	functions, err := core.NewFunctions()
+	if err != nil {
+		f.Fatal(err)
+	}
+	checker := core.ProgramChecker{
+		Scripts: script.New(script.Limits{}), Functions: functions,
+		CheckType: func(string) *core.FunctionError { return nil },
+	}
+	f.Add(ticking, "", "{}")
+	f.Add(`load("m.star", "x")`, "x = 1", `{"a": 1}`)
+	f.Add("def main(a, *b, c = 1, **d):\n    return [x for x in a if x]", "", `{"a": [1]}`)
+	f.Add(`run("emit", {"type": "t", "data": {}}); wait_for_event(["a"] * 3)`, "while True: pass", "")
+	f.Add("\xff", "\x00", "[")
+	f.Fuzz(func(t *testing.T, program, module, inputs string) {
+		p := core.Program{Source: []byte(program), Modules: map[string][]byte{"m.star": []byte(module)}}
+		found, err := checker.Check(p, []byte(inputs))
+		if err != nil && (program != "" || !fault.Is(err, fault.Invalid)) {
+			t.Errorf("an error instead of problems: %v", err)
+		}
+		for _, problem := range found.Problems {
+			if problem.Name == "" || problem.Problem == "" {
+				t.Errorf("a problem that says nothing: %+v", problem)
+			}
+		}
+	})
+}

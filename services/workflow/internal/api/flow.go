@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// RegisterFlow keeps a program that events start.
+func (s *Server) RegisterFlow(ctx context.Context, req *autoflowv1.RegisterFlowRequest) (*autoflowv1.RegisterFlowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	current, created, err := s.Flows.Register(ctx, core.Flow{
+		Organization: org, Name: req.GetName(), Program: core.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
+		Inputs: req.GetInputs(), Secrets: req.GetSecrets(), Labels: req.GetLabels(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.RegisterFlowResponse{Flow: flow(current), Created: created}, nil
+}
+
+// ListFlows answers a page of an organization's flows. The position in its token is that of the last flow's version, by
+// which its name is found again: also if it was replaced or deleted meanwhile.
+func (s *Server) ListFlows(ctx context.Context, req *autoflowv1.ListFlowsRequest) (*autoflowv1.ListFlowsResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.GetPageSize(), defaultWorkflows, maxWorkflows)
+	if err != nil {
+		return nil, err
+	}
+	after, err := position(req.GetPageToken(), "flows", org)
+	if err != nil {
+		return nil, err
+	}
+	flows, err := s.Flows.List(ctx, org, after, size+1) // one more tells whether there is a next page
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.ListFlowsResponse{}
+	if len(flows) > size {
+		flows = flows[:size]
+		resp.NextPageToken = pageToken(flows[size-1].ID, "flows", org)
+	}
+	for _, f := range flows {
+		resp.Flows = append(resp.Flows, flow(f))
+	}
+	return resp, nil
+}
+
+// DeleteFlow ends a flow.
+func (s *Server) DeleteFlow(ctx context.Context, req *autoflowv1.DeleteFlowRequest) (*autoflowv1.DeleteFlowResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Flows.Delete(ctx, org, req.GetName()); err != nil {
+		return nil, err
+	}
+	return &autoflowv1.DeleteFlowResponse{}, nil
+}
+
+// SendToChannel hands a message to the run that made the channel.
+func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChannelRequest) (*autoflowv1.SendToChannelResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	duplicate, err := s.Operator.SendToChannel(ctx, core.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.SendToChannelResponse{Duplicate: duplicate}, nil
+}
+
+// CheckProgram says what is wrong with a program and what it uses.
+func (s *Server) CheckProgram(_ context.Context, req *autoflowv1.CheckProgramRequest) (*autoflowv1.CheckProgramResponse, error) {
+	found, err := s.Checker.Check(core.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.CheckProgramResponse{
+		Inputs: found.Outline.Inputs, Dynamic: found.Outline.Dynamic,
+		Functions: uses(found.Outline.Functions), Waits: uses(found.Outline.Waits), Emits: uses(found.Outline.Emits), Handlers: handlers(found.Outline.Handlers),
+	}
+	for _, p := range found.Problems {
+		resp.Problems = append(resp.Problems, &autoflowv1.Problem{Field: p.Name, Description: p.Problem})
+	}
+	return resp, nil
+}
+
+func uses(used []core.Use) []*autoflowv1.Use {
+	shown := make([]*autoflowv1.Use, len(used))
+	for i, u := range used {
+		shown[i] = &autoflowv1.Use{Name: u.Name, Position: u.Position}
+	}
+	return shown
+}
+
+func handlers(of []core.Handler) []*autoflowv1.Handler {
+	shown := make([]*autoflowv1.Handler, len(of))
+	for i, h := range of {
+		shown[i] = &autoflowv1.Handler{EventTypes: h.Types, Filter: h.Filter, Function: h.Function, Position: h.Position}
+	}
+	return shown
+}
+
+func flow(f core.Flow) *autoflowv1.Flow {
+	return &autoflowv1.Flow{
+		Name: f.Name, OrganizationId: f.Organization, Version: int32(f.Version), ProgramDigest: f.ProgramDigest, Handlers: handlers(f.Handlers),
+		RegisteredAt: timestamppb.New(f.RegisteredAt), Started: f.Started, Refused: f.Refused, LastRefusal: f.LastRefusal,
+	}
+}
