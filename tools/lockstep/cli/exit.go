@@ -22,7 +22,7 @@ const (
 	exitInterrupted  = 130
 )
 
-// notCompletedError is a watched rollout that ended otherwise.
+// notCompletedError is a watched rollout or workflow that ended otherwise.
 type notCompletedError struct{ message string }
 
 func (e notCompletedError) Error() string { return e.message }

@@ -18,17 +18,18 @@ import (
 
 const longHelp = `lockstep promotes several services at once, gate by gate, through environments.
 
-It asks the GraphQL API that --endpoint, LOCKSTEP_ENDPOINT or --endpoints-file names, in this order.
+It asks the GraphQL API that --endpoint, LOCKSTEP_ENDPOINT or --endpoints-file names, in this order. Only workflow asks the
+engine underneath.
 
 Exit codes:
-  0    done; a watched rollout completed
+  0    done; what was watched completed
   1    something went wrong that nobody planned for
   2    the command or its input is wrong
   3    there is no such object
   4    it does not fit the present state, such as a second active rollout
   5    the token is missing or not good enough
   6    the API does not answer
-  7    the rollout that was watched failed or was cancelled
+  7    the rollout or workflow that was watched ended otherwise
   130  interrupted`
 
 // command is what all subcommands share.
@@ -91,7 +92,7 @@ func (c *command) root() *cobra.Command {
 		&cobra.Group{ID: "objects", Title: "What Lockstep knows:"},
 		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
 	)
-	root.AddCommand(c.application(), c.source(), c.versionSet(), c.environment(), c.rollout(), c.journal(), c.member(), c.group(), c.accessToken(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
+	root.AddCommand(c.application(), c.source(), c.versionSet(), c.environment(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
 	return root
 }
 

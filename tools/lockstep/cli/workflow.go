@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+// workflow is what people ask of the workflow engine, AutoFlow, itself.
+func (c *command) workflow() *cobra.Command {
+	e := &engine{command: c}
+	cmd := noun("workflow", "wf", "Workflows: the durable programs underneath, and the engine that runs them",
+		e.start(), e.list(), e.get(), e.history(), e.logs(), e.watch(),
+		e.end("cancel", "Ask a workflow to stop", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
+		e.end("terminate", "End a workflow at once, without letting it clean up", "  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
+		e.retry(), e.check(), e.send(), e.flow())
+	cmd.Long = `workflow talks to AutoFlow over gRPC: --grpc, LOCKSTEP_GRPC or --endpoints-file names it, in this order. The address is
+host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
+
+-o json and -o yaml print AutoFlow's messages in the JSON mapping of protocol buffers, whose names are stable.`
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&e.address, "grpc", "", "`address` of AutoFlow (LOCKSTEP_GRPC)")
+	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of AutoFlow; by default the system's")
+	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with our certificate, for an AutoFlow that asks for one")
+	flags.StringVar(&e.key, "grpc-key", "", "`file` with our certificate's key")
+	flags.Int64Var(&e.organization, "organization", 0, "`number` of the organization; by default the token's")
+	return cmd
+}
+
+func (e *engine) start() *cobra.Command {
+	var given programFlags
+	var secrets, labels map[string]string
+	var watch bool
+	cmd := e.asking("start ID PROGRAM", "Start a program; the same ID again is the same workflow",
+		"  lockstep workflow start nightly-7 nightly.star --inputs '{\"day\": 7}' --watch\n  lockstep workflow start x main.star --module lib.star --inputs @inputs.json --label team=shop", exactly(2),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			program, modules, inputs, err := given.read(args[1])
+			if err != nil {
+				return err
+			}
+			started, err := client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+				OrganizationId: e.organization, WorkflowId: args[0], Starlark: program, Modules: modules, Inputs: inputs, Secrets: secrets, Labels: labels,
+			})
+			if err != nil {
+				return err
+			}
+			if watch {
+				return e.follow(ctx, client, args[0], 0)
+			}
+			return e.print(message{started}, func(w io.Writer) {
+				row(w, "ID", "REF", "CREATED")
+				row(w, started.GetWorkflowId(), started.GetWorkflowRef(), fmt.Sprint(started.GetCreated()))
+			})
+		})
+	given.add(cmd)
+	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: k8s:ns/name#key, env:NAME, file:/path or vault:path#key")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "`name=value`, to find it again")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
+	return cmd
+}
+
+func (e *engine) list() *cobra.Command {
+	var states []string
+	var labels map[string]string
+	var digest string
+	var limit int
+	cmd := e.asking("list", "List workflows, newest first", "  lockstep workflow list --state failed,terminated\n  lockstep workflow list --label team=shop -o json", exactly(0),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
+			request := &autoflowv1.ListWorkflowsRequest{OrganizationId: e.organization, Labels: labels, ProgramDigest: digest}
+			for _, name := range states {
+				request.States = append(request.States, parseState(name))
+			}
+			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.Workflow, string, error) {
+				request.PageSize, request.PageToken = size, token
+				page, err := client.ListWorkflows(ctx, request)
+				return page.GetWorkflows(), page.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			return e.print(messages(all), func(w io.Writer) { workflowTable(w, all...) })
+		})
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in these `states`: running, parked, completed, failed, cancelled, terminated")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this `name=value`")
+	cmd.Flags().StringVar(&digest, "program-digest", "", "only those of the program with this `SHA-256`")
+	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many; 0 for all")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (e *engine) get() *cobra.Command {
+	return e.asking("get ID", "Show one workflow and what it waits for", "  lockstep workflow get rollout-12", exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			answer, err := client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0]})
+			if err != nil {
+				return err
+			}
+			return e.show(answer.GetWorkflow())
+		})
+}
+
+// show prints one workflow.
+func (e *engine) show(w *autoflowv1.Workflow) error {
+	return e.print(message{w}, func(out io.Writer) {
+		workflowTable(out, w)
+		if len(w.GetWaits()) > 0 {
+			fmt.Fprintln(out)
+			row(out, "BRANCH", "SINCE", "WAITS FOR")
+		}
+		for i, wait := range w.GetWaits() {
+			row(out, fmt.Sprint(wait.GetBranch()), moment(wait.GetSince().AsTime()), strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
+		}
+		if len(w.GetRetries()) > 0 {
+			fmt.Fprintln(out)
+			row(out, "RETRIED", "FROM", "REASON", "AFTER")
+		}
+		for _, r := range w.GetRetries() {
+			row(out, moment(r.GetAt().AsTime()), fmt.Sprint(r.GetFromSequence()), r.GetReason(), r.GetError())
+		}
+	})
+}
+
+func workflowTable(w io.Writer, all ...*autoflowv1.Workflow) {
+	row(w, "ID", "STATE", "LABELS", "CREATED", "UPDATED", "FINISHED", "ERROR")
+	for _, one := range all {
+		finished := ""
+		if one.GetFinishedAt() != nil {
+			finished = moment(one.GetFinishedAt().AsTime())
+		}
+		labels := make([]string, 0, len(one.GetLabels()))
+		for _, name := range slices.Sorted(maps.Keys(one.GetLabels())) {
+			labels = append(labels, name+"="+one.GetLabels()[name])
+		}
+		row(w, one.GetWorkflowId(), stateName(one.GetState()), strings.Join(labels, ","), moment(one.GetCreatedAt().AsTime()), moment(one.GetUpdatedAt().AsTime()), finished, firstLineOf(one.GetError()))
+	}
+}
+
+func (e *engine) history() *cobra.Command {
+	var limit int
+	cmd := e.asking("history ID", "Show what a workflow has recorded, oldest first", "  lockstep workflow history rollout-12 --limit 0 -o json", exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.HistoryEntry, string, error) {
+				page, err := client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: e.organization, WorkflowId: args[0], PageSize: size, PageToken: token})
+				return page.GetEntries(), page.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			return e.print(messages(all), func(w io.Writer) {
+				row(w, "SEQUENCE", "TIME", "BRANCH", "KIND", "NAME", "VALUE")
+				for _, entry := range all {
+					row(w, fmt.Sprint(entry.GetSequence()), moment(entry.GetRecordedAt().AsTime()), fmt.Sprint(entry.GetBranch()), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
+				}
+			})
+		})
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many; 0 for all")
+	return cmd
+}
+
+func (e *engine) logs() *cobra.Command {
+	var limit int
+	var branch int32
+	cmd := e.asking("logs ID", "Show what a workflow printed and which Functions it called, oldest first",
+		"  lockstep workflow logs rollout-12\n  lockstep workflow logs rollout-12 --branch 2 -o json", exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			request := &autoflowv1.GetLogsRequest{OrganizationId: e.organization, WorkflowId: args[0]}
+			if branch >= 0 {
+				request.Branch = &branch
+			}
+			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.LogLine, string, error) {
+				request.PageSize, request.PageToken = size, token
+				page, err := client.GetLogs(ctx, request)
+				return page.GetLines(), page.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			return e.print(messages(all), func(w io.Writer) {
+				for _, line := range all {
+					row(w, moment(line.GetRecordedAt().AsTime()), fmt.Sprint(line.GetBranch()), logText(line))
+				}
+			})
+		})
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many; 0 for all")
+	cmd.Flags().Int32Var(&branch, "branch", -1, "only this branch of the program, by `number`; -1 for all")
+	return cmd
+}
+
+// logText is a line for people.
+func logText(l *autoflowv1.LogLine) string {
+	if l.GetKind() == "print" {
+		return l.GetText()
+	}
+	parts := []string{l.GetKind()}
+	for _, part := range []string{l.GetName(), l.GetCode(), l.GetText()} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// end is a command that ends one workflow.
+func (e *engine) end(verb, short, example string, needsReason bool, do func(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error)) *cobra.Command {
+	var reason string
+	cmd := e.asking(verb+" ID", short, example, exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			w, err := do(ctx, client, args[0], reason)
+			if err != nil {
+				return err
+			}
+			return e.show(w)
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history")
+	if needsReason {
+		cmd.Flags().Lookup("reason").Usage += "; required"
+	}
+	return cmd
+}
+
+func (e *engine) cancelOne(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error) {
+	_, err := client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: e.organization, WorkflowId: id})
+	return answer.GetWorkflow(), err
+}
+
+func (e *engine) terminateOne(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error) {
+	answer, err := client.TerminateWorkflow(ctx, &autoflowv1.TerminateWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, Reason: reason})
+	return answer.GetWorkflow(), err
+}
+
+func (e *engine) retry() *cobra.Command {
+	var reason string
+	var from int64
+	var watch bool
+	cmd := e.asking("retry ID", "Have a failed workflow go on from the step that failed",
+		"  lockstep workflow retry rollout-12 --reason 'credentials renewed' --watch\n  lockstep workflow retry rollout-12 --from 40", exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			answer, err := client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0], Reason: reason, FromSequence: from})
+			if err != nil {
+				return err
+			}
+			if watch {
+				return e.follow(ctx, client, args[0], answer.GetWorkflow().GetLastSequence())
+			}
+			return e.show(answer.GetWorkflow())
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().Int64Var(&from, "from", 0, "begin with this history entry, by `sequence`; it and all after it are forgotten")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
+	return cmd
+}
+
+func (e *engine) watch() *cobra.Command {
+	var after int64
+	cmd := e.asking("watch ID", "Follow a workflow to its end: one line for each history entry and state",
+		"  lockstep workflow watch rollout-12\n  lockstep workflow watch rollout-12 --after 40 -o json | jq .entry", exactly(1),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			return e.follow(ctx, client, args[0], after)
+		})
+	cmd.Flags().Int64Var(&after, "after", 0, "only what comes after this history entry, by `sequence`")
+	return cmd
+}
+
+// errCutOff is a stream that ended before the workflow did.
+var errCutOff = errors.New("the stream has ended, and the workflow has not")

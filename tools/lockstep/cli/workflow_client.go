@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// engine is what the commands about AutoFlow share.
+type engine struct {
+	*command
+	address       string
+	ca, cert, key string
+	organization  int64
+}
+
+// asking is a subcommand that asks AutoFlow.
+func (e *engine) asking(use, short, example string, args cobra.PositionalArgs,
+	run func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: example, Args: args, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := e.checkOutput(); err != nil {
+				return err
+			}
+			config, err := e.config()
+			if err != nil {
+				return err
+			}
+			conn, err := rpc.Dial(config)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			return run(cmd.Context(), autoflowv1.NewAutoFlowClient(conn), args)
+		},
+	}
+}
+
+// config is where AutoFlow is, and who we are to it.
+func (e *engine) config() (rpc.ClientConfig, error) {
+	config := rpc.ClientConfig{Token: e.token, CAFile: e.ca, CertFile: e.cert, KeyFile: e.key}
+	address := e.address
+	if address == "" && e.endpointsFile == "" {
+		address = e.getenv("LOCKSTEP_GRPC")
+	}
+	if address == "" && e.endpointsFile != "" {
+		endpoints, err := stack.ReadEndpoints(e.endpointsFile)
+		if err != nil {
+			return config, fault.New(fault.Invalid, "%w", err)
+		}
+		address = "grpc://" + endpoints.GRPC
+		if config.Token == "" {
+			config.Token = endpoints.Token
+		}
+	}
+	if address == "" {
+		return config, fault.New(fault.Invalid, "grpc: found none, expected --grpc ADDRESS, LOCKSTEP_GRPC or --endpoints-file FILE")
+	}
+	if config.Token == "" {
+		config.Token = e.getenv("LOCKSTEP_TOKEN")
+	}
+	if e.organization == 0 {
+		if text := e.getenv("LOCKSTEP_ORGANIZATION"); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return config, fault.New(fault.Invalid, "LOCKSTEP_ORGANIZATION: found %q, expected a number", text)
+			}
+			e.organization = n
+		} else if e.address == "" && e.endpointsFile != "" {
+			e.organization = 1 // a local stack has one organization, and its token is for any
+		}
+	}
+	scheme, host, found := strings.Cut(address, "://")
+	if !found {
+		scheme, host = "grpcs", address
+	}
+	if scheme != "grpc" && scheme != "grpcs" {
+		return config, fault.New(fault.Invalid, "grpc: found %q, expected host:port, grpcs://host:port or grpc://host:port", address)
+	}
+	config.Address, config.Insecure = host, scheme == "grpc"
+	return config, nil
+}
+
+// follow prints what happens to a workflow until it has ended. A short absence of AutoFlow does not end it.
+func (e *engine) follow(ctx context.Context, client autoflowv1.AutoFlowClient, id string, after int64) error {
+	lastNews := e.clock.Now()
+	for {
+		final, err := e.followOnce(ctx, client, id, &after, &lastNews)
+		switch {
+		case final != nil && final.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:
+			return notCompletedError{fmt.Sprintf("%s is %s: %s", id, stateName(final.GetState()), firstLineOf(final.GetError()))}
+		case final != nil:
+			return nil
+		case !fault.Is(err, fault.Unavailable) || e.clock.Now().Sub(lastNews) > patience:
+			return err
+		}
+		if err := clock.Sleep(ctx, e.clock, watchInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// followOnce follows one stream. It answers the workflow in its final state, or why the stream ended before.
+func (e *engine) followOnce(ctx context.Context, client autoflowv1.AutoFlowClient, id string, after *int64, lastNews *time.Time) (*autoflowv1.Workflow, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, AfterSequence: *after})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		news, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil, errCutOff
+		}
+		if err != nil {
+			return nil, err
+		}
+		*lastNews = e.clock.Now()
+		if err := e.news(news); err != nil {
+			return nil, err
+		}
+		if entry := news.GetEntry(); entry != nil {
+			*after = entry.GetSequence()
+		}
+		if w := news.GetWorkflow(); w.GetFinishedAt() != nil {
+			return w, nil
+		}
+	}
+}
+
+// news prints one line for people, or one JSON object on a line.
+func (e *engine) news(n *autoflowv1.WatchWorkflowResponse) error {
+	switch {
+	case e.output == "yaml":
+		fmt.Fprintln(e.out, "---")
+		return printYAML(e.out, message{n})
+	case e.output == "json":
+		text, err := message{n}.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.out, "%s\n", text)
+	case n.GetEntry() != nil:
+		entry := n.GetEntry()
+		fmt.Fprintf(e.out, "%s %d %s %s %s\n", entry.GetRecordedAt().AsTime().Local().Format("15:04:05"), entry.GetSequence(), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
+	default:
+		w := n.GetWorkflow()
+		fmt.Fprintf(e.out, "%s %s %s\n", w.GetUpdatedAt().AsTime().Local().Format("15:04:05"), stateName(w.GetState()), strings.Join(w.GetWaitingFor(), "; "))
+	}
+	return nil
+}
+
+// pages follows the pages of a list to its end, or to limit items when that is above zero.
+func pages[T any](limit int, page func(size int32, token string) ([]T, string, error)) ([]T, error) {
+	all := []T{}
+	for token := ""; ; {
+		size := pageSize
+		if limit > 0 {
+			size = min(size, limit-len(all))
+		}
+		items, next, err := page(int32(size), token)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if token = next; token == "" || (limit > 0 && len(all) >= limit) {
+			return all, nil
+		}
+	}
+}
+
+// pageSize is how many items are asked for at once.
+const pageSize = 100
+
+// message prints a message in the JSON mapping of protocol buffers, every field of it.
+type message struct{ proto.Message }
+
+// MarshalJSON is the mapping; the encoder around it sets the spaces, which protojson varies on purpose.
+func (m message) MarshalJSON() ([]byte, error) {
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m.Message)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return text, nil
+}
+
+func messages[T proto.Message](all []T) []message {
+	list := make([]message, len(all))
+	for i, m := range all {
+		list[i] = message{m}
+	}
+	return list
+}
+
+const statePrefix = "WORKFLOW_STATE_"
+
+func stateName(s autoflowv1.WorkflowState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), statePrefix))
+}
+
+// parseState is the state of a name; AutoFlow refuses what is none.
+func parseState(name string) autoflowv1.WorkflowState {
+	return autoflowv1.WorkflowState(autoflowv1.WorkflowState_value[statePrefix+strings.ToUpper(name)])
+}
+
+func stateNames() (names []string) {
+	for n := range len(autoflowv1.WorkflowState_name) + 1 {
+		if _, known := autoflowv1.WorkflowState_name[int32(n)]; known && n > 0 {
+			names = append(names, stateName(autoflowv1.WorkflowState(n)))
+		}
+	}
+	return names
+}
+
+// firstLineOf is what a cell of a table has room for.
+func firstLineOf(text string) string {
+	const most = 120
+	line, rest, _ := strings.Cut(text, "\n")
+	if runes := []rune(line); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	if rest != "" {
+		return line + " …"
+	}
+	return line
+}
