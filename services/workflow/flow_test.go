@@ -233,7 +233,9 @@ func TestARefusedRunIsCounted(t *testing.T) {
 	e := newEngines(t)
 	flows := core.NewFlows(core.FlowsDeps{
 		Store: e.store, Scripts: script.New(script.Limits{}), Clock: clock.System(), Log: bustest.Log(t), Poll: 10 * time.Millisecond,
-		Start: func(context.Context, core.Start) (core.Started, error) { return core.Started{}, fault.New(fault.Invalid, "no") },
+		Start: func(context.Context, core.Start) (core.Started, error) {
+			return core.Started{}, fault.New(fault.Invalid, "no")
+		},
 	})
 	if _, _, err := flows.Register(t.Context(), core.Flow{Organization: 1, Name: "ticks", Program: core.Program{Source: []byte(ticking)}}); err != nil {
 		t.Fatal(err)

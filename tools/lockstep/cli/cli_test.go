@@ -45,6 +45,12 @@ func TestScripts(t *testing.T) {
 			if err := push(oci.URL); err != nil {
 				return err
 			}
+			address, stop, err := serveAutoflow(env.WorkDir)
+			if err != nil {
+				return err
+			}
+			env.Defer(stop)
+			env.Setenv("LOCKSTEP_GRPC", "grpc://"+address)
 			env.Setenv("LOCKSTEP_TOKEN", "secret")
 			env.Setenv("TZ", "UTC")
 			return nil

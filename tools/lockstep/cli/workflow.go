@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +57,7 @@ func (e *engine) start() *cobra.Command {
 			}
 			return e.print(message{started}, func(w io.Writer) {
 				row(w, "ID", "REF", "CREATED")
-				row(w, started.GetWorkflowId(), started.GetWorkflowRef(), fmt.Sprint(started.GetCreated()))
+				row(w, started.GetWorkflowId(), started.GetWorkflowRef(), strconv.FormatBool(started.GetCreated()))
 			})
 		})
 	given.add(cmd)
@@ -116,14 +116,14 @@ func (e *engine) show(w *autoflowv1.Workflow) error {
 			row(out, "BRANCH", "SINCE", "WAITS FOR")
 		}
 		for i, wait := range w.GetWaits() {
-			row(out, fmt.Sprint(wait.GetBranch()), moment(wait.GetSince().AsTime()), strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
+			row(out, number(int(wait.GetBranch())), moment(wait.GetSince().AsTime()), strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
 		}
 		if len(w.GetRetries()) > 0 {
 			fmt.Fprintln(out)
 			row(out, "RETRIED", "FROM", "REASON", "AFTER")
 		}
 		for _, r := range w.GetRetries() {
-			row(out, moment(r.GetAt().AsTime()), fmt.Sprint(r.GetFromSequence()), r.GetReason(), r.GetError())
+			row(out, moment(r.GetAt().AsTime()), number(int(r.GetFromSequence())), r.GetReason(), r.GetError())
 		}
 	})
 }
@@ -157,7 +157,7 @@ func (e *engine) history() *cobra.Command {
 			return e.print(messages(all), func(w io.Writer) {
 				row(w, "SEQUENCE", "TIME", "BRANCH", "KIND", "NAME", "VALUE")
 				for _, entry := range all {
-					row(w, fmt.Sprint(entry.GetSequence()), moment(entry.GetRecordedAt().AsTime()), fmt.Sprint(entry.GetBranch()), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
+					row(w, number(int(entry.GetSequence())), moment(entry.GetRecordedAt().AsTime()), number(int(entry.GetBranch())), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
 				}
 			})
 		})
@@ -185,7 +185,7 @@ func (e *engine) logs() *cobra.Command {
 			}
 			return e.print(messages(all), func(w io.Writer) {
 				for _, line := range all {
-					row(w, moment(line.GetRecordedAt().AsTime()), fmt.Sprint(line.GetBranch()), logText(line))
+					row(w, moment(line.GetRecordedAt().AsTime()), number(int(line.GetBranch())), logText(line))
 				}
 			})
 		})
@@ -272,6 +272,3 @@ func (e *engine) watch() *cobra.Command {
 	cmd.Flags().Int64Var(&after, "after", 0, "only what comes after this history entry, by `sequence`")
 	return cmd
 }
-
-// errCutOff is a stream that ended before the workflow did.
-var errCutOff = errors.New("the stream has ended, and the workflow has not")

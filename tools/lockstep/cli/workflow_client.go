@@ -127,7 +127,7 @@ func (e *engine) followOnce(ctx context.Context, client autoflowv1.AutoFlowClien
 	for {
 		news, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil, errCutOff
+			return nil, fault.New(fault.Unavailable, "the stream has ended, and %s has not", id)
 		}
 		if err != nil {
 			return nil, err

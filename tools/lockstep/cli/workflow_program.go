@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,7 +121,7 @@ func (e *engine) send() *cobra.Command {
 			}
 			return e.print(message{sent}, func(w io.Writer) {
 				row(w, "MESSAGE", "DUPLICATE")
-				row(w, messageID, fmt.Sprint(sent.GetDuplicate()))
+				row(w, messageID, strconv.FormatBool(sent.GetDuplicate()))
 			})
 		})
 	cmd.Flags().StringVar(&messageID, "id", "", "the message's `id`: the same again changes nothing; by default a new one")
@@ -191,6 +191,6 @@ func flowTable(w io.Writer, all ...*autoflowv1.Flow) {
 		for i, h := range f.GetHandlers() {
 			handles[i] = strings.Join(h.GetEventTypes(), "|")
 		}
-		row(w, f.GetName(), fmt.Sprint(f.GetVersion()), strings.Join(handles, ","), fmt.Sprint(f.GetStarted()), fmt.Sprint(f.GetRefused()), moment(f.GetRegisteredAt().AsTime()))
+		row(w, f.GetName(), number(int(f.GetVersion())), strings.Join(handles, ","), number(int(f.GetStarted())), number(int(f.GetRefused())), moment(f.GetRegisteredAt().AsTime()))
 	}
 }
