@@ -73,10 +73,3 @@ func TestPaths(t *testing.T) {
 		}
 	})
 }
-
-func terminal(kind SubjectKind, state int16) bool {
-	if kind == SubjectDeployment {
-		return DeploymentState(state).Terminal()
-	}
-	return RolloutState(state).Terminal()
-}

@@ -135,6 +135,7 @@ const (
 	ActionSetGroupMembers         Action = "setGroupMembers"
 	ActionCreateToken             Action = "createToken"
 	ActionRevokeToken             Action = "revokeToken"
+	ActionCheckJournal            Action = "journalCheck"
 )
 
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
@@ -148,7 +149,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
-	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers:
+	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken:
 		return MayRead, true // one's own; those of others are for whoever administers

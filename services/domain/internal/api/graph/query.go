@@ -120,6 +120,16 @@ func (q query) Drivers(context.Context) ([]model.Driver, error) {
 	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil
 }
 
+// JournalCheck rebuilds states from the journal, a page at a time.
+func (q query) JournalCheck(ctx context.Context, first *int, after *string) (model.JournalCheck, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.JournalCheck{}, err
+	}
+	check, err := q.domain.CheckJournal(ctx, loadersOf(ctx).actor, p)
+	return model.JournalCheck{JournalCheck: check}, err
+}
+
 // Node finds any object by its identifier.
 func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 	kind, number, err := id.Split(global)

@@ -296,9 +296,21 @@ type ComplexityRoot struct {
 		Group  func(childComplexity int) int
 	}
 
+	JournalCheck struct {
+		Differences func(childComplexity int) int
+		PageInfo    func(childComplexity int) int
+		Rollouts    func(childComplexity int) int
+		Rows        func(childComplexity int) int
+	}
+
 	JournalConnection struct {
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	JournalDifference struct {
+		Problem   func(childComplexity int) int
+		SubjectID func(childComplexity int) int
 	}
 
 	JournalEntry struct {
@@ -397,6 +409,7 @@ type ComplexityRoot struct {
 		GatesForMe          func(childComplexity int, first *int, after *string) int
 		Groups              func(childComplexity int, first *int, after *string) int
 		Journal             func(childComplexity int, first *int, after *string) int
+		JournalCheck        func(childComplexity int, first *int, after *string) int
 		JournalCursor       func(childComplexity int) int
 		Members             func(childComplexity int, first *int, after *string) int
 		Node                func(childComplexity int, id string) int
@@ -713,6 +726,7 @@ type QueryResolver interface {
 	ArtifactSources(ctx context.Context, first *int, after *string, application *string) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
+	JournalCheck(ctx context.Context, first *int, after *string) (model.JournalCheck, error)
 }
 type QueuedRolloutResolver interface {
 	VersionSet(ctx context.Context, obj *model.QueuedRollout) (model.VersionSet, error)
@@ -1683,6 +1697,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.GroupPayload.Group(childComplexity), true
 
+	case "JournalCheck.differences":
+		if e.ComplexityRoot.JournalCheck.Differences == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalCheck.Differences(childComplexity), true
+	case "JournalCheck.pageInfo":
+		if e.ComplexityRoot.JournalCheck.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalCheck.PageInfo(childComplexity), true
+	case "JournalCheck.rollouts":
+		if e.ComplexityRoot.JournalCheck.Rollouts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalCheck.Rollouts(childComplexity), true
+	case "JournalCheck.rows":
+		if e.ComplexityRoot.JournalCheck.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalCheck.Rows(childComplexity), true
+
 	case "JournalConnection.nodes":
 		if e.ComplexityRoot.JournalConnection.Nodes == nil {
 			break
@@ -1695,6 +1734,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JournalConnection.PageInfo(childComplexity), true
+
+	case "JournalDifference.problem":
+		if e.ComplexityRoot.JournalDifference.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalDifference.Problem(childComplexity), true
+	case "JournalDifference.subject":
+		if e.ComplexityRoot.JournalDifference.SubjectID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalDifference.SubjectID(childComplexity), true
 
 	case "JournalEntry.cursor":
 		if e.ComplexityRoot.JournalEntry.Cursor == nil {
@@ -2277,6 +2329,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Journal(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Query.journalCheck":
+		if e.ComplexityRoot.Query.JournalCheck == nil {
+			break
+		}
+
+		args, err := ec.field_Query_journalCheck_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.JournalCheck(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Query.journalCursor":
 		if e.ComplexityRoot.Query.JournalCursor == nil {
 			break
@@ -3239,6 +3302,8 @@ type Query {
   artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
   drivers: [Driver!]!
+  "Rebuilds the states of a page of rollouts, newest first, from the journal, and says where they differ (R42). For owners."
+  journalCheck(first: Int = 50, after: String): JournalCheck!
 }
 
 type Mutation {
@@ -3867,6 +3932,22 @@ type Transition {
 type JournalConnection {
   nodes: [Transition!]!
   pageInfo: PageInfo!
+}
+
+"What came of checking a page of rollouts against the journal."
+type JournalCheck {
+  rollouts: Int!
+  "How many rows of the journal were read."
+  rows: Int!
+  differences: [JournalDifference!]!
+  pageInfo: PageInfo!
+}
+
+"A cached state that is not what the journal says, or a row that tells what cannot be."
+type JournalDifference {
+  "rollout_7, rolloutenvironment_9 or deployment_11."
+  subject: ID!
+  problem: String!
 }
 
 type Driver {
@@ -4681,6 +4762,20 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type GroupPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_JournalCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollouts":
+		return ec.fieldContext_JournalCheck_rollouts(ctx, field)
+	case "rows":
+		return ec.fieldContext_JournalCheck_rows(ctx, field)
+	case "differences":
+		return ec.fieldContext_JournalCheck_differences(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_JournalCheck_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalCheck", field.Name)
+}
+
 func (ec *executionContext) childFields_JournalConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "nodes":
@@ -4689,6 +4784,16 @@ func (ec *executionContext) childFields_JournalConnection(ctx context.Context, f
 		return ec.fieldContext_JournalConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JournalConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "subject":
+		return ec.fieldContext_JournalDifference_subject(ctx, field)
+	case "problem":
+		return ec.fieldContext_JournalDifference_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalDifference", field.Name)
 }
 
 func (ec *executionContext) childFields_JournalEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5942,6 +6047,28 @@ func (ec *executionContext) field_Query_gatesForMe_args(ctx context.Context, raw
 }
 
 func (ec *executionContext) field_Query_groups_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_journalCheck_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
@@ -9992,6 +10119,116 @@ func (ec *executionContext) fieldContext_GroupPayload_errors(_ context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _JournalCheck_rollouts(ctx context.Context, field graphql.CollectedField, obj *model.JournalCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalCheck_rollouts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollouts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalCheck_rollouts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalCheck", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JournalCheck_rows(ctx context.Context, field graphql.CollectedField, obj *model.JournalCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalCheck_rows(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rows, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalCheck_rows(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalCheck", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JournalCheck_differences(ctx context.Context, field graphql.CollectedField, obj *model.JournalCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalCheck_differences(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Differences(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.JournalDifference) graphql.Marshaler {
+			return ec.marshalNJournalDifference2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalDifferenceᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalCheck_differences(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalCheck",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalDifference(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalCheck_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.JournalCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalCheck_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalCheck_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalCheck",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _JournalConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.JournalConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10054,6 +10291,52 @@ func (ec *executionContext) fieldContext_JournalConnection_pageInfo(_ context.Co
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _JournalDifference_subject(ctx context.Context, field graphql.CollectedField, obj *model.JournalDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalDifference_subject(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SubjectID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalDifference_subject(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalDifference", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _JournalDifference_problem(ctx context.Context, field graphql.CollectedField, obj *model.JournalDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalDifference_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalDifference_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalDifference", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _JournalEntry_cursor(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntry) (ret graphql.Marshaler) {
@@ -12678,6 +12961,50 @@ func (ec *executionContext) fieldContext_Query_drivers(_ context.Context, field 
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Driver(ctx, field)
 		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_journalCheck(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_journalCheck(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().JournalCheck(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.JournalCheck) graphql.Marshaler {
+			return ec.marshalNJournalCheck2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalCheck(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_journalCheck(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalCheck(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_journalCheck_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -21110,6 +21437,59 @@ func (ec *executionContext) _GroupPayload(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var journalCheckImplementors = []string{"JournalCheck"}
+
+func (ec *executionContext) _JournalCheck(ctx context.Context, sel ast.SelectionSet, obj *model.JournalCheck) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalCheckImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalCheck")
+		case "rollouts":
+			out.Values[i] = ec._JournalCheck_rollouts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "rows":
+			out.Values[i] = ec._JournalCheck_rows(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "differences":
+			out.Values[i] = ec._JournalCheck_differences(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._JournalCheck_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var journalConnectionImplementors = []string{"JournalConnection"}
 
 func (ec *executionContext) _JournalConnection(ctx context.Context, sel ast.SelectionSet, obj *model.JournalConnection) graphql.Marshaler {
@@ -21129,6 +21509,49 @@ func (ec *executionContext) _JournalConnection(ctx context.Context, sel ast.Sele
 			}
 		case "pageInfo":
 			out.Values[i] = ec._JournalConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var journalDifferenceImplementors = []string{"JournalDifference"}
+
+func (ec *executionContext) _JournalDifference(ctx context.Context, sel ast.SelectionSet, obj *model.JournalDifference) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalDifferenceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalDifference")
+		case "subject":
+			out.Values[i] = ec._JournalDifference_subject(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._JournalDifference_problem(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -22281,6 +22704,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_drivers(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "journalCheck":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_journalCheck(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -25571,8 +26016,32 @@ func (ec *executionContext) marshalNJSON2encodingᚋjsonᚐRawMessage(ctx contex
 	return res
 }
 
+func (ec *executionContext) marshalNJournalCheck2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalCheck(ctx context.Context, sel ast.SelectionSet, v model.JournalCheck) graphql.Marshaler {
+	return ec._JournalCheck(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNJournalConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalConnection(ctx context.Context, sel ast.SelectionSet, v model.JournalConnection) graphql.Marshaler {
 	return ec._JournalConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalDifference2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalDifference(ctx context.Context, sel ast.SelectionSet, v model.JournalDifference) graphql.Marshaler {
+	return ec._JournalDifference(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalDifference2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalDifferenceᚄ(ctx context.Context, sel ast.SelectionSet, v []model.JournalDifference) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJournalDifference2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalDifference(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx context.Context, sel ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {

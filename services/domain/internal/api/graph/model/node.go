@@ -141,6 +141,31 @@ func (a GateApproval) Reason() *string { return orNull(a.GateApproval.Reason) }
 // ApprovedAt is when.
 func (a GateApproval) ApprovedAt() time.Time { return a.At }
 
+// JournalCheck wraps the domain's.
+type JournalCheck struct{ core.JournalCheck }
+
+// Differences are those found.
+func (c JournalCheck) Differences() []JournalDifference {
+	all := make([]JournalDifference, len(c.JournalCheck.Differences))
+	for i, d := range c.JournalCheck.Differences {
+		all[i] = JournalDifference{d}
+	}
+	return all
+}
+
+// PageInfo is where the next page begins.
+func (c JournalCheck) PageInfo() PageInfo {
+	return PageInfo{HasNextPage: c.Next != "", EndCursor: orNull(c.Next)}
+}
+
+// JournalDifference wraps the domain's.
+type JournalDifference struct{ core.JournalDifference }
+
+// SubjectID is the identifier of what differs.
+func (d JournalDifference) SubjectID() string {
+	return id.Format(string(d.Subject.Kind), d.Subject.ID)
+}
+
 // RolloutPolicy wraps the domain's.
 type RolloutPolicy struct{ core.RolloutPolicy }
 

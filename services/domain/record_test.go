@@ -1,0 +1,239 @@
+package domain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// checked is everything that checking the journal finds.
+func (s *shop) checked() []core.JournalDifference {
+	s.t.Helper()
+	var found []core.JournalDifference
+	p := core.Page{First: 500}
+	for {
+		check, err := s.domain.CheckJournal(s.t.Context(), user(), p)
+		s.ok(err)
+		found = append(found, check.Differences...)
+		if check.Next == "" {
+			return found
+		}
+		p.After = check.Next
+	}
+}
+
+func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	s.succeed(r)
+	if found := s.checked(); len(found) > 0 {
+		t.Fatalf("an honest record: %v", found)
+	}
+	d := s.deployments(s.stops(r)[0])[0]
+	for _, sql := range []string{
+		`ALTER TABLE cd_rollouts DISABLE TRIGGER cd_rollouts_ended_is_final`,
+		`UPDATE cd_rollouts SET state = 4`,
+		`UPDATE cd_rollout_environments SET finished_at = finished_at + interval '1 hour' WHERE position = 1`,
+		`ALTER TABLE cd_deployment_transitions DISABLE TRIGGER cd_deployment_transitions_are_append_only`,
+		fmt.Sprintf(`DELETE FROM cd_deployment_transitions WHERE deployment_id = %d AND event = 'start'`, d.ID),
+	} {
+		_, err := s.pool.Exec(t.Context(), sql)
+		s.ok(err)
+	}
+	found := s.checked()
+	text := make([]string, len(found))
+	for i, f := range found {
+		text[i] = fmt.Sprintf("%s %s", f.Subject.Kind, f.Problem)
+	}
+	for _, want := range []string{
+		"rollout the state is failed; the journal says completed", "rolloutenvironment it ended at",
+		"found it from deploying; expected from pending, where the row before leaves it", "deployment it started at",
+	} {
+		if !strings.Contains(strings.Join(text, "\n"), want) {
+			t.Errorf("not found: %q in\n%s", want, strings.Join(text, "\n"))
+		}
+	}
+	stranger := person(3)
+	stranger.Permissions = core.RoleMaintainer.Permissions()
+	if _, err := s.domain.CheckJournal(t.Context(), stranger, core.Page{}); !fault.Is(err, fault.Denied) {
+		t.Errorf("somebody who is no owner: %v", err)
+	}
+}
+
+// told are the events of a small rollout: to its end, or to the failure of its first environment.
+func (s *shop) told(r core.Rollout, healthy bool) []event.Data {
+	s.t.Helper()
+	first := s.stops(r)[0]
+	d := s.deployments(first)[0]
+	if healthy {
+		return []event.Data{
+			event.RolloutStarted{RolloutID: r.ID}, event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID},
+			event.RolloutHealthy{RolloutID: r.ID}, event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)},
+		}
+	}
+	return []event.Data{
+		event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25}, event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"},
+		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: first.EnvironmentID, Reason: "degraded"},
+		event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}, event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "degraded"},
+	}
+}
+
+// table is everything that is stored of a rollout, without instants, numbers and reasons, which tell of the order.
+func (s *shop) table(r core.Rollout) []string {
+	s.t.Helper()
+	lines := []string{"rollout " + s.reload(r).State.String()}
+	for _, e := range s.stops(r) {
+		lines = append(lines, fmt.Sprintf("environment %d %s", e.Position, e.State))
+		for i, d := range s.deployments(e) {
+			lines = append(lines, fmt.Sprintf("deployment %d.%d %s", e.Position, i, d.State))
+		}
+	}
+	return lines
+}
+
+// permutations calls fn with every order of n things.
+func permutations(n int, fn func([]int)) {
+	order := make([]int, 0, n)
+	var next func()
+	next = func() {
+		if len(order) == n {
+			fn(order)
+			return
+		}
+		for i := range n {
+			if !slices.Contains(order, i) {
+				order = append(order, i)
+				next()
+				order = order[:len(order)-1]
+			}
+		}
+	}
+	next()
+}
+
+// TestEveryOrderOfARolloutsEventsEndsInTheSameTables tells a small rollout in every order, each word twice (D16).
+func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
+	t.Parallel()
+	for _, healthy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("healthy %v", healthy), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var want []string
+			permutations(5, func(order []int) {
+				if t.Failed() {
+					return
+				}
+				r := s.rollout(s.set)
+				data := s.told(r, healthy)
+				for _, i := range order {
+					e := s.emit(data[i], "")
+					s.deliver(e, e)
+				}
+				s.close()
+				got := s.table(r)
+				if want == nil {
+					want = got
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("told in the order %v (-first +this):\n%s", order, diff)
+				}
+			})
+			s.want(want[0], map[bool]string{true: "rollout completed", false: "rollout failed"}[healthy])
+			if found := s.checked(); len(found) > 0 {
+				t.Errorf("the journal differs: %v", found)
+			}
+		})
+	}
+}
+
+// TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth drives a rollout with random verbs and random words of its workflow,
+// some of them twice, and rebuilds every state after each run (R42).
+func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	sets := []core.VersionSet{s.set, s.release(2)}
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(0, 1).Draw(rt, "set")
+		active, err := s.domain.ActiveRollouts(t.Context(), org, []int64{s.application.ID})
+		s.ok(err)
+		r, ok := active[s.application.ID]
+		if !ok {
+			r = s.rollout(sets[n])
+		}
+		moves := s.moves(r)
+		for range rapid.IntRange(4, 14).Draw(rt, "length") {
+			move := rapid.IntRange(0, len(moves)-1).Draw(rt, "move")
+			if err := moves[move](); err != nil && !fault.Is(err, fault.Refused) {
+				rt.Fatalf("move %d: %v (%v)", move, err, fault.ClassOf(err))
+			}
+		}
+		if rapid.Bool().Draw(rt, "close") {
+			s.close()
+		}
+		s.verifyJournal(r)
+		check, err := s.domain.CheckJournal(t.Context(), user(), core.Page{First: 1})
+		s.ok(err)
+		if len(check.Differences) > 0 {
+			rt.Fatalf("differences: %v", check.Differences)
+		}
+	})
+}
+
+// moves is everything that may happen to a rollout.
+func (s *shop) moves(r core.Rollout) []func() error {
+	s.t.Helper()
+	var moves []func() error
+	add := func(do func() error) { moves = append(moves, do) }
+	verb := func(do func(a core.Actor) error) { add(func() error { return do(person(2)) }) }
+	ctx := s.t.Context()
+	verb(func(a core.Actor) error { _, err := s.domain.PauseRollout(ctx, a, r.ID, "pause"); return err })
+	verb(func(a core.Actor) error { _, err := s.domain.ResumeRollout(ctx, a, r.ID, "resume"); return err })
+	verb(func(a core.Actor) error { _, err := s.domain.AbortRollout(ctx, a, r.ID, "abort"); return err })
+	verb(func(a core.Actor) error { _, err := s.domain.RetryRollout(ctx, a, r.ID, "retry"); return err })
+	verb(func(a core.Actor) error { return s.approve(a, r, "staging/25") })
+	verb(func(a core.Actor) error {
+		_, err := s.domain.RejectGate(ctx, a, core.Resolution{RolloutID: r.ID, GateID: "production"})
+		return err
+	})
+	say := func(data event.Data) {
+		add(func() error {
+			e := s.emit(data, "")
+			s.deliver(e, e)
+			return nil
+		})
+	}
+	say(event.RolloutStarted{RolloutID: r.ID})
+	say(event.RolloutHealthy{RolloutID: r.ID})
+	say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
+	say(event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)})
+	say(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "no"})
+	for _, e := range s.stops(r) {
+		say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		say(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "no"})
+		say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Weight: 25})
+		say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		for _, d := range s.deployments(e) {
+			say(event.DeploymentStarted{DeploymentID: d.ID})
+			say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
+			say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+			say(event.DeploymentHealthy{DeploymentID: d.ID})
+			say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "no"})
+			say(event.DeploymentFailed{DeploymentID: d.ID, Reason: "no"})
+		}
+	}
+	for _, gate := range []string{"staging", "staging/25", "production"} {
+		say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate})
+		say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
+	}
+	return moves
+}

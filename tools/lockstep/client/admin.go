@@ -1,0 +1,40 @@
+package client
+
+import "context"
+
+// JournalCheck is what came of rebuilding states from the journal.
+type JournalCheck struct {
+	Rollouts    int                 `json:"rollouts"`
+	Rows        int                 `json:"rows"`
+	Differences []JournalDifference `json:"differences"`
+}
+
+// JournalDifference is one place where a cached state and the journal part.
+type JournalDifference struct {
+	Subject string `json:"subject"`
+	Problem string `json:"problem"`
+}
+
+// CheckJournal rebuilds the states of every rollout of the organization from the journal, page by page; progress is told
+// of each.
+func (c *Client) CheckJournal(ctx context.Context, progress func(JournalCheck)) (JournalCheck, error) {
+	total := JournalCheck{Differences: []JournalDifference{}}
+	_, err := all(0, func(first int, after *string) (connection[struct{}], error) {
+		var data struct {
+			JournalCheck struct {
+				JournalCheck
+				connection[struct{}]
+			}
+		}
+		err := c.do(ctx, `query($first: Int, $after: String) { journalCheck(first: $first, after: $after) { rollouts rows differences { subject problem } `+
+			pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+		page := data.JournalCheck
+		total.Rollouts, total.Rows = total.Rollouts+page.Rollouts, total.Rows+page.Rows
+		total.Differences = append(total.Differences, page.Differences...)
+		if err == nil {
+			progress(total)
+		}
+		return page.connection, err
+	})
+	return total, err
+}
