@@ -92,6 +92,12 @@ bench: ## Measure the durable engine (BENCH_FLAGS="-scale 0.3 B1 B2")
 	go build -o "$$out/bench" ./tools/bench; \
 	"$$out/bench" $(BENCH_FLAGS)
 
+.PHONY: bench-domain
+bench-domain: ## Measure the pages of the domain's API on a large organization (BENCH_FLAGS="-scale 0.1")
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/bench" ./tools/bench/domain; \
+	"$$out/bench" $(BENCH_FLAGS)
+
 .PHONY: race
 race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work

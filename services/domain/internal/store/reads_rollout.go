@@ -14,12 +14,21 @@ func (r reader) Rollouts(ctx context.Context, organization int64, f core.Rollout
 	if err != nil {
 		return s, err
 	}
-	states := make([]int16, len(f.States))
+	states, active := make([]int16, len(f.States)), len(f.States) > 0
 	for i, state := range f.States {
 		states[i] = int16(state)
+		active = active && !state.Terminal()
+	}
+	list := (*sqlc.Queries).ListRollouts
+	if active {
+		list = func(q *sqlc.Queries, ctx context.Context, p sqlc.ListRolloutsParams) ([]sqlc.Rollout, error) {
+			return q.ListActiveRollouts(ctx, sqlc.ListActiveRolloutsParams{
+				OrganizationID: p.OrganizationID, Before: p.Before, States: p.States, ApplicationID: p.ApplicationID, EnvironmentID: p.EnvironmentID, AtMost: p.AtMost,
+			})
+		}
 	}
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListRollouts(ctx, sqlc.ListRolloutsParams{
+		rows, err := list(q, ctx, sqlc.ListRolloutsParams{
 			OrganizationID: organization, Before: w.after, ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, AtMost: w.limit(),
 		})
 		if err != nil {

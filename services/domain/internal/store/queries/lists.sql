@@ -24,6 +24,16 @@ WHERE r.organization_id = @organization_id AND r.id < @before
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
 ORDER BY r.id DESC LIMIT @at_most;
 
+-- name: ListActiveRollouts :many
+-- ListRollouts of those that are not over: few among many, so they have an index of their own, which a plan can only take
+-- when it sees the states.
+SELECT r.* FROM cd_rollouts r
+WHERE r.organization_id = @organization_id AND r.id < @before AND r.state IN (0, 1, 2) AND r.state = ANY(@states::smallint[])
+  AND (@application_id::bigint = 0 OR r.application_id = @application_id)
+  AND (@environment_id::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
+ORDER BY r.id DESC LIMIT @at_most;
+
 -- name: Cells :many
 -- One cell of the matrix of applications and environments for each that is asked about: what was last completed there, and
 -- the newest rollout that goes there. Each looks at the application's own rollouts, newest first, until one is found.

@@ -174,6 +174,65 @@ func (q *Queries) JournalSince(ctx context.Context, arg JournalSinceParams) ([]J
 	return items, nil
 }
 
+const listActiveRollouts = `-- name: ListActiveRollouts :many
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at FROM cd_rollouts r
+WHERE r.organization_id = $1 AND r.id < $2 AND r.state IN (0, 1, 2) AND r.state = ANY($3::smallint[])
+  AND ($4::bigint = 0 OR r.application_id = $4)
+  AND ($5::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $5))
+ORDER BY r.id DESC LIMIT $6
+`
+
+type ListActiveRolloutsParams struct {
+	OrganizationID int64
+	Before         int64
+	States         []int16
+	ApplicationID  int64
+	EnvironmentID  int64
+	AtMost         int32
+}
+
+// ListRollouts of those that are not over: few among many, so they have an index of their own, which a plan can only take
+// when it sees the states.
+func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRolloutsParams) ([]Rollout, error) {
+	rows, err := q.db.Query(ctx, listActiveRollouts,
+		arg.OrganizationID,
+		arg.Before,
+		arg.States,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Rollout
+	for rows.Next() {
+		var i Rollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.FlowDefinitionID,
+			&i.WorkflowRef,
+			&i.State,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listApplications = `-- name: ListApplications :many
 SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications
 WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0)

@@ -1,0 +1,316 @@
+// Command domain measures what people wait for: pages of the domain's GraphQL API over HTTP, on an organization with ten
+// thousand applications and two million rows of journal, on a real PostgreSQL. `make bench-domain` runs it.
+//
+// It is not a test, and asserts nothing: figures depend on the machine. It says beside each what the goal is.
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain"
+)
+
+//go:embed seed.sql
+var seed string
+
+const (
+	schema = "domain"
+	token  = "a-token-for-measuring"
+	// startWithin bounds the start of the service.
+	startWithin = 2 * time.Minute
+)
+
+// options are what the command line says.
+type options struct {
+	// scale multiplies the sizes of the organization.
+	scale float64
+	// requests is how many times each page is asked for.
+	requests int
+	out      string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var o options
+	flag.Float64Var(&o.scale, "scale", 1, "sizes of the organization, as a `factor` of 10,000 applications and 100,000 rollouts")
+	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
+	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
+	flag.Parse()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	log := telemetry.Logger(os.Stderr, "warn")
+	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's account has to get in
+		return fmt.Errorf("open the folder: %w", err)
+	}
+	database, err := local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Stop()) }()
+	nats, err := server.Start(server.Config{
+		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
+	})
+	if err != nil {
+		return err
+	}
+	defer nats.Shutdown()
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	c := domain.Config{
+		DatabaseURL: database.URL(), Schema: schema, HTTPAddress: address, BootstrapToken: token, LogLevel: "error",
+		NATSURL: nats.URL(), NATSPassword: "domain",
+		// Nobody is there: reading needs the database alone.
+		WorkflowAddress: "127.0.0.1:1",
+	}
+	if err := fill(ctx, c, o, log); err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- domain.Run(serving, c) }()
+	figures, err := measure(ctx, "http://"+address+"/graphql", o)
+	stop()
+	if err := errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	return report(figures, o.out)
+}
+
+// fill makes the tables and the organization.
+func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) error {
+	began := clock.System().Now()
+	if err := domain.Migrate(ctx, c); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, c.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	sizes := map[string]int{
+		"applications": int(10_000 * o.scale), "environments": 50, "rollouts": int(100_000 * o.scale), "active": int(2_000 * o.scale), "asking": int(300 * o.scale),
+	}
+	if _, err := conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema); err != nil {
+		return fmt.Errorf("choose the schema: %w", err)
+	}
+	for name, size := range sizes {
+		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, false)`, "bench."+name, fmt.Sprint(max(size, 1))); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	if _, err := conn.Exec(ctx, seed); err != nil {
+		return fmt.Errorf("fill the organization: %w", err)
+	}
+	if _, err := conn.Exec(ctx, `VACUUM ANALYZE`); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	log.WarnContext(ctx, "filled", "took", clock.System().Now().Sub(began).String())
+	return nil
+}
+
+// page is what is measured: a query whose variables differ from request to request.
+type page struct {
+	name, query string
+	variables   func(i int, o options) map[string]any
+}
+
+func pages() []page {
+	matrix := `nodes { id name environments { environment { id name } readiness live { id name } liveSince latest { state rollout { id } } } } pageInfo { hasNextPage endCursor }`
+	return []page{
+		{
+			name:  "matrix: 20 applications by name, 10 environments each",
+			query: `query($after: String) { applications(first: 20, after: $after, orderBy: NAME) { ` + matrix + ` } }`,
+			variables: func(i int, o options) map[string]any {
+				return map[string]any{"after": nameCursor(fmt.Sprintf("application-%05d", i*31%int(10_000*o.scale)))}
+			},
+		},
+		{
+			name:      "matrix, searched",
+			query:     `query($name: String) { applications(first: 20, name: $name) { ` + matrix + ` } }`,
+			variables: func(i int, _ options) map[string]any { return map[string]any{"name": fmt.Sprint(100 + i%900)} },
+		},
+		{
+			name: "a rollout with its journal",
+			query: `query($id: ID!) { rollout(id: $id) { id state isRollback awaitingApproval application { name } versionSet { name entries { service { name } version { name digest } } }
+				waitingOn { kind detail since until } viewerCan { action allowed reason }
+				environments { id state environment { name tier } deployments { state service { name } gates { gateId reachedAt passedAt } } }
+				journal(first: 100) { nodes { subject fromState toState event gateId reason triggeredBy createdAt principal { name } } } } }`,
+			variables: func(i int, o options) map[string]any {
+				// Every other one is under way.
+				all := int(100_000 * o.scale)
+				n := 1 + i*331%all
+				if i%2 == 0 {
+					n = all - i%int(2_000*o.scale)
+				}
+				return map[string]any{"id": fmt.Sprintf("rollout_%d", n)}
+			},
+		},
+		{
+			name:      "what waits for me",
+			query:     `{ gatesForMe(first: 50) { nodes { gateId reason requestedAt quorum rollout { id application { name } } viewerCan { action allowed } } pageInfo { hasNextPage endCursor } } }`,
+			variables: func(int, options) map[string]any { return nil },
+		},
+		{
+			name:      "rollouts under way",
+			query:     `{ rollouts(first: 50, states: [PENDING, IN_PROGRESS, PAUSED]) { nodes { id state isRollback awaitingApproval application { name } versionSet { name } createdAt } pageInfo { hasNextPage endCursor } } }`,
+			variables: func(int, options) map[string]any { return nil },
+		},
+		{
+			name:  "the journal of everything, from the middle",
+			query: `query($after: String) { journal(first: 50, after: $after) { nodes { cursor rollout { id application { name } } transition { subject event reason createdAt } } pageInfo { endCursor } } }`,
+			variables: func(i int, o options) map[string]any {
+				return map[string]any{"after": cursor(i * 7001 % int(2_000_000*o.scale))}
+			},
+		},
+	}
+}
+
+// figure is what came of one page.
+type figure struct {
+	Page  string  `json:"page"`
+	N     int     `json:"n"`
+	P50   float64 `json:"p50_ms"`
+	P99   float64 `json:"p99_ms"`
+	Bytes int     `json:"bytes"`
+	Load  string  `json:"load"`
+}
+
+func measure(ctx context.Context, url string, o options) ([]figure, error) {
+	if err := await(ctx, url); err != nil {
+		return nil, err
+	}
+	var all []figure
+	for _, p := range pages() {
+		var took []time.Duration
+		largest := 0
+		for i := range o.requests {
+			began := clock.System().Now()
+			answer, err := ask(ctx, url, p.query, p.variables(i, o))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			took = append(took, clock.System().Now().Sub(began))
+			largest = max(largest, len(answer))
+		}
+		slices.Sort(took)
+		all = append(all, figure{
+			Page: p.name, N: len(took), P50: milliseconds(took[len(took)/2]), P99: milliseconds(took[len(took)*99/100]), Bytes: largest, Load: load(),
+		})
+	}
+	return all, nil
+}
+
+// await waits until the API answers.
+func await(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		_, err := ask(ctx, url, `{ viewer { principalId } }`, nil)
+		if err == nil {
+			return nil
+		}
+		if clock.Sleep(ctx, clock.System(), 50*time.Millisecond) != nil {
+			return fmt.Errorf("the service does not answer: %w", err)
+		}
+	}
+}
+
+func ask(ctx context.Context, url, query string, variables map[string]any) ([]byte, error) {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"errors":[`)) {
+		return nil, fmt.Errorf("answered %d: %.500s", response.StatusCode, answer)
+	}
+	return answer, nil
+}
+
+func report(figures []figure, out string) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PAGE\tREQUESTS\tP50 (goal 30 ms)\tP99 (goal 150 ms)\tLARGEST (goal 60 KB)\tLOAD")
+	for _, f := range figures {
+		fmt.Fprintf(w, "%s\t%d\t%.1f ms\t%.1f ms\t%.1f KB\t%s\n", f.Page, f.N, f.P50, f.P99, float64(f.Bytes)/1000, f.Load)
+	}
+	if err := w.Flush(); err != nil || out == "" {
+		return err
+	}
+	b, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	return os.WriteFile(filepath.Clean(out), append(b, '\n'), 0o600)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// load is the machine's load average: a figure without it says little.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	return first
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
