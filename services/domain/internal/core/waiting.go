@@ -26,11 +26,13 @@ const (
 	WaitHealth WaitKind = "health"
 	// WaitEnvironment is an environment ahead that is not ready.
 	WaitEnvironment WaitKind = "environment"
+	// WaitAgent is an environment in which nobody can be reached who acts there.
+	WaitAgent WaitKind = "agent"
 )
 
 // AllWaitKinds is every kind.
 func AllWaitKinds() []WaitKind {
-	return []WaitKind{WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment}
+	return []WaitKind{WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent}
 }
 
 // Wait is one condition that a rollout needs and does not have.
@@ -61,6 +63,7 @@ type waitView struct {
 	deployments  map[int64][]Deployment
 	gates        map[int64][]DeploymentGate
 	services     map[int64]Service
+	contacts     map[int64]Contact
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
@@ -108,6 +111,9 @@ func (d *Domain) readWaits(ctx context.Context, organization int64, rollouts []i
 		return v, err
 	}
 	if v.deployments, err = d.DeploymentsByRolloutEnvironment(ctx, organization, stops); err != nil {
+		return v, err
+	}
+	if v.contacts, err = d.Contacts(ctx, organization, places); err != nil {
 		return v, err
 	}
 	var deployments, services []int64
@@ -171,6 +177,13 @@ func (v waitView) waitsIn(s Standing, e RolloutEnvironment) []Wait {
 		all = append(all, Wait{
 			Kind: WaitEnvironment, Detail: fmt.Sprintf("environment %q is not ready: %s", environment.Name, notReady(environment.Readiness, environment.ReadinessReason)),
 			Resolver: "the environment's onboarding; " + holders(MayConfigure) + " may begin it again", Needs: MayConfigure, EnvironmentID: e.EnvironmentID,
+		})
+	}
+	// Of what nobody has reported yet nothing is said.
+	if c, known := v.contacts[e.EnvironmentID]; known && !c.Reachable {
+		all = append(all, Wait{
+			Kind: WaitAgent, Detail: because(fmt.Sprintf("nobody can be reached who acts in %q", environment.Name), c.Reason),
+			Resolver: "the agent of the environment, when it is back", Since: &c.Since, EnvironmentID: e.EnvironmentID,
 		})
 	}
 	for gate := range s.hold.at {

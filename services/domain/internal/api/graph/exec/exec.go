@@ -3856,6 +3856,8 @@ enum WaitKind {
   HEALTH
   "An environment ahead is not ready."
   ENVIRONMENT
+  "Nobody can be reached who acts in an environment."
+  AGENT
 }
 
 type GateConnection {
