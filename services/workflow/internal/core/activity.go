@@ -37,7 +37,7 @@ func (d *driver) start(ctx context.Context, op Op) {
 	ctx, cancel := context.WithCancel(ctx)
 	d.running[op.Ref] = cancel
 	call := Call{
-		ID: ActivityID(d.loaded.Ref, op.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
+		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
 		Secrets: d.loaded.Secrets, Deadline: d.open[op.Ref].deadline,
 	}
 	d.engine.active.Go(func() {
@@ -67,11 +67,13 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 	if !ok {
 		return Completion{}, false // opening refuses unknown Functions
 	}
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+	answered := Completion{Op: op.Ref, Round: op.Round}
+	for {
 		call.Attempt++
 		args, err := arguments(op.Args) // anew for each attempt: a Function may change what it is given
 		if err != nil {
-			return Completion{Op: op.Ref, Error: AsFunctionError(err)}, true
+			answered.Error = AsFunctionError(err)
+			return answered, true
 		}
 		call.Args = args
 		value, err := e.call(ctx, f, call)
@@ -81,13 +83,16 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 			return Completion{}, false
 		}
 		if err == nil {
-			return Completion{Op: op.Ref, Value: value}, true
+			answered.Value = value
+			return answered, true
 		}
 		refusal := AsFunctionError(err)
 		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", err)
 		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
-		if !refusal.Retryable || op.NoRetry || e.Clock.Now().Add(pause).After(call.Deadline) {
-			return Completion{Op: op.Ref, Error: refusal}, true
+		pause, again := op.Retry.Pause(call.Attempt, refusal.Code)
+		if !again || !refusal.Retryable || op.NoRetry || op.Round > 0 || e.Clock.Now().Add(pause).After(call.Deadline) {
+			answered.Error = refusal
+			return answered, true
 		}
 		if clock.Sleep(ctx, e.Clock, pause) != nil {
 			return Completion{}, false

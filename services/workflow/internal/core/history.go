@@ -9,7 +9,7 @@ import (
 // Kind says what an entry of a history records, or what an operation is.
 type Kind string
 
-// The kinds of operations. Run, Sleep, Wait and Receive block their branch until a Completion arrives; the others are answered
+// The kinds of operations. Run, Sleep, Wait, Receive and Poll block their branch until a Completion arrives; the others are answered
 // on the spot, and only recorded. The words are stored and hashed: under another name a kind makes every history that
 // holds it a Mismatch.
 const (
@@ -21,6 +21,8 @@ const (
 	KindWait Kind = "wait"
 	// KindReceive is the message that a channel had, or null when there was none in time.
 	KindReceive Kind = "receive"
+	// KindPoll is the last observation of a poll. Where it ended with an error, there may be a value beside it.
+	KindPoll Kind = "poll"
 	// KindEmit is an event that left in the transaction that wrote the entry.
 	KindEmit Kind = "emit"
 	// KindNow is a reading of the clock.
@@ -83,6 +85,14 @@ func (r OpRef) String() string { return fmt.Sprintf("%d.%d", r.Branch, r.Index) 
 // service.
 func ActivityID(executionRef string, op OpRef) string { return executionRef + "/" + op.String() }
 
+// Activity is the operation's id: ActivityID, and for a poll that of one round, "<execution>/<branch>.<op>.<round>".
+func (o Op) Activity(executionRef string) string {
+	if o.Round > 0 {
+		return fmt.Sprintf("%s.%d", ActivityID(executionRef, o.Ref), o.Round)
+	}
+	return ActivityID(executionRef, o.Ref)
+}
+
 // Op is an operation that a program has reached and that blocks its branch.
 type Op struct {
 	Ref  OpRef
@@ -101,8 +111,13 @@ type Op struct {
 	// Timeout bounds the operation: how long a sleep lasts, after which a wait answers None, after which a run fails
 	// with code "timeout". 0 for wait and run means the configured default.
 	Timeout time.Duration
-	// NoRetry hands a retryable error of a Function to the program at once.
+	// NoRetry hands a retryable error of a Function to the program at once; else Retry says how it is tried again, nil for
+	// the engine's own way.
 	NoRetry bool
+	Retry   *RetryPolicy
+	// Interval is the pause between two rounds of a poll. Round is the one that is meant; a program leaves it 0.
+	Interval time.Duration
+	Round    int
 }
 
 // Completion is what unblocks an operation.
@@ -112,6 +127,8 @@ type Completion struct {
 	Value json.RawMessage
 	Error *FunctionError
 	Event int64
+	// Round is the round of a poll that is answered.
+	Round int
 }
 
 // Emit is a domain event that a program sends, or that the engine sends about an execution.

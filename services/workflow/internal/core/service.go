@@ -152,6 +152,8 @@ func (w Waiting) Sentence() string {
 	switch w.Kind {
 	case KindSleep:
 		return "sleeps until " + until
+	case KindPoll:
+		return fmt.Sprintf("polls function %s, round %d, at the longest until %s", w.Name, w.Round, until)
 	case KindReceive:
 		return "waits for a message to its channel, at the longest until " + until
 	case KindWait:

@@ -113,7 +113,9 @@ type Loaded struct {
 	Turn, Wakes int64
 	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what came for them
 	// while nobody had the execution in memory.
-	Open    []Opened
+	Open []Opened
+	// Polls are how far open polls have come.
+	Polls   []Polling
 	Arrived []Arrival
 }
 
@@ -150,9 +152,11 @@ type Opening struct {
 	Op Op
 	// Due is when the sleep ends, or the wait or run has lasted long enough.
 	Due time.Time
-	// Location and Agent say where a run is carried out.
+	// Location and Agent say where a run or a round of a poll is carried out.
 	Location Location
 	Agent    int64
+	// Poll is set for a poll. What the store held of it before is closed by the same commit.
+	Poll *Polling
 }
 
 // Commit is one turn of an execution.
@@ -208,7 +212,7 @@ type OutgoingCall struct {
 }
 
 // Waiting is one thing an execution waits for. Types and Filter are a wait's; Name, Location, Agent and Attempt are a
-// run's. All have a Due.
+// run's. A poll has a Name, a Round and in a round what a run has. All have a Due.
 type Waiting struct {
 	Op       OpRef
 	Kind     Kind
@@ -218,6 +222,7 @@ type Waiting struct {
 	Location Location
 	Agent    int64
 	Attempt  int
+	Round    int
 	// Since is when it began.
 	Since time.Time
 	Due   time.Time

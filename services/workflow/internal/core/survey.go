@@ -53,7 +53,7 @@ func (d *driver) sort() (w work, refused *Completion) {
 	now := d.engine.Clock.Now()
 	for _, op := range d.machine.Pending() {
 		known, seen := d.open[op.Ref]
-		if seen && known.stored && op.Kind != KindRun {
+		if seen && known.stored && op.Kind != KindRun && op.Kind != KindPoll {
 			continue // it keeps the deadline that it was given first
 		}
 		o, refusal := d.opening(op)
@@ -64,13 +64,23 @@ func (d *driver) sort() (w work, refused *Completion) {
 			o.Due = known.deadline
 		} else {
 			known = openOp{deadline: o.Due, since: now}
+			if op.Kind == KindPoll {
+				known.poll = &Polling{Op: op.Ref, Function: op.Name, Round: 1, Calling: true, Deadline: o.Due}
+				known.deadline = d.roundUntil(*known.poll)
+				o.Due = known.deadline
+			}
 			d.open[op.Ref] = known
 		}
-		here := op.Kind == KindRun && o.Location == InProcess
+		if known.poll != nil {
+			o.Poll, op.Round = known.poll, known.poll.Round
+			o.Op = op
+		}
+		here := o.Location == InProcess && (op.Kind == KindRun || op.Kind == KindPoll && known.poll.Calling)
 		if here {
 			w.inProcess = append(w.inProcess, op)
 		}
-		if !known.stored && (!here || !known.intended().After(now)) {
+		// Of a poll the store knows every phase: what is not in the history is nowhere else.
+		if !known.stored && (!here || op.Kind == KindPoll || !known.intended().After(now)) {
 			w.opened = append(w.opened, o)
 		}
 	}
@@ -80,7 +90,7 @@ func (d *driver) sort() (w work, refused *Completion) {
 // opening is how the store keeps an operation.
 func (d *driver) opening(op Op) (Opening, *FunctionError) {
 	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
-	if op.Kind != KindRun {
+	if op.Kind != KindRun && op.Kind != KindPoll {
 		return o, nil
 	}
 	f, ok := d.engine.Functions.Lookup(op.Name)
@@ -124,7 +134,7 @@ func (d *driver) limit(op Op) time.Duration {
 	switch {
 	case op.Timeout > 0 || op.Kind == KindSleep:
 		return op.Timeout
-	case op.Kind == KindWait || op.Kind == KindReceive:
+	case op.Kind == KindWait || op.Kind == KindReceive || op.Kind == KindPoll:
 		return d.engine.Settings.WaitTimeout
 	default:
 		return d.engine.Settings.CallTimeout

@@ -43,6 +43,8 @@ type openOp struct {
 	// since is when this process saw it first, stored whether the store knows of it.
 	since  time.Time
 	stored bool
+	// poll is how far a poll has come.
+	poll *Polling
 }
 
 // drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
@@ -93,6 +95,11 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
 	d.loaded, d.seq, d.touched = loaded, int64(len(loaded.History)), true
 	for _, o := range loaded.Open {
 		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
+	}
+	for _, p := range loaded.Polls {
+		known := d.open[p.Op]
+		known.poll = &p
+		d.open[p.Op] = known
 	}
 	return d, nil
 }
@@ -186,6 +193,15 @@ func (d *driver) apply(arrived []Arrival) {
 			continue
 		}
 		c := Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event}
+		if known := d.open[a.Op]; known.poll != nil {
+			// The store drops the answers of earlier rounds: they are to calls that are closed.
+			if c.Round = known.poll.Round; a.Kind == TimerArrived {
+				d.pollTime(op, known)
+			} else {
+				d.observe(op, known, c)
+			}
+			continue
+		}
 		if a.Kind == TimerArrived {
 			c = expired(op, d.limit(op))
 		}
@@ -193,19 +209,34 @@ func (d *driver) apply(arrived []Arrival) {
 	}
 }
 
-// complete hands a completion to the program, which runs on until it blocks. A Function that is still being carried
-// out, because its timer was faster, is told to stop: nobody waits for it.
+// complete hands the result of a Function to the program, or to the poll that asked for it.
 func (d *driver) complete(c Completion) {
-	if !d.machine.Complete(c) {
+	if known := d.open[c.Op]; known.poll != nil && c.Round > 0 {
+		if op, pending := d.pending(c.Op); pending {
+			d.observe(op, known, c)
+		}
 		return
 	}
-	if d.open[c.Op].stored {
-		d.closed = append(d.closed, c.Op)
+	d.finish(c)
+}
+
+// finish hands a completion to the program, which runs on until it blocks.
+func (d *driver) finish(c Completion) {
+	if d.machine.Complete(c) {
+		d.forget(c.Op)
 	}
-	delete(d.open, c.Op)
-	if cancel, ok := d.running[c.Op]; ok {
+}
+
+// forget drops what is known of an operation that is over. A Function that is still being carried out, because its
+// timer was faster, is told to stop: nobody waits for it.
+func (d *driver) forget(ref OpRef) {
+	if d.open[ref].stored {
+		d.closed = append(d.closed, ref)
+	}
+	delete(d.open, ref)
+	if cancel, ok := d.running[ref]; ok {
 		cancel()
-		delete(d.running, c.Op)
+		delete(d.running, ref)
 	}
 }
 

@@ -26,6 +26,9 @@ type branch struct {
 	stop  func()
 	yield func(struct{}) bool
 
+	// deciding says that the condition of a poll is being asked, and replayed that completion comes from the history.
+	deciding, replayed bool
+
 	// pending is the operation that blocks the branch; nil while it runs or waits for another branch.
 	pending    *core.Op
 	completion core.Completion
@@ -132,6 +135,9 @@ func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
 func (b *branch) print(_ *starlark.Thread, line string) {
 	// Lines are counted while replaying as well, so that the limit falls on the same one.
 	m := b.machine
+	if b.deciding {
+		return // it would have to be printed at a replay, too
+	}
 	m.prints++
 	switch {
 	case m.prints > m.limits.Prints:

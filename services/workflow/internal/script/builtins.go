@@ -19,6 +19,7 @@ type builtin = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starl
 func builtins() map[string]builtin {
 	return map[string]builtin{
 		"run":            run,
+		"poll":           poll,
 		"sleep":          sleep,
 		"wait_for_event": waitForEvent,
 		"spawn":          spawn,
@@ -44,7 +45,29 @@ func branchOf(thread *starlark.Thread, fn *starlark.Builtin) (*branch, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: a module may only define things at its top level; call %s from a function", fn.Name(), fn.Name())
 	}
+	if b.deciding {
+		return nil, fmt.Errorf("%s: the condition of a poll may only compute", fn.Name())
+	}
 	return b, nil
+}
+
+// arguments checks what run and poll have in common, and encodes the Function's arguments.
+func (b *branch) arguments(builtin, name string, given starlark.Value, onError string) (json.RawMessage, error) {
+	if err := checkName(builtin+": function", name); err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("%s(%q)", builtin, name)
+	if err := checkOnError(onError); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if _, isMapping := given.(starlark.IterableMapping); !isMapping {
+		return nil, fmt.Errorf("%s: args is a %s, expected a dict", what, given.Type())
+	}
+	encoded, err := encode(given, b.machine.limits.Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: args: %w", what, err)
+	}
+	return encoded, nil
 }
 
 // run(function, args={}, on_error="fail", timeout=None, retry=True) has a Function carried out and answers its value.
@@ -59,27 +82,22 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 		given   starlark.Value = starlark.NewDict(0)
 		onError                = onErrorFail
 		timeout starlark.Value
-		retry   = true
+		retry   starlark.Value = starlark.True
 	)
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "on_error?", &onError, "timeout??", &timeout, "retry?", &retry); err != nil {
 		return nil, err
 	}
-	if err := checkName("run: function", name); err != nil {
+	encoded, err := b.arguments("run", name, given, onError)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkOnError(onError); err != nil {
-		return nil, fmt.Errorf("run(%q): %w", name, err)
+	again, policy, err := retrying(retry)
+	if err != nil {
+		return nil, fmt.Errorf("run(%q): retry%w", name, err)
 	}
 	limit, err := duration("timeout", timeout)
 	if err != nil {
 		return nil, fmt.Errorf("run(%q): %w", name, err)
-	}
-	if _, isMapping := given.(starlark.IterableMapping); !isMapping {
-		return nil, fmt.Errorf("run(%q): args is a %s, expected a dict", name, given.Type())
-	}
-	encoded, err := encode(given, b.machine.limits.Value)
-	if err != nil {
-		return nil, fmt.Errorf("run(%q): args: %w", name, err)
 	}
 	var c core.Completion
 	if name == core.EmitFunction {
@@ -87,7 +105,7 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	} else {
 		op := b.op(core.KindRun, name, encoded)
 		// Timeout and retry are no part of the fingerprint: they say how long to wait, not what is done.
-		op.Args, op.Timeout, op.NoRetry = encoded, limit, !retry
+		op.Args, op.Timeout, op.NoRetry, op.Retry = encoded, limit, !again, policy
 		c, err = b.block(op)
 	}
 	if err != nil {
@@ -232,7 +250,8 @@ func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple
 // must not see another type than the first run did.
 func (b *branch) result(what, onError string, c core.Completion) (starlark.Value, error) {
 	var value starlark.Value = starlark.None
-	if c.Error == nil && c.Value != nil {
+	// A poll that ended with an error has what it saw last beside it.
+	if c.Value != nil && (c.Error == nil || onError == onErrorReturn) {
 		var err error
 		if value, err = decode(c.Value); err != nil {
 			return nil, fmt.Errorf("%s: the recorded value: %w", what, err)

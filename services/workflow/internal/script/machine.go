@@ -69,6 +69,7 @@ func (m *machine) Replay(history []core.Entry) error {
 			break
 		}
 		m.replayed++
+		b.replayed = true
 		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
 	// The program has ended or failed where the recorded one went on.
@@ -99,7 +100,11 @@ func (m *machine) Complete(c core.Completion) bool {
 	if m.ended || b == nil || b.pending == nil || b.pending.Ref != c.Op {
 		return false
 	}
-	m.record(*b.pending, c)
+	// Whether a value ends a poll is for the program to say (observe).
+	if b.pending.Kind != core.KindPoll || c.Error != nil {
+		m.record(*b.pending, c)
+	}
+	b.replayed = false
 	m.resume(b, c)
 	return true
 }

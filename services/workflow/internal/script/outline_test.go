@@ -36,7 +36,7 @@ def main(rollout, extra = 1):
 func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
 	t.Parallel()
 	p := core.Program{Source: []byte(flowProgram), Modules: map[string][]byte{
-		"gates.star": []byte("def pass_gate(r, n):\n    run(function = \"argo.status\", args = {})\n    sleep(n)\n"),
+		"gates.star": []byte("def pass_gate(r, n):\n    poll(function = \"argo.status\", args = {})\n    sleep(n)\n"),
 	}}
 	got, err := New(Limits{}).Inspect(p)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
 	want := core.Outline{
 		Inputs: []string{"rollout", "verb"},
 		Functions: []core.Use{
-			{Name: "argo.status", Position: "gates.star:2:8"},
+			{Name: "argo.status", Position: "gates.star:2:9"},
 			{Name: "git.commit", Position: "main.star:5:8"},
 		},
 		Waits: []core.Use{

@@ -157,10 +157,10 @@ func execute(t *testing.T, source string, recorded []core.Entry) ([]core.Entry, 
 func answer(op core.Op) core.Completion {
 	c := core.Completion{Op: op.Ref, Value: json.RawMessage("null")}
 	switch {
-	case op.Kind == core.KindRun && op.Name == "refuse":
+	case (op.Kind == core.KindRun || op.Kind == core.KindPoll) && op.Name == "refuse":
 		c.Value, c.Error = nil, new(core.FunctionError)
 		_ = json.Unmarshal(op.Args, c.Error)
-	case op.Kind == core.KindRun:
+	case op.Kind == core.KindRun || op.Kind == core.KindPoll:
 		c.Value = op.Args
 	case op.Kind == core.KindWait && op.Timeout == 0:
 		data, _ := json.Marshal(map[string]string{"filter": op.Filter.String()})

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,8 +95,17 @@ func (s *Store) Answer(ctx context.Context, a core.Answer, retryAt time.Time) er
 		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
+		pause, again := retryAt.Sub(s.Clock.Now()), true
+		if a.Error != nil && call.Retry != nil {
+			policy, err := decodeRetry(call.Retry)
+			if err != nil {
+				return fmt.Errorf("call %q: %w", a.Call, err)
+			}
+			pause, again = policy.Pause(int(call.Refused)+1, a.Error.Code)
+		}
+		retryAt := s.Clock.Now().Add(pause)
 		// Where no time is left for another attempt, the program gets this error and not a timeout.
-		if a.Error != nil && a.Error.Retryable && !call.NoRetry && retryAt.Before(call.Deadline) {
+		if a.Error != nil && a.Error.Retryable && !call.NoRetry && again && retryAt.Before(call.Deadline) {
 			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
 		}
 		woken, err = s.deliver(ctx, q, call, a)

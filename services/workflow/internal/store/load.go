@@ -46,6 +46,9 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	for _, t := range timers {
 		l.Open = append(l.Open, core.Opened{Op: ref(t.Branch, t.Op), Deadline: t.Due})
 	}
+	if l.Polls, err = s.polls(ctx, execution); err != nil {
+		return core.Loaded{}, err
+	}
 	l.Arrived, err = s.arrived(ctx, execution)
 	return l, err
 }

@@ -136,6 +136,9 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 				return nil, fmt.Errorf("filter of a wait of execution %d: %w", execution, err)
 			}
 		}
+		if row.Polled != nil { // in a round it has a call, too
+			w.Kind, w.Name, w.Round, w.Due = core.KindPoll, *row.Polled, int(*row.Round), *row.Deadline
+		}
 		waiting[i] = w
 	}
 	return waiting, nil

@@ -117,6 +117,7 @@ func openOps(ctx context.Context, q *query.Queries, turns []*turn) ([]opRow, err
 	var timers query.OpenTimersParams
 	var calls query.OpenCallsParams
 	var waits query.OpenWaitsParams
+	var polls query.OpenPollsParams
 	var opened []opRow
 	for _, t := range turns {
 		for _, o := range t.Open {
@@ -126,7 +127,13 @@ func openOps(ctx context.Context, q *query.Queries, turns []*turn) ([]opRow, err
 			timers.Ops, timers.Dues, timers.Opened = append(timers.Ops, row.op), append(timers.Dues, o.Due), append(timers.Opened, t.At)
 			switch o.Op.Kind {
 			case core.KindRun:
-				addCall(&calls, t, o, row)
+				if err := addCall(&calls, t, o, row); err != nil {
+					return nil, err
+				}
+			case core.KindPoll:
+				if err := addPoll(&polls, &calls, t, o, row); err != nil {
+					return nil, err
+				}
 			case core.KindWait, core.KindReceive:
 				opened = append(opened, row)
 			default: // a sleep is its timer; nothing else blocks
@@ -145,6 +152,7 @@ func openOps(ctx context.Context, q *query.Queries, turns []*turn) ([]opRow, err
 		{len(timers.Executions), func() error { return q.OpenTimers(ctx, timers) }},
 		{len(calls.Executions), func() error { return q.OpenCalls(ctx, calls) }},
 		{len(waits.Executions), func() error { return q.OpenWaits(ctx, waits) }},
+		{len(polls.Executions), func() error { return q.OpenPolls(ctx, polls) }},
 	} {
 		if part.rows == 0 {
 			continue
@@ -156,11 +164,17 @@ func openOps(ctx context.Context, q *query.Queries, turns []*turn) ([]opRow, err
 	return opened, nil
 }
 
-// addCall adds the row of a run. Those of in-process Functions are never sent: they say what is waited for.
-func addCall(p *query.OpenCallsParams, t *turn, o core.Opening, row opRow) {
-	p.Ids = append(p.Ids, core.ActivityID(t.Execution.Ref, o.Op.Ref))
+// addCall adds the row of a run, or of a round of a poll: that is not tried again, the next round is. Those of in-process Functions are never sent: they say what is waited for.
+func addCall(p *query.OpenCallsParams, t *turn, o core.Opening, row opRow) error {
+	retry, err := encodeRetry(o.Op.Retry)
+	if err != nil {
+		return err
+	}
+	p.Retries = append(p.Retries, retry)
+	p.Ids = append(p.Ids, o.Op.Activity(t.Execution.Ref))
 	p.Executions, p.Branches, p.Ops = append(p.Executions, row.execution), append(p.Branches, row.branch), append(p.Ops, row.op)
 	p.Functions, p.Args = append(p.Functions, o.Op.Name), append(p.Args, string(o.Op.Args))
 	p.Locations, p.Agents = append(p.Locations, int16(o.Location)), append(p.Agents, o.Agent)
-	p.NoRetries, p.Ats, p.Deadlines = append(p.NoRetries, o.Op.NoRetry), append(p.Ats, t.At), append(p.Deadlines, o.Due)
+	p.NoRetries, p.Ats, p.Deadlines = append(p.NoRetries, o.Op.NoRetry || o.Poll != nil), append(p.Ats, t.At), append(p.Deadlines, o.Due)
+	return nil
 }

@@ -83,6 +83,8 @@ WITH c AS (
     DELETE FROM wait USING c WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
 ), calls AS (
     DELETE FROM call USING c WHERE call.execution = c.execution AND call.branch = c.branch AND call.op = c.op
+), polls AS (
+    DELETE FROM poll USING c WHERE poll.execution = c.execution AND poll.branch = c.branch AND poll.op = c.op
 )
 DELETE FROM delivery USING c WHERE delivery.execution = c.execution AND delivery.branch = c.branch AND delivery.op = c.op;
 
@@ -94,6 +96,8 @@ WITH timers AS (
     DELETE FROM wait WHERE wait.execution = ANY (sqlc.arg(executions)::bigint[])
 ), calls AS (
     DELETE FROM call WHERE call.execution = ANY (sqlc.arg(executions)::bigint[])
+), polls AS (
+    DELETE FROM poll WHERE poll.execution = ANY (sqlc.arg(executions)::bigint[])
 ), channels AS (
     DELETE FROM channel WHERE channel.execution = ANY (sqlc.arg(executions)::bigint[])
 )
@@ -106,15 +110,16 @@ SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(branches)::int[])
 
 -- name: OpenCalls :exec
 -- A call of a relay is due at once, one of this process is never sent.
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, next_at, deadline)
-SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry,
+INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline)
+SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
     CASE WHEN u.location = 1 THEN u.at END, u.deadline
 FROM (
     SELECT unnest(sqlc.arg(ids)::text[]) AS id, unnest(sqlc.arg(executions)::bigint[]) AS execution,
         unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
         unnest(sqlc.arg(functions)::text[]) AS function, unnest(sqlc.arg(args)::text[]) AS args,
         unnest(sqlc.arg(locations)::smallint[]) AS location, unnest(sqlc.arg(agents)::bigint[]) AS agent,
-        unnest(sqlc.arg(no_retries)::boolean[]) AS no_retry, unnest(sqlc.arg(ats)::timestamptz[]) AS at,
+        unnest(sqlc.arg(no_retries)::boolean[]) AS no_retry, unnest(sqlc.arg(retries)::text[]) AS retry,
+        unnest(sqlc.arg(ats)::timestamptz[]) AS at,
         unnest(sqlc.arg(deadlines)::timestamptz[]) AS deadline
 ) AS u;
 
@@ -125,6 +130,16 @@ FROM (
     SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
         unnest(sqlc.arg(ops)::int[]) AS op, unnest(sqlc.arg(keys)::bytea[]) AS key, unnest(sqlc.arg(shapes)::bigint[]) AS shape,
         unnest(sqlc.arg(types)::text[]) AS type, unnest(sqlc.arg(filters)::text[]) AS filter, unnest(sqlc.arg(ats)::timestamptz[]) AS at
+) AS u;
+
+-- name: OpenPolls :exec
+INSERT INTO poll (execution, branch, op, function, round, calling, deadline, value, error)
+SELECT u.execution, u.branch, u.op, u.function, u.round, u.calling, u.deadline, nullif(u.value, '')::json, nullif(u.error, '')::json
+FROM (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
+        unnest(sqlc.arg(ops)::int[]) AS op, unnest(sqlc.arg(functions)::text[]) AS function, unnest(sqlc.arg(rounds)::int[]) AS round,
+        unnest(sqlc.arg(calling)::boolean[]) AS calling, unnest(sqlc.arg(deadlines)::timestamptz[]) AS deadline,
+        unnest(sqlc.arg(vals)::text[]) AS value, unnest(sqlc.arg(errors)::text[]) AS error
 ) AS u;
 
 -- name: OpenChannels :exec

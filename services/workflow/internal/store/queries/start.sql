@@ -8,14 +8,15 @@ WHERE organization = $1 AND workflow = $2;
 -- Everything open, with its timer: waits, sleeps and calls in the order of branches.
 SELECT
     timer.branch, timer.op, timer.opened_at, timer.due,
-    call.function, call.location, call.agent, call.attempt,
+    call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
 FROM timer
 LEFT JOIN call USING (execution, branch, op)
+LEFT JOIN poll USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline
 ORDER BY timer.branch, timer.op;
 
 -- name: History :many

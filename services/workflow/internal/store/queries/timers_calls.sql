@@ -23,10 +23,10 @@ WHERE execution.id = call.execution AND call.id IN (
 RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow;
 
 -- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, deadline FROM call WHERE id = $1;
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline FROM call WHERE id = $1;
 
 -- name: PostponeCall :exec
-UPDATE call SET next_at = $2 WHERE id = $1;
+UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1;
 
 -- name: StopSending :exec
 UPDATE call SET next_at = NULL WHERE id = $1;

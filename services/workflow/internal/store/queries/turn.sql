@@ -37,6 +37,9 @@ SELECT digest, source FROM program WHERE digest = ANY (sqlc.arg(digests)::bytea[
 -- name: TimersOf :many
 SELECT branch, op, due FROM timer WHERE execution = $1;
 
+-- name: PollsOf :many
+SELECT branch, op, function, round, calling, deadline, value, error FROM poll WHERE execution = $1;
+
 -- name: WakesOf :one
 SELECT wakes, state, turn FROM execution WHERE id = $1;
 

@@ -63,6 +63,8 @@ WITH c AS (
     DELETE FROM wait USING c WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
 ), calls AS (
     DELETE FROM call USING c WHERE call.execution = c.execution AND call.branch = c.branch AND call.op = c.op
+), polls AS (
+    DELETE FROM poll USING c WHERE poll.execution = c.execution AND poll.branch = c.branch AND poll.op = c.op
 )
 DELETE FROM delivery USING c WHERE delivery.execution = c.execution AND delivery.branch = c.branch AND delivery.op = c.op
 `
@@ -165,6 +167,8 @@ WITH timers AS (
     DELETE FROM wait WHERE wait.execution = ANY ($1::bigint[])
 ), calls AS (
     DELETE FROM call WHERE call.execution = ANY ($1::bigint[])
+), polls AS (
+    DELETE FROM poll WHERE poll.execution = ANY ($1::bigint[])
 ), channels AS (
     DELETE FROM channel WHERE channel.execution = ANY ($1::bigint[])
 )
@@ -316,16 +320,17 @@ func (q *Queries) LockMatching(ctx context.Context) error {
 }
 
 const openCalls = `-- name: OpenCalls :exec
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, next_at, deadline)
-SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry,
+INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline)
+SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
     CASE WHEN u.location = 1 THEN u.at END, u.deadline
 FROM (
     SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS execution,
         unnest($3::int[]) AS branch, unnest($4::int[]) AS op,
         unnest($5::text[]) AS function, unnest($6::text[]) AS args,
         unnest($7::smallint[]) AS location, unnest($8::bigint[]) AS agent,
-        unnest($9::boolean[]) AS no_retry, unnest($10::timestamptz[]) AS at,
-        unnest($11::timestamptz[]) AS deadline
+        unnest($9::boolean[]) AS no_retry, unnest($10::text[]) AS retry,
+        unnest($11::timestamptz[]) AS at,
+        unnest($12::timestamptz[]) AS deadline
 ) AS u
 `
 
@@ -339,6 +344,7 @@ type OpenCallsParams struct {
 	Locations  []int16
 	Agents     []int64
 	NoRetries  []bool
+	Retries    []string
 	Ats        []time.Time
 	Deadlines  []time.Time
 }
@@ -355,6 +361,7 @@ func (q *Queries) OpenCalls(ctx context.Context, arg OpenCallsParams) error {
 		arg.Locations,
 		arg.Agents,
 		arg.NoRetries,
+		arg.Retries,
 		arg.Ats,
 		arg.Deadlines,
 	)
@@ -374,6 +381,44 @@ type OpenChannelsParams struct {
 
 func (q *Queries) OpenChannels(ctx context.Context, arg OpenChannelsParams) error {
 	_, err := q.db.Exec(ctx, openChannels, arg.Tokens, arg.Executions, arg.Organizations)
+	return err
+}
+
+const openPolls = `-- name: OpenPolls :exec
+INSERT INTO poll (execution, branch, op, function, round, calling, deadline, value, error)
+SELECT u.execution, u.branch, u.op, u.function, u.round, u.calling, u.deadline, nullif(u.value, '')::json, nullif(u.error, '')::json
+FROM (
+    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch,
+        unnest($3::int[]) AS op, unnest($4::text[]) AS function, unnest($5::int[]) AS round,
+        unnest($6::boolean[]) AS calling, unnest($7::timestamptz[]) AS deadline,
+        unnest($8::text[]) AS value, unnest($9::text[]) AS error
+) AS u
+`
+
+type OpenPollsParams struct {
+	Executions []int64
+	Branches   []int32
+	Ops        []int32
+	Functions  []string
+	Rounds     []int32
+	Calling    []bool
+	Deadlines  []time.Time
+	Vals       []string
+	Errors     []string
+}
+
+func (q *Queries) OpenPolls(ctx context.Context, arg OpenPollsParams) error {
+	_, err := q.db.Exec(ctx, openPolls,
+		arg.Executions,
+		arg.Branches,
+		arg.Ops,
+		arg.Functions,
+		arg.Rounds,
+		arg.Calling,
+		arg.Deadlines,
+		arg.Vals,
+		arg.Errors,
+	)
 	return err
 }
 

@@ -29,6 +29,8 @@ type Call struct {
 	Attempt   int32
 	NextAt    *time.Time
 	Deadline  time.Time
+	Retry     []byte
+	Refused   int32
 }
 
 type Channel struct {
@@ -160,6 +162,18 @@ type Observer struct {
 	CreatedAt    time.Time
 	Said         []byte
 	SaidAt       *time.Time
+}
+
+type Poll struct {
+	Execution int64
+	Branch    int32
+	Op        int32
+	Function  string
+	Round     int32
+	Calling   bool
+	Deadline  time.Time
+	Value     []byte
+	Error     []byte
 }
 
 type Program struct {

@@ -121,14 +121,15 @@ func (q *Queries) History(ctx context.Context, arg HistoryParams) ([]HistoryRow,
 const waiting = `-- name: Waiting :many
 SELECT
     timer.branch, timer.op, timer.opened_at, timer.due,
-    call.function, call.location, call.agent, call.attempt,
+    call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
 FROM timer
 LEFT JOIN call USING (execution, branch, op)
+LEFT JOIN poll USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline
 ORDER BY timer.branch, timer.op
 `
 
@@ -141,6 +142,9 @@ type WaitingRow struct {
 	Location *int16
 	Agent    *int64
 	Attempt  *int32
+	Polled   *string
+	Round    *int32
+	Deadline *time.Time
 	Types    []string
 	Filter   string
 }
@@ -164,6 +168,9 @@ func (q *Queries) Waiting(ctx context.Context, execution int64) ([]WaitingRow, e
 			&i.Location,
 			&i.Agent,
 			&i.Attempt,
+			&i.Polled,
+			&i.Round,
+			&i.Deadline,
 			&i.Types,
 			&i.Filter,
 		); err != nil {

@@ -69,7 +69,7 @@ func (q *Queries) DueExecutions(ctx context.Context, arg DueExecutionsParams) ([
 }
 
 const findCall = `-- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, deadline FROM call WHERE id = $1
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline FROM call WHERE id = $1
 `
 
 type FindCallRow struct {
@@ -79,6 +79,8 @@ type FindCallRow struct {
 	Agent     int64
 	Location  int16
 	NoRetry   bool
+	Retry     []byte
+	Refused   int32
 	Deadline  time.Time
 }
 
@@ -92,6 +94,8 @@ func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) 
 		&i.Agent,
 		&i.Location,
 		&i.NoRetry,
+		&i.Retry,
+		&i.Refused,
 		&i.Deadline,
 	)
 	return i, err
@@ -192,7 +196,7 @@ func (q *Queries) NextTimer(ctx context.Context) (time.Time, error) {
 }
 
 const postponeCall = `-- name: PostponeCall :exec
-UPDATE call SET next_at = $2 WHERE id = $1
+UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1
 `
 
 type PostponeCallParams struct {

@@ -279,6 +279,50 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 	return i, err
 }
 
+const pollsOf = `-- name: PollsOf :many
+SELECT branch, op, function, round, calling, deadline, value, error FROM poll WHERE execution = $1
+`
+
+type PollsOfRow struct {
+	Branch   int32
+	Op       int32
+	Function string
+	Round    int32
+	Calling  bool
+	Deadline time.Time
+	Value    []byte
+	Error    []byte
+}
+
+func (q *Queries) PollsOf(ctx context.Context, execution int64) ([]PollsOfRow, error) {
+	rows, err := q.db.Query(ctx, pollsOf, execution)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PollsOfRow
+	for rows.Next() {
+		var i PollsOfRow
+		if err := rows.Scan(
+			&i.Branch,
+			&i.Op,
+			&i.Function,
+			&i.Round,
+			&i.Calling,
+			&i.Deadline,
+			&i.Value,
+			&i.Error,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const renewLease = `-- name: RenewLease :execrows
 UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2
 `

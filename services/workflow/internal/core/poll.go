@@ -1,0 +1,117 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A poll calls a Function again and again until the program is content with the answer. It is one activity: while it
+// lasts, what is known of it is kept in one place and overwritten, and when it is over its last observation becomes one
+// entry of the history, however many there were (engine.md f.6). So nothing that the program does may depend on the
+// observations in between, and the machine lets the program's condition change nothing (script).
+//
+// A poll alternates between a round, in which the Function is called, and a pause. Each change is a turn that closes
+// what the store holds for the operation and opens it anew; each round has an activity id of its own, because a repeat
+// of one id is answered with its first answer (E24).
+
+// Polling is how far a poll has come.
+type Polling struct {
+	Op OpRef
+	// Function is what is called.
+	Function string
+	// Round counts the calls from 1: the one under way, or in a pause the next one.
+	Round int
+	// Calling is true in a round and false in a pause.
+	Calling bool
+	// Deadline ends the poll.
+	Deadline time.Time
+	// Value is the last observation, nil if there is none; Error why the last round has none.
+	Value json.RawMessage
+	Error *FunctionError
+}
+
+// reopen has the next commit replace what the store holds about a blocked operation.
+func (d *driver) reopen(ref OpRef, known openOp, due time.Time) {
+	if cancel, ok := d.running[ref]; ok {
+		cancel()
+		delete(d.running, ref)
+	}
+	if known.stored {
+		d.closed = append(d.closed, ref)
+	}
+	known.stored, known.since, known.deadline = false, d.engine.Clock.Now(), due
+	d.open[ref] = known
+}
+
+// round begins the next round of a poll.
+func (d *driver) round(op Op, known openOp) {
+	p := *known.poll
+	p.Calling = true
+	known.poll = &p
+	d.reopen(op.Ref, known, d.roundUntil(p))
+}
+
+// roundUntil bounds a round: a call that is lost must not take the whole time of a poll.
+func (d *driver) roundUntil(p Polling) time.Time {
+	until := d.engine.Clock.Now().Add(d.engine.Settings.CallTimeout)
+	if p.Deadline.Before(until) {
+		return p.Deadline
+	}
+	return until
+}
+
+// observe takes the answer of a round. The program looks at a value and ends the poll if it likes it. An error ends it
+// too, except one that may pass: the cluster was away, or the answer did not come.
+func (d *driver) observe(op Op, known openOp, c Completion) {
+	if c.Round != known.poll.Round || !known.poll.Calling {
+		return // of a round that was given up
+	}
+	p := *known.poll
+	if c.Error != nil && (c.Error.Retryable || c.Error.Code == CodeTimeout) && !op.NoRetry {
+		p.Error = c.Error
+	} else {
+		d.machine.Complete(c)
+		if again, pending := d.pending(op.Ref); !pending || again.Kind != KindPoll {
+			d.forget(op.Ref)
+			return
+		}
+		p.Value, p.Error = c.Value, nil
+	}
+	p.Round, p.Calling = p.Round+1, false
+	known.poll = &p
+	due := d.engine.Clock.Now().Add(op.Interval)
+	if p.Deadline.Before(due) {
+		due = p.Deadline
+	}
+	d.reopen(op.Ref, known, due)
+}
+
+// pollTime is what the end of a round's or a pause's time means.
+func (d *driver) pollTime(op Op, known openOp) {
+	p := known.poll
+	now := d.engine.Clock.Now()
+	switch {
+	case now.Before(known.deadline):
+		// The timer of the phase before, which came too late to matter.
+	case !now.Before(p.Deadline):
+		d.finish(Completion{Op: op.Ref, Value: p.Value, Error: p.expired(op, d.limit(op))})
+	case p.Calling:
+		d.observe(op, known, Completion{Op: op.Ref, Round: p.Round, Error: &FunctionError{Code: CodeTimeout, Message: op.Name + " was not answered in time"}})
+	default:
+		d.round(op, known)
+	}
+}
+
+// expired says what was waited for, and what there was instead (D12).
+func (p Polling) expired(op Op, limit time.Duration) *FunctionError {
+	message := fmt.Sprintf("%s was not as expected within %s, asked %d times", op.Name, limit, p.Round-1)
+	switch {
+	case p.Error != nil:
+		message += fmt.Sprintf("; the last error was %s", p.Error)
+	case p.Value != nil:
+		const shown = 300
+		message += "; the last answer was " + storable(truncate(string(p.Value), shown))
+	}
+	return &FunctionError{Code: CodeTimeout, Message: message}
+}

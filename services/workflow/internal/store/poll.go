@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+// addPoll adds the row of a poll, and in a round that of its call.
+func addPoll(p *query.OpenPollsParams, calls *query.OpenCallsParams, t *turn, o core.Opening, row opRow) error {
+	refusal, err := encodeError(o.Poll.Error)
+	if err != nil {
+		return err
+	}
+	p.Executions, p.Branches, p.Ops = append(p.Executions, row.execution), append(p.Branches, row.branch), append(p.Ops, row.op)
+	p.Functions, p.Rounds = append(p.Functions, o.Poll.Function), append(p.Rounds, int32(o.Poll.Round))
+	p.Calling, p.Deadlines = append(p.Calling, o.Poll.Calling), append(p.Deadlines, o.Poll.Deadline)
+	p.Vals, p.Errors = append(p.Vals, string(o.Poll.Value)), append(p.Errors, string(refusal))
+	if !o.Poll.Calling {
+		return nil
+	}
+	return addCall(calls, t, o, row)
+}
+
+// polls reads how far the open polls of an execution have come.
+func (s *Store) polls(ctx context.Context, execution int64) ([]core.Polling, error) {
+	rows, err := s.queries.PollsOf(ctx, execution)
+	if err != nil {
+		return nil, pg.Classify(err, "load polls of execution %d", execution)
+	}
+	polls := make([]core.Polling, len(rows))
+	for i, row := range rows {
+		polls[i] = core.Polling{
+			Op: ref(row.Branch, row.Op), Function: row.Function, Round: int(row.Round), Calling: row.Calling, Deadline: row.Deadline, Value: row.Value,
+		}
+		if polls[i].Error, err = decodeError(row.Error); err != nil {
+			return nil, fmt.Errorf("poll %s of execution %d: %w", polls[i].Op, execution, err)
+		}
+	}
+	return polls, nil
+}
+
+// decodeRetry and encodeRetry are the column retry of calls; NULL, for which the empty text stands, is the engine's own
+// way.
+func decodeRetry(data []byte) (*core.RetryPolicy, error) {
+	if data == nil {
+		return nil, nil //nolint:nilnil // most calls have none
+	}
+	r := new(core.RetryPolicy)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("decode retry: %w", err)
+	}
+	return r, nil
+}
+
+func encodeRetry(r *core.RetryPolicy) (string, error) {
+	if r == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode retry: %w", err)
+	}
+	return string(b), nil
+}
