@@ -31,7 +31,7 @@ func table() []rule {
 	return []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn"}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -41,7 +41,7 @@ func table() []rule {
 
 		{
 			layer: "core", packages: []string{"services/SERVICE/internal/core/**"},
-			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "services/SERVICE/internal/core/**"},
+			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "services/SERVICE/internal/core/**"},
 			never:        []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"},
 			onlyStandard: true,
 		},
@@ -78,7 +78,7 @@ func table() []rule {
 		adapter("workflow", "script", join(sql, nats, kube)),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star)),
 		adapter("workflow", "function", join(sql, nats, kube, star)),
-		adapter("workflow", "git", join(sql, nats, kube, star)),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/turn"
 )
 
 // The Functions that a relay carries out.
@@ -37,12 +37,13 @@ type Runner struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	poll    time.Duration
-	syncing queues
+	// syncing has a turn for each Application.
+	syncing turn.Keys
 }
 
 // NewRunner makes a Runner.
 func NewRunner(d RunnerDeps) *Runner {
-	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll, syncing: queues{held: map[string]chan struct{}{}}}
+	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll}
 }
 
 // Run carries out one call and ends with its deadline at the latest. Every outcome is an Answer.
@@ -97,7 +98,7 @@ func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := r.syncing.enter(ctx, want.Ref.String())
+	release, err := r.syncing.Enter(ctx, want.Ref.String())
 	if err != nil {
 		return nil, &Error{Code: CodeTimeout, Message: want.Ref.String() + ": waited for an earlier sync of it to end"}
 	}
@@ -175,36 +176,4 @@ func (r *Runner) do(ctx context.Context, ref Ref, d Decision) error {
 	case Wait, Done:
 	}
 	return nil
-}
-
-// queues let one caller at a time hold a key.
-type queues struct {
-	mu   sync.Mutex
-	held map[string]chan struct{}
-}
-
-// enter waits until nobody else holds the key, or ctx ends. Of several that wait, whoever takes the lock first has it:
-// nobody is promised an order.
-func (q *queues) enter(ctx context.Context, key string) (release func(), err error) {
-	for {
-		q.mu.Lock()
-		busy, taken := q.held[key]
-		if !taken {
-			done := make(chan struct{})
-			q.held[key] = done
-			q.mu.Unlock()
-			return func() {
-				q.mu.Lock()
-				delete(q.held, key)
-				q.mu.Unlock()
-				close(done)
-			}, nil
-		}
-		q.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

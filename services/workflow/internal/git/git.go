@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/turn"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -38,7 +39,8 @@ type Forge struct {
 	client      transport.Transport
 	clock       clock.Clock
 	log         *slog.Logger
-	writers     queues
+	// writers take turns at a branch: between processes only the compare-and-swap of the push decides.
+	writers turn.Keys
 }
 
 var _ core.Forge = (*Forge)(nil)
@@ -69,7 +71,6 @@ func New(d Deps) (*Forge, error) {
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},
 		client:      githttp.NewClient(client),
 		clock:       d.Clock, log: d.Log,
-		writers: queues{held: map[string]chan struct{}{}},
 	}, nil
 }
 
@@ -101,7 +102,7 @@ func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error
 	}
 	// Without the queue the branches of one rollout would make each other's pushes fail, and pay for each with a new
 	// fetch.
-	release, err := f.writers.enter(ctx, c.RepoURL+" "+c.Branch)
+	release, err := f.writers.Enter(ctx, c.RepoURL+" "+c.Branch)
 	if err != nil {
 		return "", fault.Because(err, fault.Unavailable, "waited for other commits to %s of %s", c.Branch, c.RepoURL)
 	}

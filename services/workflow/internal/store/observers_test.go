@@ -43,7 +43,7 @@ func (b *bench) said(eventType string) []string {
 func observing(t *testing.T) *bench {
 	t.Helper()
 	b := setup(t)
-	b.Store.Encode = func(e core.Emit) (event.Event, error) {
+	b.Encode = func(e core.Emit) (event.Event, error) {
 		h := event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}
 		if e.Type == event.TypeServiceHealthObserved {
 			var d event.ServiceHealthObserved
