@@ -116,7 +116,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	in.sources = newSourceSet(c, pool, kept, registries, transport, log)
 
 	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
-	hooks, err := newHookSet(c, hookDeps{desk: core.NewDesk(take, kept), store: kept, client: transport.Client(), clock: clock.System(), log: log})
+	hooks, err := newHookSet(c, hookDeps{desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}

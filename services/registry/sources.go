@@ -157,6 +157,17 @@ func understand(s core.Source) core.Source {
 	return s
 }
 
+var _ core.Repositories = (*sourceSet)(nil)
+
+// Name implements core.Repositories.
+func (s *sourceSet) Name(address string) string { return kinds.RepositoryName(address) }
+
+// Nudge implements core.Repositories.
+func (s *sourceSet) Nudge(ctx context.Context, names []string) error {
+	_, err := s.store.Nudge(ctx, kinds.Git, names, s.clock.Now())
+	return err
+}
+
 // answers is what the domain may ask.
 type answers struct{ *sourceSet }
 

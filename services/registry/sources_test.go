@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
 // owner is the domain: it has sources, and asks about them.
@@ -265,6 +266,19 @@ func TestNudge(t *testing.T) {
 		t.Fatalf("nudged %d, %v", n, err)
 	}
 	eventually(t, "the second look", func() bool { return looked() != before })
+	// By way of a forge's webhook, which is believed only that there is something to be looked at.
+	hook := core.Hook{Name: "forge"}
+	before = looked()
+	desk := core.NewDesk(core.NewIntake(nil, set.clock), nil, set)
+	push := core.Notification{Repository: "http://127.0.0.1:1/shop/config", Names: core.Names{Repository: "repository.clone_url"}}
+	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}); err != nil || receipt.Resolving != 1 {
+		t.Fatalf("a push: %+v, %v", receipt, err)
+	}
+	eventually(t, "the third look", func() bool { return looked() != before })
+	push.Repository = "git@example.com:shop"
+	if _, err := desk.Hear(t.Context(), hook, []core.Notification{push}); !fault.Is(err, fault.Invalid) || fault.FieldsOf(err)[0].Name != "repository.clone_url" {
+		t.Errorf("no repository: %v", err)
+	}
 	if n, err := set.store.Nudge(t.Context(), kinds.Git, []string{"127.0.0.1:1/shop/other"}, set.clock.Now()); n != 0 || err != nil {
 		t.Errorf("nudged %d, %v", n, err)
 	}

@@ -37,7 +37,7 @@ type Hint struct {
 type Receipt struct {
 	// Events are the ids of the events that follow, each once.
 	Events []string
-	// Resolving is how many notifications the registry is asked about first.
+	// Resolving is how many notifications the registry, or the forge, is asked about first.
 	Resolving int
 }
 
@@ -47,10 +47,19 @@ type Hints interface {
 	Take(ctx context.Context, hook string, artifacts []Artifact, hints []Hint) error
 }
 
+// Repositories are those that sources point at.
+type Repositories interface {
+	// Name is the one way of writing a repository's address; "" for what is none.
+	Name(address string) string
+	// Nudge makes the sources of these repositories due to be looked at.
+	Nudge(ctx context.Context, names []string) error
+}
+
 // Desk takes what hooks tell.
 type Desk struct {
-	intake *Intake
-	hints  Hints
+	intake       *Intake
+	hints        Hints
+	repositories Repositories
 }
 
 // maxTold is how many artifacts one delivery may tell of. No vendor sends as many, and each may become a row and
@@ -58,7 +67,9 @@ type Desk struct {
 const maxTold = 500
 
 // NewDesk is a desk that stores where it is told.
-func NewDesk(i *Intake, h Hints) *Desk { return &Desk{intake: i, hints: h} }
+func NewDesk(i *Intake, h Hints, r Repositories) *Desk {
+	return &Desk{intake: i, hints: h, repositories: r}
+}
 
 // Hear stores everything that a delivery tells or, if any of it breaks a rule, nothing. The error is then Invalid and
 // names every field at fault.
@@ -66,12 +77,21 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	var (
 		known    []Notification
 		hints    []Hint
+		nudged   []string
 		problems []fault.Field
 	)
 	if len(delivery) > maxTold {
 		return Receipt{}, fault.InvalidFields(fault.Field{Name: "body", Problem: fmt.Sprintf("found %d artifacts; expected %d at most", len(delivery), maxTold)})
 	}
 	for _, n := range delivery {
+		if n.Names.Repository != "" {
+			name := d.repositories.Name(n.Repository)
+			if name == "" {
+				problems = append(problems, fault.Field{Name: n.Names.Repository, Problem: "found " + quote(n.Repository) + "; expected the address of a repository"})
+			}
+			nudged = append(nudged, name)
+			continue
+		}
 		n = h.place(n)
 		// Without a host the client of registries would ask Docker Hub, where anybody may own a repository of that name.
 		if n.Image != "" && withoutHost(n.Image) == n.Image {
@@ -92,7 +112,7 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	if len(problems) > 0 {
 		return Receipt{}, fault.InvalidFields(problems...)
 	}
-	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints)}
+	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints) + len(nudged)}
 	// One correlation for all that a delivery tells, in place of any that the payload brings.
 	group := id.New(d.intake.clock.Now())
 	for i := range artifacts {
@@ -101,6 +121,11 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	}
 	for i := range hints {
 		hints[i].Notification.Correlation = group
+	}
+	if len(nudged) > 0 {
+		if err := d.repositories.Nudge(ctx, nudged); err != nil {
+			return Receipt{}, fmt.Errorf("nudge the sources of what hook %s told: %w", h.Name, err)
+		}
 	}
 	if len(artifacts)+len(hints) == 0 {
 		return receipt, nil

@@ -30,6 +30,9 @@ type Notification struct {
 	Correlation, TraceParent string
 	// Image is the repository without tag or digest, Tag and PublishedAt may be empty. PublishedAt is RFC 3339.
 	Image, Digest, Tag, PublishedAt string
+	// Repository is set, and nothing else, by forges that tell of a push: the address of a Git repository that has something
+	// new.
+	Repository string `json:",omitempty"`
 	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image.
 	Place string
 	// Names are the fields as the sender wrote them, for error messages.
@@ -39,6 +42,7 @@ type Notification struct {
 // Names are the paths of a notification's fields in the request that it came in.
 type Names struct {
 	Source, ID, Correlation, Image, Digest, Tag, PublishedAt string
+	Repository                                               string `json:",omitempty"`
 }
 
 // Artifact is a notification that has passed every rule. It stays comparable with ==: that is how a delivery that tells

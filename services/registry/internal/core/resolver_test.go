@@ -181,7 +181,7 @@ func TestHear(t *testing.T) {
 			t.Parallel()
 			s := &taken{}
 			tt.hook.Name = "h"
-			receipt, err := NewDesk(NewIntake(nil, clock.System()), s).Hear(t.Context(), tt.hook, []Notification{tt.told})
+			receipt, err := NewDesk(NewIntake(nil, clock.System()), s, nil).Hear(t.Context(), tt.hook, []Notification{tt.told})
 			if tt.field != "" {
 				fields := fault.FieldsOf(err)
 				if len(fields) != 1 || fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 {
@@ -204,7 +204,7 @@ func TestHear(t *testing.T) {
 		})
 	}
 	many := make([]Notification, maxTold+1)
-	if _, err := NewDesk(NewIntake(nil, clock.System()), &taken{}).Hear(t.Context(), Hook{Name: "h"}, many); !fault.Is(err, fault.Invalid) {
+	if _, err := NewDesk(NewIntake(nil, clock.System()), &taken{}, nil).Hear(t.Context(), Hook{Name: "h"}, many); !fault.Is(err, fault.Invalid) {
 		t.Errorf("more than anybody sends: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
@@ -89,6 +90,10 @@ func TestFixtures(t *testing.T) {
 				}
 				var got strings.Builder
 				for _, n := range all {
+					if n.Repository != "" {
+						fmt.Fprintf(&got, "repository: %s\n\n", n.Repository)
+						continue
+					}
 					fmt.Fprintf(&got, "id: %s\nplace: %s\nimage: %s\ntag: %s\ndigest: %s\npublished: %s\n\n", n.ID, n.Place, n.Image, n.Tag, n.Digest, n.PublishedAt)
 				}
 				path := filepath.Join("testdata", f.Name, x.name+".golden")
@@ -162,6 +167,10 @@ type forgetful struct{}
 
 func (forgetful) Take(context.Context, string, []core.Artifact, []core.Hint) error { return nil }
 
+func (forgetful) Name(address string) string { return kinds.RepositoryName(address) }
+
+func (forgetful) Nudge(context.Context, []string) error { return nil }
+
 // heard checks what must hold for any input: an answer or a refusal that names a field, the same one each time, and the
 // same from core.
 func heard(t *testing.T, parse func() ([]core.Notification, error)) {
@@ -172,7 +181,7 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 		t.Fatalf("the second reading differs: %d and then %d, %v and then %v", len(all), len(again), err, err2)
 	}
 	if err == nil {
-		desk := core.NewDesk(core.NewIntake(nil, clock.System()), forgetful{})
+		desk := core.NewDesk(core.NewIntake(nil, clock.System()), forgetful{}, forgetful{})
 		_, err = desk.Hear(t.Context(), core.Hook{Name: "test"}, all)
 	}
 	if err == nil {

@@ -9,12 +9,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseGitea reads the event package of Gitea and Forgejo. The version of a container package is its tag, or its digest
+// parseGitea reads the events package and push of Gitea and Forgejo. The version of a container package is its tag, or its digest
 // when it was pushed without one. The registry is at the host of the package's page.
-func parseGitea(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
+func parseGitea(header http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
 		return nil, err
+	}
+	// The signature covers the body alone; all that this header decides is under which keys it is read.
+	if header.Get("X-Gitea-Event") == "push" {
+		return pushed(top, top.in("repository"), "clone_url")
 	}
 	pkg := top.in("package")
 	if top.text("action") != "created" || pkg.text("type") != "container" {

@@ -11,8 +11,8 @@ import (
 // githubHost is the container registry of GitHub.
 const githubHost = "ghcr.io"
 
-// parseGitHub reads the events package and registry_package of GitHub, which differ in the name of one key, and passes
-// ping and all others over. The digest is the manifest's; where it is missing, the version's name is one.
+// parseGitHub reads the events package and registry_package of GitHub, which differ in the name of one key, and push, and
+// passes ping and all others over. The digest is the manifest's; where it is missing, the version's name is one.
 func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -21,6 +21,9 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	// The signature covers the body alone. All that this header decides is whether the body is read, and under which key;
 	// the identity of what is told never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
 	key := header.Get("X-Github-Event")
+	if key == "push" {
+		return pushed(top, top.in("repository"), "clone_url")
+	}
 	action := top.text("action")
 	if key != "package" && key != "registry_package" || action != "published" && action != "updated" {
 		return nil, top.err()

@@ -7,8 +7,8 @@ import (
 )
 
 // parseGitLab reads what GitLab's container registry notifies, which is Distribution's envelope, and what a project's
-// webhook sends with a custom template, which is the generic document. Webhooks without a template are about other
-// things, and passed over.
+// webhook sends with a custom template, which is the generic document, or about pushes and tags. Other webhooks without a
+// template are about other things, and passed over.
 func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
 	if mediaType == mediaEnvelopeV1 || mediaType == mediaEnvelopeV2 {
 		return parseDistribution(header, mediaType, body)
@@ -16,6 +16,9 @@ func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Noti
 	top, err := open(body)
 	if err != nil {
 		return nil, err
+	}
+	if kind := top.text("object_kind"); kind == "push" || kind == "tag_push" {
+		return pushed(top, top.in("project"), "git_http_url")
 	}
 	if top.has("object_kind") || top.has("event_name") {
 		return nil, nil
