@@ -43,8 +43,8 @@ func health(w Watch, o Object) (health, reason string) {
 		return "degraded", message
 	case phase == "":
 		return "unknown", "the controller has not said anything yet"
-	default:
-		return "progressing", strings.TrimSuffix(phase+": "+message, ": ")
+	default: // not the message, which counts replicas: each of them would be news
+		return "progressing", phase
 	}
 }
 

@@ -12,7 +12,7 @@ func TestHealthIsWhatTheControllerSaysOfTheNewestSpec(t *testing.T) {
 		"absent":         {"", "unknown", "Rollout shop/api does not exist"},
 		"healthy":        {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Healthy"}}`, "healthy", ""},
 		"degraded":       {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Degraded","message":"timed out"}}`, "degraded", "timed out"},
-		"paused":         {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Paused","message":"CanaryPauseStep"}}`, "progressing", "Paused: CanaryPauseStep"},
+		"paused":         {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Paused","message":"CanaryPauseStep"}}`, "progressing", "Paused"},
 		"stale (D11)":    {`{"metadata":{"generation":3},"status":{"observedGeneration":"2","phase":"Degraded"}}`, "progressing", "the controller has not seen the newest spec yet"},
 		"without status": {`{"metadata":{"generation":1},"status":{"observedGeneration":"1"}}`, "unknown", "the controller has not said anything yet"},
 	} {

@@ -125,7 +125,7 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 		return waitForOperation(want, state), nil
 	// Ours is judged before we wait for anybody else's: the next one that begins takes its place in operationState.
 	// What ended because something was away is begun again, unless somebody else has begun meanwhile.
-	case isOurs(state.object("operation"), want) && !isPassing(state):
+	case isOurs(state.object("operation"), want) && !isPassing(state) && !isStray(want, state):
 		return ended(want, state)
 	case isOurs(state.object("operation"), want) && pending == nil:
 		return again(want, observed, state), nil
@@ -152,16 +152,11 @@ func waitForOperation(want SyncRequest, state Object) Decision {
 	return wait("its sync to %s to succeed (%s%s)", want.Revision, phase, message)
 }
 
-// ended judges our own finished operation. Success at another revision is not what was asked for, and so a failure
-// (D11).
+// ended judges our own finished operation, which has come to our revision or has failed for good (D11).
 func ended(want SyncRequest, state Object) (Decision, error) {
-	phase, got := state.text("phase"), state.text("syncResult", "revision")
-	if phase == "Succeeded" && got == want.Revision {
-		return synced(want.Revision), nil
-	}
+	phase := state.text("phase")
 	if phase == "Succeeded" {
-		return Decision{}, &Error{Code: CodeSyncFailed, Message: fmt.Sprintf(
-			"%s was synced to %q, expected %s", want.Ref, got, want.Revision)}
+		return synced(want.Revision), nil
 	}
 	return Decision{}, &Error{Code: CodeSyncFailed, Message: fmt.Sprintf(
 		"the sync of %s to %s ended as %s: %s", want.Ref, want.Revision, phase, failure(state))}

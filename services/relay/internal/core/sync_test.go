@@ -70,9 +70,9 @@ func TestNextSync(t *testing.T) {
 			want: Done,
 		},
 		{
-			name: "ours has succeeded at another revision",
+			name: "ours has succeeded at another revision, after a restart of Argo CD",
 			app:  `{` + spec + `,"status":{"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + older + `"},` + ours + `}}}`,
-			code: CodeSyncFailed,
+			want: Patch,
 		},
 		{
 			name: "ours has failed",

@@ -77,13 +77,21 @@ func contains(text string, words []string) bool {
 	return false
 }
 
-// again decides about our own operation that ended for a passing reason: another one, after a pause. The call's deadline
+// isStray reports whether our own operation has succeeded at another revision than the one that it names. That happens when
+// Argo CD is restarted in the middle of it: the new process takes it up with the revision of the operation before, which
+// is still in the status. Nobody has asked for that, so it is no success (D11), and another operation goes to the right one.
+func isStray(want SyncRequest, state Object) bool {
+	return state.text("phase") == "Succeeded" && state.text("syncResult", "revision") != want.Revision
+}
+
+// again decides about our own operation that ended for a passing reason, or astray: another one, after a pause. The call's deadline
 // is what ends it, with the last reason in its message.
 func again(want SyncRequest, observed, state Object) Decision {
 	finished, err := time.Parse(time.RFC3339, state.text("finishedAt"))
 	// A clock that differs from the cluster's must not hold the call up: only a moment that has just been counts.
 	if since := want.Now.Sub(finished); err == nil && since >= 0 && since < syncPause {
-		return wait("Argo CD to recover: its sync to %s ended as %s: %s", want.Revision, state.text("phase"), failure(state))
+		return wait("Argo CD to recover: its sync to %s ended as %s at %q: %s",
+			want.Revision, state.text("phase"), state.text("syncResult", "revision"), failure(state))
 	}
 	return Decision{Action: Patch, Body: startOperation(want, observed)}
 }
