@@ -43,6 +43,7 @@ type Tx interface {
 	HandoffWrites
 	PolicyWrites
 	AccessWrites
+	RequestWrites
 	ObservedWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
@@ -165,6 +166,14 @@ type AccessWrites interface {
 	TokenByDigest(ctx context.Context, digest []byte, at time.Time) (AccessToken, Member, error)
 	// TouchToken notes that a token was used; not more than once a minute.
 	TouchToken(ctx context.Context, id int64, at time.Time) error
+}
+
+// RequestWrites keeps what clients ask for under keys of their own.
+type RequestWrites interface {
+	// AddRequest is false when the principal has used the key before.
+	AddRequest(ctx context.Context, p Principal, r Request) (first bool, err error)
+	PriorRequest(ctx context.Context, p Principal, key string) (PriorRequest, error)
+	AnswerRequest(ctx context.Context, p Principal, key string, answer []byte) error
 }
 
 // PolicyWrites changes policies, and what they want.

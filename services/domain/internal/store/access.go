@@ -195,3 +195,24 @@ func (t *tx) TouchToken(ctx context.Context, id int64, at time.Time) error {
 	err := t.q.TouchToken(ctx, sqlc.TouchTokenParams{At: at, OrganizationID: t.organization, ID: id, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of token %d", id)
 }
+
+// AddRequest implements core.Tx.
+func (t *tx) AddRequest(ctx context.Context, p core.Principal, r core.Request) (bool, error) {
+	// Of two at the same moment the second waits for the first one's commit, and finds it.
+	n, err := t.q.InsertRequest(ctx, sqlc.InsertRequestParams{
+		OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: r.Key, Fingerprint: r.Fingerprint,
+	})
+	return n == 1, pg.Classify(err, "keep request %q", r.Key)
+}
+
+// PriorRequest implements core.Tx.
+func (t *tx) PriorRequest(ctx context.Context, p core.Principal, key string) (core.PriorRequest, error) {
+	row, err := t.q.GetRequest(ctx, sqlc.GetRequestParams{OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	return core.PriorRequest{Fingerprint: row.Fingerprint, Answered: row.Answer != nil, Answer: row.Answer}, missing(err, "request", key)
+}
+
+// AnswerRequest implements core.Tx.
+func (t *tx) AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error {
+	err := t.q.AnswerRequest(ctx, sqlc.AnswerRequestParams{Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	return pg.Classify(err, "keep the answer to request %q", key)
+}

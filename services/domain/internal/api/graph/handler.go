@@ -37,6 +37,8 @@ type Domain interface {
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
 	Follow(ctx context.Context, a core.Actor, after int64, tell func(core.JournalEntry) bool) error
+	BeginRequest(ctx context.Context, a core.Actor, r core.Request) (answer []byte, first bool, err error)
+	EndRequest(ctx context.Context, a core.Actor, key string, answer []byte) error
 	VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error)
 	CreateMember(ctx context.Context, a core.Actor, n core.NewMember) (core.Member, error)
 	SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
@@ -104,7 +106,7 @@ func NewHandler(d Deps) http.Handler {
 	s.Use(extension.Introspection{})
 	s.Use(&limits{})
 	s.AroundResponses(observe(d.Log, d.Clock))
-	return front(d, s)
+	return front(d, once(d, s))
 }
 
 // observe writes one line for each operation: never its variables.

@@ -98,3 +98,16 @@ WHERE organization_id = @organization_id AND id = @id AND (last_used_at IS NULL 
 -- name: OrganizationsWithToken :many
 -- Across organizations, on purpose: a token is what says for which one somebody asks.
 SELECT organization_id::bigint FROM cd_organizations_with_token(@digest) AS organization_id;
+
+-- name: InsertRequest :execrows
+INSERT INTO cd_requests (organization_id, principal_type, principal_id, key, fingerprint)
+VALUES (@organization_id, @principal_type, @principal_id, @key, @fingerprint)
+ON CONFLICT (organization_id, principal_type, principal_id, key) DO NOTHING;
+
+-- name: GetRequest :one
+SELECT fingerprint, answer FROM cd_requests
+WHERE organization_id = @organization_id AND principal_type = @principal_type AND principal_id = @principal_id AND key = @key;
+
+-- name: AnswerRequest :exec
+UPDATE cd_requests SET answer = @answer
+WHERE organization_id = @organization_id AND principal_type = @principal_type AND principal_id = @principal_id AND key = @key AND answer IS NULL;

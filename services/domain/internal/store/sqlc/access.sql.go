@@ -10,6 +10,30 @@ import (
 	"time"
 )
 
+const answerRequest = `-- name: AnswerRequest :exec
+UPDATE cd_requests SET answer = $1
+WHERE organization_id = $2 AND principal_type = $3 AND principal_id = $4 AND key = $5 AND answer IS NULL
+`
+
+type AnswerRequestParams struct {
+	Answer         []byte
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Key            string
+}
+
+func (q *Queries) AnswerRequest(ctx context.Context, arg AnswerRequestParams) error {
+	_, err := q.db.Exec(ctx, answerRequest,
+		arg.Answer,
+		arg.OrganizationID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Key,
+	)
+	return err
+}
+
 const ensureMember = `-- name: EnsureMember :exec
 INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES ($1, $2, $3, 'user', 'owner') ON CONFLICT (id) DO NOTHING
 `
@@ -18,6 +42,35 @@ INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES ($1, $2, $
 func (q *Queries) EnsureMember(ctx context.Context, organizationID int64, iD int64, name string) error {
 	_, err := q.db.Exec(ctx, ensureMember, organizationID, iD, name)
 	return err
+}
+
+const getRequest = `-- name: GetRequest :one
+SELECT fingerprint, answer FROM cd_requests
+WHERE organization_id = $1 AND principal_type = $2 AND principal_id = $3 AND key = $4
+`
+
+type GetRequestParams struct {
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Key            string
+}
+
+type GetRequestRow struct {
+	Fingerprint []byte
+	Answer      []byte
+}
+
+func (q *Queries) GetRequest(ctx context.Context, arg GetRequestParams) (GetRequestRow, error) {
+	row := q.db.QueryRow(ctx, getRequest,
+		arg.OrganizationID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Key,
+	)
+	var i GetRequestRow
+	err := row.Scan(&i.Fingerprint, &i.Answer)
+	return i, err
 }
 
 const groupByName = `-- name: GroupByName :one
@@ -153,6 +206,34 @@ func (q *Queries) InsertMember(ctx context.Context, arg InsertMemberParams) (Mem
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const insertRequest = `-- name: InsertRequest :execrows
+INSERT INTO cd_requests (organization_id, principal_type, principal_id, key, fingerprint)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (organization_id, principal_type, principal_id, key) DO NOTHING
+`
+
+type InsertRequestParams struct {
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Key            string
+	Fingerprint    []byte
+}
+
+func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) (int64, error) {
+	result, err := q.db.Exec(ctx, insertRequest,
+		arg.OrganizationID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Key,
+		arg.Fingerprint,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const insertToken = `-- name: InsertToken :one

@@ -100,6 +100,20 @@ type AutomaticRollback struct {
 	UpdatedAt     time.Time
 }
 
+type CdRequest struct {
+	ID             int64
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Key            string
+	// SHA-256 of what was asked: the key stands for that, and for nothing else.
+	Fingerprint []byte
+	// What was answered, to be answered again; null while it is being carried out, and for ever if that was cut short. Empty where it is not kept: it has a token in it, or is too long.
+	Answer    []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Whether anybody can be reached who acts in the environment, and since when.
 type Contact struct {
 	ID             int64

@@ -1,0 +1,68 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// idempotencyKey is the header under which a client may send the same request again, and get the first one's answer.
+const idempotencyKey = "Idempotency-Key"
+
+// once carries out a request with a key once. Streams have no answer to repeat, so they go through as they are.
+func once(d Deps, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get(idempotencyKey)
+		if key == "" || r.Method != http.MethodPost || (stream{}).Supports(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		actor := loadersOf(r.Context()).actor
+		body, err := io.ReadAll(r.Body) // front has read it before: it is in memory, and bounded
+		if err != nil {
+			refuse(w, http.StatusBadRequest, invalid, "body: found none")
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		fingerprint := sha256.Sum256(body)
+		answer, first, err := d.Domain.BeginRequest(r.Context(), actor, core.Request{Key: key, Fingerprint: fingerprint[:]})
+		if err != nil {
+			row := fault.Describe(fault.ClassOf(err))
+			refuse(w, row.HTTP, row.GraphQL, fault.Public(err))
+			return
+		}
+		if !first {
+			w.Header().Set("Content-Type", "application/graphql-response+json")
+			if !bytes.Contains(answer, []byte(`"data":`)) { // a request that could not be read, or is not one of the schema
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = w.Write(answer) // the caller hung up; it may ask again
+			return
+		}
+		kept := &keeping{ResponseWriter: w}
+		next.ServeHTTP(kept, r)
+		// What happened has happened, also when the caller has hung up meanwhile: that is what the key is for.
+		if err := d.Domain.EndRequest(context.WithoutCancel(r.Context()), actor, key, kept.answer.Bytes()); err != nil {
+			d.Log.ErrorContext(r.Context(), "keep an answer", slog.Any(telemetry.KeyError, err))
+		}
+	})
+}
+
+// keeping is a response that is kept as it is written.
+type keeping struct {
+	http.ResponseWriter
+	answer bytes.Buffer
+}
+
+// Write implements http.ResponseWriter.
+func (k *keeping) Write(b []byte) (int, error) {
+	k.answer.Write(b)
+	return k.ResponseWriter.Write(b)
+}
