@@ -44,3 +44,32 @@ func journalCheckTable(w io.Writer, check client.JournalCheck) {
 		row(w, d.Subject, d.Problem)
 	}
 }
+
+// applicationArchive takes an application out of use; what runs of it is left alone.
+func (c *command) applicationArchive() *cobra.Command {
+	return c.asking("archive NAME", "Take an application out of use; what runs is left alone, and its history stays",
+		"  lockstep application archive shop", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.ArchiveApplication(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { row(w, one.Name, "archived") })
+		})
+}
+
+// environmentArchive takes an environment out of use; what runs there is left alone.
+func (c *command) environmentArchive() *cobra.Command {
+	return c.asking("archive NAME", "Take an environment out of use; what runs there is left alone, and its history stays",
+		"  lockstep environment archive staging", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Environment(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if one, err = api.ArchiveEnvironment(cmd.Context(), one.ID); err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { row(w, one.Name, "archived") })
+		})
+}

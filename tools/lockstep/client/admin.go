@@ -2,6 +2,18 @@ package client
 
 import "context"
 
+// ArchiveApplication takes an application, given by name or identifier, out of use.
+func (c *Client) ArchiveApplication(ctx context.Context, application string) (Application, error) {
+	return change[Application](ctx, c, "archiveApplication", "ArchiveApplicationInput", "application", applicationFields,
+		map[string]any{"application": application})
+}
+
+// ArchiveEnvironment takes an environment out of use.
+func (c *Client) ArchiveEnvironment(ctx context.Context, environment string) (Environment, error) {
+	return change[Environment](ctx, c, "archiveEnvironment", "ArchiveEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment})
+}
+
 // JournalCheck is what came of rebuilding states from the journal.
 type JournalCheck struct {
 	Rollouts    int                 `json:"rollouts"`

@@ -17,6 +17,8 @@ type Application struct {
 	Name        string
 	Description string
 	CreatedAt   time.Time
+	// ArchivedAt is since when nothing is rolled out any more; nil while it lives.
+	ArchivedAt *time.Time
 }
 
 // Service is one deployable unit of an application.
@@ -102,6 +104,8 @@ type Environment struct {
 	// OnboardingAttempt counts the onboardings submitted.
 	OnboardingAttempt int
 	CreatedAt         time.Time
+	// ArchivedAt is since when nothing is rolled out there any more; nil while it lives.
+	ArchivedAt *time.Time
 }
 
 // DriverBinding is one version of an environment's driver and its configuration; append-only (R12).

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -83,6 +84,9 @@ func (d *Domain) RetryOnboarding(ctx context.Context, a Actor, environment int64
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err
+		}
+		if e.ArchivedAt != nil {
+			return fault.New(fault.Refused, "environment %q was archived at %s", e.Name, e.ArchivedAt.UTC().Format(time.RFC3339))
 		}
 		made, err = d.onboard(ctx, tx, e)
 		return err

@@ -21,6 +21,9 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		if err != nil {
 			return err
 		}
+		if err := refuseArchived(app); err != nil {
+			return err
+		}
 		environments, err := tx.AllEnvironments(ctx)
 		if err != nil {
 			return err
@@ -35,6 +38,13 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		}
 		made, err = tx.AddFlowDefinition(ctx, FlowDefinition{ApplicationID: app.ID, Version: latest[app.ID].Version + 1, Definition: n.Definition})
 		if err != nil {
+			return err
+		}
+		kept := make([]int64, len(flow.Deploys))
+		for i, step := range flow.Deploys {
+			kept[i] = environments[step.Environment].ID
+		}
+		if err := tx.DropSetups(ctx, app.ID, kept); err != nil {
 			return err
 		}
 		for _, step := range flow.Deploys {

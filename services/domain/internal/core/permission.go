@@ -107,6 +107,8 @@ type Action string
 
 // The actions.
 const (
+	ActionArchiveApplication      Action = "archiveApplication"
+	ActionArchiveEnvironment      Action = "archiveEnvironment"
 	ActionCreateApplication       Action = "createApplication"
 	ActionCreateEnvironment       Action = "createEnvironment"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
@@ -147,7 +149,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayApprove, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource:
 		return MayConfigure, true
-	case ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
+	case ActionArchiveApplication, ActionArchiveEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal:
 		return MayAdminister, true

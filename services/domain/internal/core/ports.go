@@ -80,6 +80,10 @@ type ApplicationWrites interface {
 	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
 	// lock (R13).
 	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
+	// ArchiveApplication writes since when it is not used any more; again is nothing.
+	ArchiveApplication(ctx context.Context, id int64, at time.Time) error
+	// DropSetups is for the environments that a new pipeline does not go to: all but those kept.
+	DropSetups(ctx context.Context, application int64, kept []int64) error
 	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
 	WantSetup(ctx context.Context, application, environment int64, reason string) (ApplicationEnvironment, error)
 	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
@@ -94,10 +98,12 @@ type ApplicationWrites interface {
 type EnvironmentWrites interface {
 	AddEnvironment(ctx context.Context, e Environment) (Environment, error)
 	AddDriverBinding(ctx context.Context, b DriverBinding) (DriverBinding, error)
-	// AllEnvironments is every environment with its latest binding, by name; locked against change of readiness.
+	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
 	AllEnvironments(ctx context.Context) (map[string]BoundEnvironment, error)
 	// LockEnvironment locks one against change, and waits for whoever plans a rollout by AllEnvironments.
 	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
+	// ArchiveEnvironment writes since when it is not used any more; again is nothing.
+	ArchiveEnvironment(ctx context.Context, id int64, at time.Time) error
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e Environment) error
 	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.

@@ -84,6 +84,9 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 	if p.application, err = tx.LockApplication(ctx, p.versionSet.ApplicationID); err != nil {
 		return p, err
 	}
+	if err := refuseArchived(p.application); err != nil {
+		return p, err
+	}
 	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
 	if err != nil {
 		return p, err

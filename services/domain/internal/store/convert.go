@@ -8,7 +8,7 @@ import (
 )
 
 func application(r sqlc.Application) core.Application {
-	return core.Application{ID: r.ID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt}
+	return core.Application{ID: r.ID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt, ArchivedAt: r.ArchivedAt}
 }
 
 func service(r sqlc.Service) core.Service {
@@ -34,6 +34,7 @@ func environment(r sqlc.Environment) core.Environment {
 	return core.Environment{
 		ID: r.ID, Name: r.Name, Description: r.Description, Tier: core.Tier(r.Tier), Readiness: core.Readiness(r.Readiness),
 		ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt), CreatedAt: r.CreatedAt,
+		ArchivedAt: r.ArchivedAt,
 	}
 }
 

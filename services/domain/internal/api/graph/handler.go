@@ -64,6 +64,8 @@ type Domain interface {
 	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
+	ArchiveApplication(ctx context.Context, a core.Actor, application int64) (core.Application, error)
+	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CheckJournal(ctx context.Context, a core.Actor, p core.Page) (core.JournalCheck, error)
 	AbortRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	RetryRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)

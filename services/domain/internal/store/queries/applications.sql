@@ -38,3 +38,6 @@ SELECT a.* FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
 WHERE a.organization_id = @organization_id AND a.id > @after AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint)
 ORDER BY a.id LIMIT @at_most;
+
+-- name: ArchiveApplication :exec
+UPDATE cd_applications SET archived_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND archived_at IS NULL;

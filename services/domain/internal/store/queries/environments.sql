@@ -9,7 +9,7 @@ VALUES (@organization_id, @environment_id, @version, @driver_ref, @driver_config
 SELECT sqlc.embed(e), sqlc.embed(b)
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = @organization_id
+WHERE e.organization_id = @organization_id AND e.archived_at IS NULL
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
 ORDER BY e.id FOR SHARE OF e;
 
@@ -46,3 +46,6 @@ SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organizati
 
 -- name: DriverBindingsByEnvironment :many
 SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) ORDER BY environment_id, version DESC;
+
+-- name: ArchiveEnvironment :exec
+UPDATE cd_environments SET archived_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND archived_at IS NULL;

@@ -13,7 +13,7 @@ WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]
 INSERT INTO cd_application_environments (organization_id, application_id, environment_id, readiness_reason, setup_wanted)
 VALUES (@organization_id, @application_id, @environment_id, @readiness_reason, true)
 ON CONFLICT (organization_id, application_id, environment_id)
-DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true
+DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true, current = true
 RETURNING *;
 
 -- name: LockApplicationEnvironment :one
@@ -35,4 +35,9 @@ UPDATE cd_application_environments SET workflow_ref = @workflow_ref WHERE organi
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: ApplicationEnvironmentsByApplication :many
-SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, id;
+SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND current ORDER BY application_id, id;
+
+-- name: DropSetups :exec
+-- Those that a new pipeline does not go to any more: kept, but neither listed nor set up.
+UPDATE cd_application_environments SET current = false, setup_wanted = false
+WHERE organization_id = @organization_id AND application_id = @application_id AND NOT (environment_id = ANY(@kept::bigint[])) AND current;

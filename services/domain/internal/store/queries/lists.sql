@@ -1,17 +1,17 @@
 -- name: ListApplications :many
 -- In the order in which they were made.
 SELECT * FROM cd_applications
-WHERE organization_id = @organization_id AND id > @after AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0)
+WHERE organization_id = @organization_id AND id > @after AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
 ORDER BY id LIMIT @at_most;
 
 -- name: ListApplicationsByName :many
 SELECT * FROM cd_applications
-WHERE organization_id = @organization_id AND name > @after_name AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0)
+WHERE organization_id = @organization_id AND name > @after_name AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
 ORDER BY name LIMIT @at_most;
 
 -- name: ListEnvironments :many
 SELECT * FROM cd_environments
-WHERE organization_id = @organization_id AND id > @after AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0)
+WHERE organization_id = @organization_id AND id > @after AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
   AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]))
 ORDER BY id LIMIT @at_most;
 

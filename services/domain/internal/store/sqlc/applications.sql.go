@@ -8,10 +8,11 @@ package sqlc
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 const applicationByName = `-- name: ApplicationByName :one
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND name = $2
+SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND name = $2
 `
 
 func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, name string) (Application, error) {
@@ -24,12 +25,13 @@ func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, n
 		&i.Description,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ArchivedAt,
 	)
 	return i, err
 }
 
 const applicationsByID = `-- name: ApplicationsByID :many
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, ids []int64) ([]Application, error) {
@@ -48,6 +50,7 @@ func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, id
 			&i.Description,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -57,6 +60,15 @@ func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, id
 		return nil, err
 	}
 	return items, nil
+}
+
+const archiveApplication = `-- name: ArchiveApplication :exec
+UPDATE cd_applications SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 AND archived_at IS NULL
+`
+
+func (q *Queries) ArchiveApplication(ctx context.Context, at time.Time, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, archiveApplication, at, organizationID, iD)
+	return err
 }
 
 const artifactSourcesByID = `-- name: ArtifactSourcesByID :many
@@ -126,7 +138,7 @@ func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID i
 }
 
 const insertApplication = `-- name: InsertApplication :one
-INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, created_at, updated_at
+INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, created_at, updated_at, archived_at
 `
 
 func (q *Queries) InsertApplication(ctx context.Context, organizationID int64, name string, description string) (Application, error) {
@@ -139,6 +151,7 @@ func (q *Queries) InsertApplication(ctx context.Context, organizationID int64, n
 		&i.Description,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ArchivedAt,
 	)
 	return i, err
 }
@@ -259,7 +272,7 @@ func (q *Queries) ListArtifactSources(ctx context.Context, arg ListArtifactSourc
 }
 
 const lockApplication = `-- name: LockApplication :one
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD int64) (Application, error) {
@@ -272,6 +285,7 @@ func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD 
 		&i.Description,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ArchivedAt,
 	)
 	return i, err
 }

@@ -8,13 +8,23 @@ package sqlc
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
+const archiveEnvironment = `-- name: ArchiveEnvironment :exec
+UPDATE cd_environments SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 AND archived_at IS NULL
+`
+
+func (q *Queries) ArchiveEnvironment(ctx context.Context, at time.Time, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, archiveEnvironment, at, organizationID, iD)
+	return err
+}
+
 const boundEnvironments = `-- name: BoundEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = $1
+WHERE e.organization_id = $1 AND e.archived_at IS NULL
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
 ORDER BY e.id FOR SHARE OF e
 `
@@ -45,6 +55,7 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) (
 			&i.Environment.WorkflowRef,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
+			&i.Environment.ArchivedAt,
 			&i.DriverBinding.ID,
 			&i.DriverBinding.OrganizationID,
 			&i.DriverBinding.EnvironmentID,
@@ -142,7 +153,7 @@ func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, 
 }
 
 const environmentByName = `-- name: EnvironmentByName :one
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND name = $2
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments WHERE organization_id = $1 AND name = $2
 `
 
 func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, name string) (Environment, error) {
@@ -160,12 +171,13 @@ func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, n
 		&i.WorkflowRef,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ArchivedAt,
 	)
 	return i, err
 }
 
 const environmentsByID = `-- name: EnvironmentsByID :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]Environment, error) {
@@ -189,6 +201,7 @@ func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, id
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -236,7 +249,7 @@ func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindi
 }
 
 const insertEnvironment = `-- name: InsertEnvironment :one
-INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at
+INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at
 `
 
 type InsertEnvironmentParams struct {
@@ -266,6 +279,7 @@ func (q *Queries) InsertEnvironment(ctx context.Context, arg InsertEnvironmentPa
 		&i.WorkflowRef,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ArchivedAt,
 	)
 	return i, err
 }
@@ -293,7 +307,7 @@ func (q *Queries) KeepBundle(ctx context.Context, arg KeepBundleParams) error {
 }
 
 const lockEnvironment = `-- name: LockEnvironment :one
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.id = $2
@@ -321,6 +335,7 @@ func (q *Queries) LockEnvironment(ctx context.Context, organizationID int64, iD 
 		&i.Environment.WorkflowRef,
 		&i.Environment.CreatedAt,
 		&i.Environment.UpdatedAt,
+		&i.Environment.ArchivedAt,
 		&i.DriverBinding.ID,
 		&i.DriverBinding.OrganizationID,
 		&i.DriverBinding.EnvironmentID,

@@ -11,7 +11,7 @@ import (
 )
 
 const applicationEnvironmentsByApplication = `-- name: ApplicationEnvironmentsByApplication :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND current ORDER BY application_id, id
 `
 
 func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationEnvironment, error) {
@@ -36,6 +36,7 @@ func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, orga
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -48,7 +49,7 @@ func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, orga
 }
 
 const applicationEnvironmentsByID = `-- name: ApplicationEnvironmentsByID :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationEnvironment, error) {
@@ -73,6 +74,7 @@ func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationI
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -85,7 +87,7 @@ func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationI
 }
 
 const awaitingSetup = `-- name: AwaitingSetup :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND environment_id = $2 AND setup_wanted
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND environment_id = $2 AND setup_wanted
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -111,6 +113,7 @@ func (q *Queries) AwaitingSetup(ctx context.Context, organizationID int64, envir
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -120,6 +123,17 @@ func (q *Queries) AwaitingSetup(ctx context.Context, organizationID int64, envir
 		return nil, err
 	}
 	return items, nil
+}
+
+const dropSetups = `-- name: DropSetups :exec
+UPDATE cd_application_environments SET current = false, setup_wanted = false
+WHERE organization_id = $1 AND application_id = $2 AND NOT (environment_id = ANY($3::bigint[])) AND current
+`
+
+// Those that a new pipeline does not go to any more: kept, but neither listed nor set up.
+func (q *Queries) DropSetups(ctx context.Context, organizationID int64, applicationID int64, kept []int64) error {
+	_, err := q.db.Exec(ctx, dropSetups, organizationID, applicationID, kept)
+	return err
 }
 
 const flowDefinitionsByID = `-- name: FlowDefinitionsByID :many
@@ -220,7 +234,7 @@ func (q *Queries) LatestFlowDefinitions(ctx context.Context, organizationID int6
 }
 
 const lockApplicationEnvironment = `-- name: LockApplicationEnvironment :one
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID int64, iD int64) (ApplicationEnvironment, error) {
@@ -239,6 +253,7 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 		&i.WorkflowRef,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Current,
 	)
 	return i, err
 }
@@ -288,8 +303,8 @@ const wantSetup = `-- name: WantSetup :one
 INSERT INTO cd_application_environments (organization_id, application_id, environment_id, readiness_reason, setup_wanted)
 VALUES ($1, $2, $3, $4, true)
 ON CONFLICT (organization_id, application_id, environment_id)
-DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true
-RETURNING id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at
+DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true, current = true
+RETURNING id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current
 `
 
 type WantSetupParams struct {
@@ -320,6 +335,7 @@ func (q *Queries) WantSetup(ctx context.Context, arg WantSetupParams) (Applicati
 		&i.WorkflowRef,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Current,
 	)
 	return i, err
 }

@@ -234,8 +234,8 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 }
 
 const listApplications = `-- name: ListApplications :many
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications
-WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0)
+SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications
+WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
 ORDER BY id LIMIT $4
 `
 
@@ -268,6 +268,7 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 			&i.Description,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -280,8 +281,8 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 }
 
 const listApplicationsByName = `-- name: ListApplicationsByName :many
-SELECT id, organization_id, name, description, created_at, updated_at FROM cd_applications
-WHERE organization_id = $1 AND name > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0)
+SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications
+WHERE organization_id = $1 AND name > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
 ORDER BY name LIMIT $4
 `
 
@@ -313,6 +314,7 @@ func (q *Queries) ListApplicationsByName(ctx context.Context, arg ListApplicatio
 			&i.Description,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -325,8 +327,8 @@ func (q *Queries) ListApplicationsByName(ctx context.Context, arg ListApplicatio
 }
 
 const listEnvironments = `-- name: ListEnvironments :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at FROM cd_environments
-WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0)
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments
+WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
   AND (cardinality($4::text[]) = 0 OR tier = ANY($4::text[]))
 ORDER BY id LIMIT $5
 `
@@ -366,6 +368,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}

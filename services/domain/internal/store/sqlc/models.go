@@ -34,6 +34,8 @@ type Application struct {
 	Description    string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// Since when nothing is rolled out any more, and no version is taken; null while it lives.
+	ArchivedAt *time.Time
 }
 
 type ApplicationEnvironment struct {
@@ -52,6 +54,8 @@ type ApplicationEnvironment struct {
 	WorkflowRef *string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	// The latest pipeline goes there. One that an earlier pipeline went to keeps its row, for the history.
+	Current bool
 }
 
 // No row: the defaults of the design, at once on failed and after 30 minutes on degraded.
@@ -196,6 +200,8 @@ type Environment struct {
 	WorkflowRef *string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	// Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.
+	ArchivedAt *time.Time
 }
 
 // No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.

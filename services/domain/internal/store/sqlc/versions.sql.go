@@ -199,6 +199,7 @@ const sourcesByMatchKey = `-- name: SourcesByMatchKey :many
 SELECT a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
 WHERE a.organization_id = $1 AND a.match_key = $2
 ORDER BY s.application_id, a.id
 `

@@ -81,6 +81,7 @@ type ComplexityRoot struct {
 
 	Application struct {
 		ActiveRollout  func(childComplexity int) int
+		ArchivedAt     func(childComplexity int) int
 		CreatedAt      func(childComplexity int) int
 		Description    func(childComplexity int) int
 		Environments   func(childComplexity int) int
@@ -111,6 +112,16 @@ type ComplexityRoot struct {
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
 		ViewerCan       func(childComplexity int) int
+	}
+
+	ArchiveApplicationPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	ArchiveEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	ArtifactSource struct {
@@ -221,6 +232,7 @@ type ComplexityRoot struct {
 
 	Environment struct {
 		Approval        func(childComplexity int) int
+		ArchivedAt      func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
 		DriverBindings  func(childComplexity int) int
@@ -355,6 +367,8 @@ type ComplexityRoot struct {
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
+		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
+		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
@@ -686,6 +700,8 @@ type MutationResolver interface {
 	LookAtArtifactSource(ctx context.Context, input model.LookAtArtifactSourceInput) (model.LookAtArtifactSourcePayload, error)
 	TryArtifactSource(ctx context.Context, input model.TryArtifactSourceInput) (model.TryArtifactSourcePayload, error)
 	CreateEnvironment(ctx context.Context, input model.CreateEnvironmentInput) (model.CreateEnvironmentPayload, error)
+	ArchiveApplication(ctx context.Context, input model.ArchiveApplicationInput) (model.ArchiveApplicationPayload, error)
+	ArchiveEnvironment(ctx context.Context, input model.ArchiveEnvironmentInput) (model.ArchiveEnvironmentPayload, error)
 	CreateFlowDefinition(ctx context.Context, input model.CreateFlowDefinitionInput) (model.CreateFlowDefinitionPayload, error)
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
 	RetryApplicationEnvironmentSetup(ctx context.Context, input model.RetryApplicationEnvironmentSetupInput) (model.RetryApplicationEnvironmentSetupPayload, error)
@@ -879,6 +895,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.ActiveRollout(childComplexity), true
+	case "Application.archivedAt":
+		if e.ComplexityRoot.Application.ArchivedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.ArchivedAt(childComplexity), true
 	case "Application.createdAt":
 		if e.ComplexityRoot.Application.CreatedAt == nil {
 			break
@@ -1035,6 +1057,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.ViewerCan(childComplexity), true
+
+	case "ArchiveApplicationPayload.application":
+		if e.ComplexityRoot.ArchiveApplicationPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchiveApplicationPayload.Application(childComplexity), true
+	case "ArchiveApplicationPayload.errors":
+		if e.ComplexityRoot.ArchiveApplicationPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchiveApplicationPayload.Errors(childComplexity), true
+
+	case "ArchiveEnvironmentPayload.environment":
+		if e.ComplexityRoot.ArchiveEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchiveEnvironmentPayload.Environment(childComplexity), true
+	case "ArchiveEnvironmentPayload.errors":
+		if e.ComplexityRoot.ArchiveEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchiveEnvironmentPayload.Errors(childComplexity), true
 
 	case "ArtifactSource.sourceConfig":
 		if e.ComplexityRoot.ArtifactSource.Config == nil {
@@ -1411,6 +1459,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Approval(childComplexity), true
+	case "Environment.archivedAt":
+		if e.ComplexityRoot.Environment.ArchivedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.ArchivedAt(childComplexity), true
 	case "Environment.createdAt":
 		if e.ComplexityRoot.Environment.CreatedAt == nil {
 			break
@@ -1902,6 +1956,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ApproveGate(childComplexity, args["input"].(model.ResolveGateInput)), true
+	case "Mutation.archiveApplication":
+		if e.ComplexityRoot.Mutation.ArchiveApplication == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_archiveApplication_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ArchiveApplication(childComplexity, args["input"].(model.ArchiveApplicationInput)), true
+	case "Mutation.archiveEnvironment":
+		if e.ComplexityRoot.Mutation.ArchiveEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_archiveEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ArchiveEnvironment(childComplexity, args["input"].(model.ArchiveEnvironmentInput)), true
 	case "Mutation.cancelRollout":
 		if e.ComplexityRoot.Mutation.CancelRollout == nil {
 			break
@@ -3141,6 +3217,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
+		ec.unmarshalInputArchiveApplicationInput,
+		ec.unmarshalInputArchiveEnvironmentInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCreateApplicationInput,
 		ec.unmarshalInputCreateArtifactSourceInput,
@@ -3319,6 +3397,10 @@ type Mutation {
   tryArtifactSource(input: TryArtifactSourceInput!): TryArtifactSourcePayload!
   "An environment with its first driver binding; its onboarding is submitted at once (E53)."
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
+  "Takes an application out of use; refused while a rollout is active. Nothing in any cluster is touched, and the history stays (R51)."
+  archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
+  "Takes an environment out of use; refused while an active rollout goes there. Nothing in any cluster is touched, and the history stays (R51)."
+  archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
   "A new version of an application's pipeline; its application environments are set up at once (E33, E54)."
   createFlowDefinition(input: CreateFlowDefinitionInput!): CreateFlowDefinitionPayload!
   "Onboards an environment again, after what was missing has been mended (E29)."
@@ -3511,6 +3593,8 @@ type Organization implements Node {
 
 type Application implements Node {
   id: ID!
+  "Since when nothing is rolled out any more; null while it lives."
+  archivedAt: Time
   name: String!
   description: String!
   createdAt: Time!
@@ -3676,6 +3760,8 @@ enum Readiness {
 
 type Environment implements Node {
   id: ID!
+  "Since when nothing is rolled out there any more; null while it lives."
+  archivedAt: Time
   name: String!
   description: String!
   tier: Tier!
@@ -4048,6 +4134,25 @@ type CreateEnvironmentPayload {
   errors: [UserError!]!
 }
 
+input ArchiveApplicationInput {
+  "Name or identifier of the application."
+  application: String!
+}
+
+type ArchiveApplicationPayload {
+  application: Application
+  errors: [UserError!]!
+}
+
+input ArchiveEnvironmentInput {
+  environmentId: ID!
+}
+
+type ArchiveEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
 input CreateFlowDefinitionInput {
   "Name or identifier of the application."
   application: String!
@@ -4334,6 +4439,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Application_id(ctx, field)
+	case "archivedAt":
+		return ec.fieldContext_Application_archivedAt(ctx, field)
 	case "name":
 		return ec.fieldContext_Application_name(ctx, field)
 	case "description":
@@ -4396,6 +4503,26 @@ func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Conte
 		return ec.fieldContext_ApplicationEnvironment_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ApplicationEnvironment", field.Name)
+}
+
+func (ec *executionContext) childFields_ArchiveApplicationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_ArchiveApplicationPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_ArchiveApplicationPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArchiveApplicationPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ArchiveEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_ArchiveEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_ArchiveEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArchiveEnvironmentPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4614,6 +4741,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Environment_id(ctx, field)
+	case "archivedAt":
+		return ec.fieldContext_Environment_archivedAt(ctx, field)
 	case "name":
 		return ec.fieldContext_Environment_name(ctx, field)
 	case "description":
@@ -5506,6 +5635,34 @@ func (ec *executionContext) field_Mutation_approveGate_args(ctx context.Context,
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.ResolveGateInput, error) {
 			return ec.unmarshalNResolveGateInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResolveGateInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_archiveApplication_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.ArchiveApplicationInput, error) {
+			return ec.unmarshalNArchiveApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveApplicationInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_archiveEnvironment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.ArchiveEnvironmentInput, error) {
+			return ec.unmarshalNArchiveEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveEnvironmentInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -6623,6 +6780,29 @@ func (ec *executionContext) fieldContext_Application_id(_ context.Context, field
 	return graphql.NewScalarFieldContext("Application", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _Application_archivedAt(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_archivedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArchivedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Application_archivedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Application", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _Application_name(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7338,6 +7518,134 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_viewerCan(_ cont
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArchiveApplicationPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.ArchiveApplicationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArchiveApplicationPayload_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Application, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Application) graphql.Marshaler {
+			return ec.marshalOApplication2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArchiveApplicationPayload_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArchiveApplicationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArchiveApplicationPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ArchiveApplicationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArchiveApplicationPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArchiveApplicationPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArchiveApplicationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArchiveEnvironmentPayload_environment(ctx context.Context, field graphql.CollectedField, obj *model.ArchiveEnvironmentPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArchiveEnvironmentPayload_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArchiveEnvironmentPayload_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArchiveEnvironmentPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArchiveEnvironmentPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ArchiveEnvironmentPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArchiveEnvironmentPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArchiveEnvironmentPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArchiveEnvironmentPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
 		},
 	}
 	return fc, nil
@@ -8926,6 +9234,29 @@ func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Environment_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Environment", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Environment_archivedAt(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_archivedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArchivedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_archivedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_name(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
@@ -11190,6 +11521,94 @@ func (ec *executionContext) fieldContext_Mutation_createEnvironment(ctx context.
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_createEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_archiveApplication(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_archiveApplication(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().ArchiveApplication(ctx, fc.Args["input"].(model.ArchiveApplicationInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ArchiveApplicationPayload) graphql.Marshaler {
+			return ec.marshalNArchiveApplicationPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveApplicationPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_archiveApplication(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArchiveApplicationPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_archiveApplication_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_archiveEnvironment(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_archiveEnvironment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().ArchiveEnvironment(ctx, fc.Args["input"].(model.ArchiveEnvironmentInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ArchiveEnvironmentPayload) graphql.Marshaler {
+			return ec.marshalNArchiveEnvironmentPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveEnvironmentPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_archiveEnvironment(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArchiveEnvironmentPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_archiveEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -17374,6 +17793,66 @@ func (ec *executionContext) unmarshalInputAbortRolloutInput(ctx context.Context,
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputArchiveApplicationInput(ctx context.Context, obj any) (model.ArchiveApplicationInput, error) {
+	var it model.ArchiveApplicationInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"application"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "application":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("application"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Application = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputArchiveEnvironmentInput(ctx context.Context, obj any) (model.ArchiveEnvironmentInput, error) {
+	var it model.ArchiveEnvironmentInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"environmentId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "environmentId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environmentId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EnvironmentID = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputCancelRolloutInput(ctx context.Context, obj any) (model.CancelRolloutInput, error) {
 	var it model.CancelRolloutInput
 	if obj == nil {
@@ -18925,6 +19404,11 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "archivedAt":
+			out.Values[i] = ec._Application_archivedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "name":
 			out.Values[i] = ec._Application_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -19606,6 +20090,92 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var archiveApplicationPayloadImplementors = []string{"ArchiveApplicationPayload"}
+
+func (ec *executionContext) _ArchiveApplicationPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ArchiveApplicationPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, archiveApplicationPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArchiveApplicationPayload")
+		case "application":
+			out.Values[i] = ec._ArchiveApplicationPayload_application(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ArchiveApplicationPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var archiveEnvironmentPayloadImplementors = []string{"ArchiveEnvironmentPayload"}
+
+func (ec *executionContext) _ArchiveEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ArchiveEnvironmentPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, archiveEnvironmentPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArchiveEnvironmentPayload")
+		case "environment":
+			out.Values[i] = ec._ArchiveEnvironmentPayload_environment(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ArchiveEnvironmentPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -20691,6 +21261,11 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 		case "id":
 			out.Values[i] = ec._Environment_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "archivedAt":
+			out.Values[i] = ec._Environment_archivedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "name":
@@ -22038,6 +22613,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "createEnvironment":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createEnvironment(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "archiveApplication":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_archiveApplication(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "archiveEnvironment":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_archiveEnvironment(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -25553,6 +26142,24 @@ func (ec *executionContext) marshalNApplicationEnvironment2ᚕgithubᚗcomᚋloc
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNArchiveApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveApplicationInput(ctx context.Context, v any) (model.ArchiveApplicationInput, error) {
+	res, err := ec.unmarshalInputArchiveApplicationInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNArchiveApplicationPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveApplicationPayload(ctx context.Context, sel ast.SelectionSet, v model.ArchiveApplicationPayload) graphql.Marshaler {
+	return ec._ArchiveApplicationPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNArchiveEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveEnvironmentInput(ctx context.Context, v any) (model.ArchiveEnvironmentInput, error) {
+	res, err := ec.unmarshalInputArchiveEnvironmentInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNArchiveEnvironmentPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiveEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, v model.ArchiveEnvironmentPayload) graphql.Marshaler {
+	return ec._ArchiveEnvironmentPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNArtifactSource2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSource) graphql.Marshaler {

@@ -32,6 +32,25 @@ type ApplicationConnection struct {
 	PageInfo PageInfo      `json:"pageInfo"`
 }
 
+type ArchiveApplicationInput struct {
+	// Name or identifier of the application.
+	Application string `json:"application"`
+}
+
+type ArchiveApplicationPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
+type ArchiveEnvironmentInput struct {
+	EnvironmentID string `json:"environmentId"`
+}
+
+type ArchiveEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 type ArtifactSourceConnection struct {
 	Nodes    []ArtifactSource `json:"nodes"`
 	PageInfo PageInfo         `json:"pageInfo"`

@@ -1,0 +1,70 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+func TestWhatIsArchivedIsOutOfUseAndStaysReadable(t *testing.T) { // R51
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	_, err := s.domain.ArchiveApplication(t.Context(), user(), s.application.ID)
+	s.refused(err, `has an active rollout: rollout_1 is pending; cancel it first`)
+	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID)
+	s.refused(err, `rollout_1, which is pending, goes to environment "staging"`)
+	s.succeed(r)
+	s.handOver()
+	started, cancelled := len(s.engine.started), len(s.engine.cancels)
+
+	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID)
+	s.ok(err)
+	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	s.refused(err, "cannot be driven as it is")
+	_, err = s.domain.RetryOnboarding(t.Context(), user(), s.staging.ID)
+	s.refused(err, `environment "staging" was archived`)
+	for range 2 { // again is nothing
+		_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID)
+		s.ok(err)
+	}
+	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	s.refused(err, `application "shop" was archived`)
+	s.publish(s.artifact("registry.test/shop/api", "9", 900, time.Unix(1_800_000_000, 0)))
+	s.want(len(s.sets()), 1)
+	s.handOver()
+	s.want([]int{len(s.engine.started), len(s.engine.cancels)}, []int{started, cancelled})
+
+	found, err := s.domain.ApplicationByName(t.Context(), org, "shop")
+	s.ok(err)
+	if found.ArchivedAt == nil || len(s.story(r)) == 0 {
+		t.Errorf("no longer readable: %+v", found)
+	}
+	if found := s.checked(); len(found) > 0 {
+		t.Errorf("the journal differs: %v", found)
+	}
+}
+
+func TestAnEnvironmentThatThePipelineLeavesIsNotListedAnyMore(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.succeed(s.rollout(s.set))
+	pipe := func(environments ...string) {
+		t.Helper()
+		_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline(environments...)})
+		s.ok(err)
+	}
+	listed := func() int {
+		t.Helper()
+		found, err := s.domain.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
+		s.ok(err)
+		return len(found[s.application.ID])
+	}
+	pipe("staging")
+	s.want(listed(), 1)
+	pipe("staging", "production")
+	s.want(listed(), 2)
+	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
+}
