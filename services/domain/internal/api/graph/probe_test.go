@@ -164,7 +164,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := setup(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, // probed above, one's own, and nobody's
+		"node": {}, "viewer": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, // probed above or below, one's own, and nobody's
 		"application": {`(name: "shop")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
 		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
@@ -200,6 +200,25 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			if !empty {
 				t.Errorf("%s%s from another organization: answered %s %+v", field.Name, args, a.Data, a.Errors)
 			}
+		}
+	}
+}
+
+// TestAJournalIsCheckedForOnesOwnOrganization counts what is read of another organization's: nothing.
+func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate()
+	for organization, some := range map[int64]bool{ours: true, theirs: false} {
+		var data struct {
+			JournalCheck struct {
+				Rollouts, Rows int
+				Differences    []struct{ Subject, Problem string }
+			}
+		}
+		f.ask(organization, `{ journalCheck { rollouts rows differences { subject problem } pageInfo { hasNextPage } } }`, nil).into(t, &data)
+		if c := data.JournalCheck; (c.Rollouts > 0) != some || (c.Rows > 0) != some || len(c.Differences) > 0 {
+			t.Errorf("organization %d: %+v", organization, c)
 		}
 	}
 }
