@@ -35,6 +35,8 @@ type Controller struct {
 	repositories repositories
 	// compared is when an Application was last compared, and with what.
 	compared map[string]comparison
+	// begun are the operations, by Application and start, that this process has taken up: others it finds under way.
+	begun map[string]bool
 }
 
 type comparison struct {
@@ -54,7 +56,7 @@ func New(d Deps) *Controller {
 	if d.Refresh <= 0 {
 		d.Refresh = defaultRefresh
 	}
-	return &Controller{Deps: d, repositories: repositories{credentials: d.Credentials, clock: d.Clock, known: map[string]*git.Repository{}}, compared: map[string]comparison{}}
+	return &Controller{Deps: d, repositories: repositories{credentials: d.Credentials, clock: d.Clock, known: map[string]*git.Repository{}}, compared: map[string]comparison{}, begun: map[string]bool{}}
 }
 
 // Run reconciles until ctx ends.

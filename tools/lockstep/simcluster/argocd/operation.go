@@ -13,8 +13,14 @@ import (
 func (c *Controller) operate(ctx context.Context, app apiserver.Object) error {
 	state := app.Map("status", "operationState")
 	if state == nil || state.Text("phase") != "Running" {
+		c.begun[app.Namespace()+"/"+app.Name()] = true
 		return c.update(app, func(o apiserver.Object) {
-			o.Set(map[string]any{"phase": "Running", "operation": copied(o, "operation"), "startedAt": c.stamp()}, "status", "operationState")
+			running := map[string]any{"phase": "Running", "operation": copied(o, "operation"), "startedAt": c.stamp()}
+			// As with the merge patch that the real one writes, the result of the operation before stays until there is another.
+			if before := copied(o, "status", "operationState", "syncResult"); before != nil {
+				running["syncResult"] = before
+			}
+			o.Set(running, "status", "operationState")
 		})
 	}
 	if c.repositoriesRest() {
@@ -53,6 +59,11 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 		return
 	}
 	revision := sync.Text("revision")
+	// An operation that a process finds under way goes on with the revision of its result so far, which may be that of the
+	// operation before.
+	if found := state.Text("syncResult", "revision"); found != "" && !c.begun[app.Namespace()+"/"+app.Name()] {
+		revision = found
+	}
 	if revision == "" {
 		revision = app.Text("spec", "source", "targetRevision")
 	}
