@@ -33,6 +33,9 @@ type Load struct {
 // atOnce bounds how many applications are made at a time: making them is not what is measured.
 const atOnce = 8
 
+// patience is how long one rollout among many may take.
+const patience = 20 * time.Minute
+
 // AtOnce makes applications of one service and has all of them deployed at the same time, through one gate. relayPID is the
 // file with the relay's process, audit that with the API server's record of its requests.
 func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID, audit string) (Load, error) {
@@ -83,7 +86,7 @@ func prepare(ctx context.Context, place *scenario.Place, n int) ([]*demo.World, 
 		if err != nil {
 			return err
 		}
-		worlds[i] = w
+		worlds[i], w.Patience = w, patience
 		if err := w.Create(ctx); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 
 const (
 	followInterval = 100 * time.Millisecond
-	// rolloutLimit bounds one rollout.
+	// rolloutLimit bounds one rollout of a world that does not say otherwise.
 	rolloutLimit = 3 * time.Minute
 )
 
@@ -26,7 +26,11 @@ type Hooks struct {
 
 // Follow follows a rollout to its end, and approves what waits for approval. An API that is away for a while is waited for.
 func (w *World) Follow(ctx context.Context, id string, hooks Hooks) (client.Rollout, error) {
-	ctx, cancel := context.WithTimeout(ctx, rolloutLimit)
+	limit := w.Patience
+	if limit == 0 {
+		limit = rolloutLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last client.Rollout
 	seen, resolved := 0, map[string]bool{}

@@ -26,6 +26,8 @@ type World struct {
 	Stack    *stack.Stack
 	API      *client.Client
 	Clock    clock.Clock
+	// Patience is how long a rollout that is followed may take; 0 is three minutes.
+	Patience time.Duration
 	cluster  cluster
 }
 
