@@ -55,16 +55,17 @@ func TestScenarios(t *testing.T) {
 			}
 			pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 			organization := int64(1)
-			commits, got := play(t, pool, organization, archive, crash{})
+			commits, got, kept := play(t, pool, organization, archive, crash{})
 			if *update {
 				rewrite(t, file, archive, got)
+				keep(t, file, kept)
 			} else if diff := cmp.Diff(section(archive, "history.txt"), got); diff != "" {
 				t.Fatalf("history (-want +got):\n%s", diff)
 			}
 			for at := 1; at <= commits; at++ {
 				for _, applied := range []bool{false, true} {
 					organization++
-					_, again := play(t, pool, organization, archive, crash{at: at, applied: applied})
+					_, again, _ := play(t, pool, organization, archive, crash{at: at, applied: applied})
 					if diff := cmp.Diff(got, again); diff != "" {
 						t.Errorf("crash at commit %d, applied %t (-first +again):\n%s", at, applied, diff)
 					}
@@ -284,7 +285,7 @@ func (w *world) boot(c crash) process {
 
 // play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
 // recorded.
-func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string) {
+func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string, kept recording) {
 	t.Helper()
 	w := &world{
 		t: t, pool: pool, organization: organization,
@@ -307,7 +308,8 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 			p.stop()
 			p = w.boot(crash{})
 		case e.State.Ended():
-			return p.store.commits, w.recorded(p.service, e)
+			w.nothingIsLeft(e)
+			return p.store.commits, w.recorded(p.service, e), w.recording(p.service, a, e)
 		case len(steps) == 0 || steps[0] == "":
 			_, waiting, _ := p.service.Get(t.Context(), organization, "scenario")
 			t.Fatalf("the script is over, but the run %v", waiting)
@@ -321,7 +323,7 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 func (w *world) startOf(a *txtar.Archive) core.Start {
 	s := core.Start{Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")), Program: core.Program{Modules: map[string][]byte{}}}
 	for _, f := range a.Files {
-		if f.Name == "main.star" {
+		if f.Name == mainFile {
 			s.Program.Source = f.Data
 		} else if strings.HasSuffix(f.Name, ".star") {
 			s.Program.Modules[f.Name] = f.Data
@@ -425,6 +427,40 @@ func (w *world) tokens(service *core.Service) (tokens []string) {
 		}
 	}
 	return tokens
+}
+
+// nothingIsLeft compares what an ended run has open with nothing: timers, waits, calls and what came for them, channels
+// and polls end with their run.
+func (w *world) nothingIsLeft(e core.Execution) {
+	w.t.Helper()
+	for _, table := range []string{"timer", "wait", "call", "delivery", "channel", "poll"} {
+		var left int
+		if err := w.pool.QueryRow(w.t.Context(), `SELECT count(*) FROM `+table+` WHERE execution = $1`, e.ID).Scan(&left); err != nil {
+			w.t.Fatal(err)
+		}
+		if left > 0 {
+			w.t.Errorf("the run has ended and %d rows of %s are left", left, table)
+		}
+	}
+}
+
+// recording is what is kept of a run for later engines.
+func (w *world) recording(service *core.Service, a *txtar.Archive, e core.Execution) recording {
+	w.t.Helper()
+	r := recording{Ref: e.Ref, Program: map[string]string{}, Inputs: json.RawMessage(section(a, "inputs.json"))}
+	if len(r.Inputs) == 0 {
+		r.Inputs = json.RawMessage("{}")
+	}
+	for _, f := range a.Files {
+		if strings.HasSuffix(f.Name, ".star") {
+			r.Program[f.Name] = string(f.Data)
+		}
+	}
+	var err error
+	if r.History, err = service.History(w.t.Context(), w.organization, "scenario", 0, 1000); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }
 
 // recorded is the history in the order of branches, since branches race, and what left the service.

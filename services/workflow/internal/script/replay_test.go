@@ -92,6 +92,38 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+const newerProgram = `
+reply = channel()
+random()
+receive(reply)
+poll("echo", {"n": 1}, until = {"n": 1})
+`
+
+// TestMismatchOfTheNewerOperations is TestMismatch for channels, chance and polls.
+func TestMismatchOfTheNewerOperations(t *testing.T) {
+	t.Parallel()
+	history, failure := execute(t, newerProgram, nil)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	for _, tt := range []struct{ name, was, is, want string }{
+		{"poll of something else", `{"n": 1}, until`, `{"n": 2}, until`, "main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded"},
+		{"poll for something else", `until = {"n": 1}`, `until = {"n": 2}`, "main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded"},
+		{"run for poll", `poll("echo", {"n": 1}, until = {"n": 1})`, `run("echo", {"n": 1})`, "main.star:5:4, call 0.3 of branch and index: recorded poll echo, now run echo"},
+		{"receive with a timeout", "receive(reply)", "receive(reply, timeout = 5)", "main.star:4:8, call 0.2 of branch and index: the arguments of receive are not those recorded"},
+		{"no chance", "random()", "uuid()", "main.star:3:5, call 0.1 of branch and index: recorded random, now uuid"},
+		{"no channel", "reply = channel()", `reply = "ch_AAAAAAAAAAAAAAAAAAAAAAAAAA"`, "call 0.0 of branch and index: recorded channel, now random"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := open(t, strings.Replace(newerProgram, tt.was, tt.is, 1), history).Replay(history)
+			if _, ok := errors.AsType[*core.Mismatch](err); !ok || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("found %v, expected a mismatch with %q", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestPrintIsRecordedAndCapped(t *testing.T) {
 	t.Parallel()
 	history, failure := execute(t, `

@@ -1,0 +1,141 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+)
+
+// recording is a run as it was recorded once: what it was started with, and its history.
+type recording struct {
+	Ref     string
+	Program map[string]string
+	Inputs  json.RawMessage
+	History []core.Entry
+}
+
+// keep adds the history of a scenario to testdata/replay, if there is none of it. What is there is never written again:
+// runs that were begun with an older engine are out there, and have to go on with every later one.
+func keep(t *testing.T, file string, r recording) {
+	t.Helper()
+	name := filepath.Join("testdata/replay", strings.TrimSuffix(filepath.Base(file), ".txtar")+".json")
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, append(data, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecordedHistoriesReplayForEver replays every history that was ever recorded, to its end and to each entry before
+// (D34). A failure here means that running workflows would stop at the next upgrade.
+func TestRecordedHistoriesReplayForEver(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/replay/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r recording
+			if err := json.Unmarshal(data, &r); err != nil {
+				t.Fatal(err)
+			}
+			last := len(r.History) - 1
+			for n := range last {
+				// A prefix stops where the program answers the next operation on the spot, so only a mismatch is wrong.
+				m := reopened(t, r)
+				if err := m.Replay(r.History[:n]); isMismatch(err) {
+					t.Errorf("after %d entries: %v", n, err)
+				}
+			}
+			m := reopened(t, r)
+			failure := m.Replay(r.History[:last])
+			if isMismatch(failure) {
+				t.Fatal(failure)
+			}
+			compareEnd(t, m, r.History[last], failure)
+		})
+	}
+}
+
+// compareEnd has the program be where the last entry of its history says: at its end, or blocked when it was stopped.
+func compareEnd(t *testing.T, m core.Machine, last core.Entry, failure error) {
+	t.Helper()
+	if entries, _ := m.Take(); len(entries) > 0 {
+		t.Errorf("the replay recorded %v", entries)
+	}
+	ended, _ := m.Outcome()
+	var end struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(last.Value, &end); err != nil {
+		t.Fatal(err)
+	}
+	switch last.Kind {
+	case core.KindCompleted:
+		if !ended || failure != nil {
+			t.Errorf("ended %t with %v, expected a good end", ended, failure)
+		}
+	case core.KindFailed:
+		// PostgreSQL takes no NUL: the engine stores another character for it.
+		if !ended || failure == nil || strings.ReplaceAll(failure.Error(), "\x00", "\ufffd") != end.Error {
+			t.Errorf("ended %t with %v, expected %s", ended, failure, end.Error)
+		}
+	default:
+		if ended || len(m.Pending()) == 0 {
+			t.Errorf("ended %t with %v, expected it to wait", ended, failure)
+		}
+	}
+}
+
+func isMismatch(err error) bool {
+	_, ok := errors.AsType[*core.Mismatch](err)
+	return ok
+}
+
+// reopened prepares a replay. What the run had asked for is in its history.
+func reopened(t *testing.T, r recording) core.Machine {
+	t.Helper()
+	p := core.Program{Modules: map[string][]byte{}}
+	for name, source := range r.Program {
+		if name == mainFile {
+			p.Source = []byte(source)
+		} else {
+			p.Modules[name] = []byte(source)
+		}
+	}
+	m, err := script.New(script.Limits{}).Open(p, r.Inputs, replayed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+const mainFile = "main.star"
+
+// replayed is what a program reaches that goes on behind a prefix of its history.
+func replayed() core.Environment {
+	return core.Environment{
+		Now: clock.System().Now, UUID: func() string { return "again" }, Random: func() float64 { return 0.5 },
+		Token: func() string { return "ch_" + strings.Repeat("A", 26) },
+		Emit:  func(string, string, json.RawMessage) *core.FunctionError { return nil },
+	}
+}
