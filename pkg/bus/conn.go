@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,9 @@ type Config struct {
 	CAFile string
 	// Name shows up in the server's list of connections.
 	Name string
+	// Background has Connect answer at once; the connection is made as soon as the server is there. Until then, and with
+	// credentials that the server refuses, Ready says that there is none, and the log says why.
+	Background bool
 }
 
 // Conn is a connection. It is safe for concurrent use.
@@ -42,6 +46,8 @@ type Conn struct {
 	keeper keeper
 	back   listeners // who is told that the connection is back
 	close  func()
+	// refusal is why the last attempt to connect failed.
+	refusal atomic.Value
 }
 
 const (
@@ -51,7 +57,7 @@ const (
 	apiWithin     = 5 * time.Second
 )
 
-// Connect waits until the server can be reached, or ctx ends. Wrong credentials are Unauthenticated at once. From then on
+// Connect waits until the server can be reached, or ctx ends, unless that is to be done in the background. Wrong credentials are Unauthenticated at once. From then on
 // the connection restores itself, for as long as it takes, until Close.
 func Connect(ctx context.Context, c Config, log *slog.Logger) (*Conn, error) {
 	conn := &Conn{user: c.User, log: log, clock: clock.System(), keeper: newKeeper()}
@@ -59,7 +65,12 @@ func Connect(ctx context.Context, c Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.nc, err = dial(ctx, c.URL, options, log)
+	if c.Background {
+		conn.nc, err = nats.Connect(c.URL, append(options, nats.RetryOnFailedConnect(true), nats.ConnectHandler(conn.onReconnect))...)
+		err = classifyConnect(err, c.URL)
+	} else {
+		conn.nc, err = dial(ctx, c.URL, options, log)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +102,8 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		// What cannot be sent now is an error now, never sent later behind the sender's back.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
-		nats.DisconnectErrHandler(c.onDisconnect), nats.ReconnectHandler(c.onReconnect), nats.ErrorHandler(c.onError),
+		nats.DisconnectErrHandler(c.onDisconnect), nats.ReconnectHandler(c.onReconnect), nats.ReconnectErrHandler(c.onReconnectError),
+		nats.ErrorHandler(c.onError),
 	}
 	if cfg.NKeySeedFile != "" {
 		key, err := nats.NkeyOptionFromSeed(cfg.NKeySeedFile)
@@ -116,14 +128,37 @@ func dial(ctx context.Context, url string, options []nats.Option, log *slog.Logg
 		switch {
 		case err == nil:
 			return nc, nil
-		case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
-			return nil, fault.Because(err, fault.Unauthenticated, "nats at %s does not accept our credentials", url)
+		case isRefusal(err):
+			return nil, classifyConnect(err, url)
 		case !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil:
 			log.WarnContext(ctx, "nats not reached", telemetry.KeyAddress, url, telemetry.KeyError, err)
 		}
 		if retry.wait(ctx, clock.System()) != nil {
-			return nil, fault.Because(err, fault.Unavailable, "nats at %s cannot be reached", url)
+			return nil, classifyConnect(err, url)
 		}
+	}
+}
+
+func isRefusal(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
+}
+
+// classifyConnect is why a connection cannot be made.
+func classifyConnect(err error, url string) error {
+	switch {
+	case err == nil:
+		return nil
+	case isRefusal(err):
+		return fault.Because(err, fault.Unauthenticated, "nats at %s does not accept our credentials", url)
+	default:
+		return fault.Because(err, fault.Unavailable, "nats at %s cannot be reached", url)
+	}
+}
+
+// onReconnectError logs why an attempt to connect failed, once for each reason: attempts are many while a server is away.
+func (c *Conn) onReconnectError(_ *nats.Conn, err error) {
+	if why := err.Error(); c.refusal.Swap(why) != why {
+		c.log.WarnContext(context.Background(), "nats not reached", telemetry.KeyError, err)
 	}
 }
 
@@ -135,7 +170,8 @@ func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 
 // onReconnect has the topology looked after: the server may have come back empty, or with other permissions.
 func (c *Conn) onReconnect(*nats.Conn) {
-	c.log.InfoContext(context.Background(), "nats connected again")
+	c.log.InfoContext(context.Background(), "nats connected")
+	c.refusal.Store("")
 	c.denied.forget()
 	c.keeper.nudge()
 	c.back.call()

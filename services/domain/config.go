@@ -35,6 +35,9 @@ type Config struct {
 	// holds the certificates to check the server's against; empty means the system's.
 	WorkflowTLS    bool   `koanf:"workflow_tls"`
 	WorkflowCAFile string `koanf:"workflow_ca_file"`
+	// WorkflowCertFile and WorkflowKeyFile are our certificate, for a workflow service that asks for one (mTLS).
+	WorkflowCertFile string `koanf:"workflow_cert_file"`
+	WorkflowKeyFile  string `koanf:"workflow_key_file"`
 	// BootstrapToken is the bearer token of the owner of the first organization; empty: nobody may use the API.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
 	// BootstrapOrganization is the name of the first organization, whose id is 1.
@@ -62,6 +65,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
 		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
+	}
+	if (c.WorkflowCertFile == "") != (c.WorkflowKeyFile == "") || c.WorkflowCertFile != "" && !c.WorkflowTLS {
+		problems = append(problems, fault.Field{Name: "workflow_cert_file", Problem: "expected workflow_tls, workflow_cert_file and workflow_key_file together, or no certificate"})
 	}
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})

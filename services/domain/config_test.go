@@ -18,6 +18,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"a short token", Config{BootstrapToken: "secret"}, "bootstrap_token"},
 		{"a token with a space", Config{BootstrapToken: "0123456789 0123456789"}, "bootstrap_token"},
 		{"certificates without TLS", Config{WorkflowCAFile: "ca.pem"}, "workflow_ca_file"},
+		{"our certificate without TLS", Config{WorkflowCertFile: "c.pem", WorkflowKeyFile: "c.key"}, "workflow_cert_file"},
+		{"our certificate without its key", Config{WorkflowTLS: true, WorkflowCertFile: "c.pem"}, "workflow_cert_file"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
 	}
 	for _, tt := range tests {

@@ -62,7 +62,10 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	defer pool.Close()
-	engine, err := rpc.Dial(rpc.ClientConfig{Address: c.WorkflowAddress, Token: c.WorkflowToken, CAFile: c.WorkflowCAFile, Insecure: !c.WorkflowTLS})
+	engine, err := rpc.Dial(rpc.ClientConfig{
+		Address: c.WorkflowAddress, Token: c.WorkflowToken, CAFile: c.WorkflowCAFile,
+		CertFile: c.WorkflowCertFile, KeyFile: c.WorkflowKeyFile, Insecure: !c.WorkflowTLS,
+	})
 	if err != nil {
 		return fmt.Errorf("reach the workflow service: %w", err)
 	}

@@ -76,6 +76,10 @@ type Config struct {
 	SandboxCommand []string `koanf:"sandbox_command"`
 	// GitCredentials log in to Git servers, by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
+	// GitAllowNetworks is what may be reached beyond public addresses on ports 80 and 443 for a repository that a program
+	// names: networks, addresses, and hosts by name, each with a port or else on every port. The servers of GitCredentials
+	// are allowed without being listed.
+	GitAllowNetworks []string `koanf:"git_allow_networks"`
 	// GitAuthorName and GitAuthorEmail sign the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`

@@ -5,8 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"slices"
+	"sync/atomic"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -24,8 +30,20 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 	for i, g := range c.GitCredentials {
 		credentials[i] = git.Credential(g)
 	}
+	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
+	// the operator's own.
+	allowed := slices.Clone(c.GitAllowNetworks)
+	for _, g := range c.GitCredentials {
+		if u, err := url.Parse(g.URLPrefix); err == nil && u.Host != "" {
+			allowed = append(allowed, u.Host)
+		}
+	}
+	transport, err := httpx.New(httpx.Config{Allow: allowed, Timeout: git.RequestTimeout, MaxBody: git.MaxTransfer})
+	if err != nil {
+		return nil, fmt.Errorf("git_allow_networks: %w", err)
+	}
 	forge, err := git.New(git.Deps{
-		Credentials: credentials, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+		HTTP: transport, Credentials: credentials, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)
@@ -48,6 +66,35 @@ func settings(c Config) core.Settings {
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
 		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Agents: agents,
 	}
+}
+
+// topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever
+// consumes waits for them.
+type topology struct {
+	bus    *bus.Conn
+	wanted bus.Topology
+	made   atomic.Bool
+}
+
+// Run makes them as soon as the bus is there; from then on the connection looks after them.
+func (t *topology) Run(ctx context.Context) error {
+	if err := t.bus.Apply(ctx, t.wanted); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("make streams and consumers: %w", err)
+	}
+	t.made.Store(true)
+	<-ctx.Done()
+	return nil
+}
+
+// Ready says why the bus cannot be used.
+func (t *topology) Ready(context.Context) error {
+	if err := t.bus.Ready(); err != nil {
+		return err
+	}
+	if !t.made.Load() {
+		return fault.New(fault.Unavailable, "streams and consumers are not made yet")
+	}
+	return nil
 }
 
 // loop is a part that is ready as soon as it runs.

@@ -54,15 +54,12 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	defer pool.Close()
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name}, log)
+	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name, Background: true}, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
 	defer conn.Close()
-	// Whoever consumes waits until streams and consumers are there, and this service makes those of the cluster path.
-	if err := conn.Apply(ctx, events.Topology(c.Agents)); err != nil {
-		return fmt.Errorf("make streams and consumers: %w", err)
-	}
 	return serve(ctx, c, pool, conn, log)
 }
 
@@ -110,7 +107,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
 	domain := events.Domain{Receiver: executions, Inbox: inbox, Log: log}
 
+	topology := topology{bus: conn, wanted: events.Topology(c.Agents)}
 	parts := []run.Part{
+		loop("topology", topology.Run),
 		loop("outbox", sender.Run),
 		loop("inbox", inbox.Run),
 		{Name: "engine", Run: engine.Run},
@@ -130,7 +129,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if c.HealthAddress != "" {
 		parts = append(parts, healthPart(c, log, map[string]func(context.Context) error{
 			"database": pool.Ping,
-			"bus":      func(context.Context) error { return conn.Ready() },
+			"bus":      topology.Ready,
 		}))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

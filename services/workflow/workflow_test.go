@@ -3,8 +3,12 @@ package workflow_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,5 +254,68 @@ func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
 	}
 	if err := conn.Publish(t.Context(), e); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestTheServiceServesWhileTheBusIsAway starts with no bus at all: programs run, what needs a cluster waits, and goes on
+// when the bus is there.
+func TestTheServiceServesWhileTheBusIsAway(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = freeAddress(t) })
+	s.down()
+	s.bus.Stop(t)
+	s.up()
+	s.submit("alone", `print(1)
+run("emit", {"type": "com.gitlab.cd.rollout.healthy", "data": {"rollout_id": 3}})`, "")
+	s.await("alone", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	s.submit("cluster", `run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`, "")
+	s.await("cluster", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
+	if status, report := s.readiness(); status != http.StatusServiceUnavailable || !strings.Contains(report, `"bus":"nats is not connected"`) {
+		t.Errorf("while the bus is away: %d %s", status, report)
+	}
+
+	s.bus.Start(t)
+	s.relay(func(event.FunctionCalled) event.FunctionCompleted {
+		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
+	})
+	told := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), told)
+	s.await("cluster", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	next(t, told, "com.gitlab.cd.rollout.healthy")
+	s.eventually("the service is ready", func(context.Context) bool {
+		status, _ := s.readiness()
+		return status == http.StatusOK
+	})
+}
+
+// readiness is the answer of /readyz.
+func (s *service) readiness() (int, string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.config.HealthAddress+"/readyz", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// TestProgramsReachNoServerOfTheInside: a program names its repository, and the operator has allowed none (D41).
+func TestProgramsReachNoServerOfTheInside(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the server was reached") }))
+	t.Cleanup(inside.Close)
+	s.submit("inside", `run("git.read_file", {"repo_url": repository, "ref": "main", "path": "a"})`, `{"repository": "`+inside.URL+`/a.git"}`)
+	failed := s.await("inside", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	if !strings.Contains(failed.GetError(), "forbidden: "+inside.URL+"/a.git may not be reached") {
+		t.Errorf("failed with %q", failed.GetError())
 	}
 }

@@ -98,7 +98,7 @@ type limited struct{ next http.RoundTripper }
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := l.next.RoundTrip(r)
 	if err == nil {
-		res.Body = http.MaxBytesReader(nil, res.Body, maxTransfer)
+		res.Body = http.MaxBytesReader(nil, res.Body, MaxTransfer)
 	}
 	return res, err //nolint:wrapcheck // a RoundTripper passes errors on as they are
 }

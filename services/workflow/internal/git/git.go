@@ -24,6 +24,8 @@ import (
 
 // Deps are what a Forge needs.
 type Deps struct {
+	// HTTP reaches the servers. It decides which may be reached (D41).
+	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
 	// AuthorName and AuthorEmail sign the commits.
@@ -52,10 +54,10 @@ const (
 	// historyDepth is how many commits of a branch are searched for the trailer of an activity. A repeat after a crash
 	// comes within seconds or minutes; the branch must not move on by more than this meanwhile.
 	historyDepth = 50
-	// maxTransfer bounds what one response may hold, because repositories are held in memory.
-	maxTransfer = 256 << 20
-	// requestTimeout bounds one HTTP exchange. The reading of the answer is part of it.
-	requestTimeout = time.Minute
+	// MaxTransfer bounds what one response may hold, in bytes, because repositories are held in memory.
+	MaxTransfer = 256 << 20
+	// RequestTimeout bounds one HTTP exchange. The reading of the answer is part of it.
+	RequestTimeout = time.Minute
 )
 
 // New checks the credentials' form and makes a Forge.
@@ -65,7 +67,7 @@ func New(d Deps) (*Forge, error) {
 			return nil, fmt.Errorf("git credentials %d: %w", i+1, err)
 		}
 	}
-	client := &http.Client{Timeout: requestTimeout, Transport: limited{http.DefaultTransport}}
+	client := &http.Client{Timeout: RequestTimeout, Transport: limited{d.HTTP}}
 	return &Forge{
 		credentials: d.Credentials,
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},

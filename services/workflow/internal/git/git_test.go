@@ -66,6 +66,7 @@ func setup(t *testing.T) *server {
 func newForge(t *testing.T, credentials ...Credential) *Forge {
 	t.Helper()
 	f, err := New(Deps{
+		HTTP:        http.DefaultTransport,
 		Credentials: credentials, AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
 		Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 	})
@@ -445,7 +446,7 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 			t.Errorf("%s: %v, want user %q", raw, got, want)
 		}
 	}
-	if _, err := New(Deps{Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password instead of a reference: %v", err)
 	}
 }
