@@ -29,6 +29,9 @@ type loaders struct {
 	bindings                *loader[int64, core.DriverBinding]
 	bindingsOf              *loader[int64, []core.DriverBinding]
 	approvalOf              *loader[int64, core.EnvironmentApproval]
+	contactOf               *loader[int64, core.Contact]
+	healthsOf               *loader[int64, []core.ServiceHealth]
+	reconciliationOf        *loader[int64, core.Reconciliation]
 	flows                   *loader[int64, core.FlowDefinition]
 	latestFlowOf            *loader[int64, core.FlowDefinition]
 	applicationEnvironments *loader[int64, core.ApplicationEnvironment]
@@ -85,6 +88,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		bindings:                plain(b, r.DriverBindingsByID),
 		bindingsOf:              plain(b, r.DriverBindingsByEnvironment),
 		approvalOf:              plain(b, r.EnvironmentApprovals),
+		contactOf:               plain(b, r.Contacts),
+		healthsOf:               plain(b, r.HealthsByEnvironment),
+		reconciliationOf:        plain(b, r.Reconciliations),
 		flows:                   plain(b, r.FlowDefinitionsByID),
 		latestFlowOf:            plain(b, r.LatestFlowDefinitions),
 		applicationEnvironments: plain(b, r.ApplicationEnvironmentsByID),

@@ -73,6 +73,9 @@ func (resolvers) RolloutEnvironment() exec.RolloutEnvironmentResolver { return r
 // Service resolves its fields.
 func (resolvers) Service() exec.ServiceResolver { return service{} }
 
+// ServiceHealth resolves its fields.
+func (resolvers) ServiceHealth() exec.ServiceHealthResolver { return serviceHealth{} }
+
 // VersionSet resolves its fields.
 func (resolvers) VersionSet() exec.VersionSetResolver { return versionSet{} }
 

@@ -46,6 +46,7 @@ type ResolverRoot interface {
 	Rollout() RolloutResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
 	Service() ServiceResolver
+	ServiceHealth() ServiceHealthResolver
 	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
 	VersionSet() VersionSetResolver
@@ -111,6 +112,7 @@ type ComplexityRoot struct {
 		LiveSince       func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
+		Reconciliation  func(childComplexity int) int
 		ViewerCan       func(childComplexity int) int
 	}
 
@@ -156,6 +158,13 @@ type ComplexityRoot struct {
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	Contact struct {
+		ObservedAt func(childComplexity int) int
+		Reachable  func(childComplexity int) int
+		Reason     func(childComplexity int) int
+		Since      func(childComplexity int) int
 	}
 
 	CreateApplicationPayload struct {
@@ -233,10 +242,12 @@ type ComplexityRoot struct {
 	Environment struct {
 		Approval        func(childComplexity int) int
 		ArchivedAt      func(childComplexity int) int
+		Contact         func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
 		DriverBindings  func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
+		Healths         func(childComplexity int) int
 		Name            func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
@@ -440,6 +451,15 @@ type ComplexityRoot struct {
 		VersionSet    func(childComplexity int) int
 	}
 
+	Reconciliation struct {
+		Automatic        func(childComplexity int) int
+		Drift            func(childComplexity int) int
+		ExpectedRevision func(childComplexity int) int
+		ObservedAt       func(childComplexity int) int
+		Revision         func(childComplexity int) int
+		Since            func(childComplexity int) int
+	}
+
 	ResolveGatePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -531,6 +551,14 @@ type ComplexityRoot struct {
 		Description     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Name            func(childComplexity int) int
+	}
+
+	ServiceHealth struct {
+		Health     func(childComplexity int) int
+		ObservedAt func(childComplexity int) int
+		Reason     func(childComplexity int) int
+		Service    func(childComplexity int) int
+		Since      func(childComplexity int) int
 	}
 
 	SetArtifactSourceConfigPayload struct {
@@ -658,6 +686,7 @@ type ApplicationEnvironmentResolver interface {
 	Live(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
 	LiveSince(ctx context.Context, obj *model.ApplicationEnvironment) (*time.Time, error)
 	Latest(ctx context.Context, obj *model.ApplicationEnvironment) (*model.RolloutEnvironment, error)
+	Reconciliation(ctx context.Context, obj *model.ApplicationEnvironment) (*model.Reconciliation, error)
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
 type ArtifactSourceResolver interface {
@@ -676,6 +705,8 @@ type DeploymentResolver interface {
 type EnvironmentResolver interface {
 	DriverBindings(ctx context.Context, obj *model.Environment) ([]model.DriverBinding, error)
 	Approval(ctx context.Context, obj *model.Environment) (*model.EnvironmentApproval, error)
+	Contact(ctx context.Context, obj *model.Environment) (*model.Contact, error)
+	Healths(ctx context.Context, obj *model.Environment) ([]model.ServiceHealth, error)
 	ViewerCan(ctx context.Context, obj *model.Environment) ([]model.Ability, error)
 }
 type GateResolver interface {
@@ -771,6 +802,9 @@ type RolloutEnvironmentResolver interface {
 }
 type ServiceResolver interface {
 	ArtifactSources(ctx context.Context, obj *model.Service) ([]model.ArtifactSource, error)
+}
+type ServiceHealthResolver interface {
+	Service(ctx context.Context, obj *model.ServiceHealth) (model.Service, error)
 }
 type SubscriptionResolver interface {
 	Journal(ctx context.Context, after *string) (<-chan model.JournalEntry, error)
@@ -1051,6 +1085,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.ReadinessReason(childComplexity), true
+	case "ApplicationEnvironment.reconciliation":
+		if e.ComplexityRoot.ApplicationEnvironment.Reconciliation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.Reconciliation(childComplexity), true
 	case "ApplicationEnvironment.viewerCan":
 		if e.ComplexityRoot.ApplicationEnvironment.ViewerCan == nil {
 			break
@@ -1207,6 +1247,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelRolloutPayload.Rollout(childComplexity), true
+
+	case "Contact.observedAt":
+		if e.ComplexityRoot.Contact.ObservedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Contact.ObservedAt(childComplexity), true
+	case "Contact.reachable":
+		if e.ComplexityRoot.Contact.Reachable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Contact.Reachable(childComplexity), true
+	case "Contact.reason":
+		if e.ComplexityRoot.Contact.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Contact.Reason(childComplexity), true
+	case "Contact.since":
+		if e.ComplexityRoot.Contact.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Contact.Since(childComplexity), true
 
 	case "CreateApplicationPayload.application":
 		if e.ComplexityRoot.CreateApplicationPayload.Application == nil {
@@ -1465,6 +1530,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.ArchivedAt(childComplexity), true
+	case "Environment.contact":
+		if e.ComplexityRoot.Environment.Contact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Contact(childComplexity), true
 	case "Environment.createdAt":
 		if e.ComplexityRoot.Environment.CreatedAt == nil {
 			break
@@ -1489,6 +1560,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.GlobalID(childComplexity), true
+	case "Environment.healths":
+		if e.ComplexityRoot.Environment.Healths == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Healths(childComplexity), true
 	case "Environment.name":
 		if e.ComplexityRoot.Environment.Name == nil {
 			break
@@ -2504,6 +2581,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.QueuedRollout.VersionSet(childComplexity), true
 
+	case "Reconciliation.automatic":
+		if e.ComplexityRoot.Reconciliation.Automatic == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.Automatic(childComplexity), true
+	case "Reconciliation.drift":
+		if e.ComplexityRoot.Reconciliation.Drift == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.Drift(childComplexity), true
+	case "Reconciliation.expectedRevision":
+		if e.ComplexityRoot.Reconciliation.ExpectedRevision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.ExpectedRevision(childComplexity), true
+	case "Reconciliation.observedAt":
+		if e.ComplexityRoot.Reconciliation.ObservedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.ObservedAt(childComplexity), true
+	case "Reconciliation.revision":
+		if e.ComplexityRoot.Reconciliation.Revision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.Revision(childComplexity), true
+	case "Reconciliation.since":
+		if e.ComplexityRoot.Reconciliation.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.Since(childComplexity), true
+
 	case "ResolveGatePayload.errors":
 		if e.ComplexityRoot.ResolveGatePayload.Errors == nil {
 			break
@@ -2845,6 +2959,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
+
+	case "ServiceHealth.health":
+		if e.ComplexityRoot.ServiceHealth.Health == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServiceHealth.Health(childComplexity), true
+	case "ServiceHealth.observedAt":
+		if e.ComplexityRoot.ServiceHealth.ObservedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServiceHealth.ObservedAt(childComplexity), true
+	case "ServiceHealth.reason":
+		if e.ComplexityRoot.ServiceHealth.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServiceHealth.Reason(childComplexity), true
+	case "ServiceHealth.service":
+		if e.ComplexityRoot.ServiceHealth.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServiceHealth.Service(childComplexity), true
+	case "ServiceHealth.since":
+		if e.ComplexityRoot.ServiceHealth.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServiceHealth.Since(childComplexity), true
 
 	case "SetArtifactSourceConfigPayload.artifactSource":
 		if e.ComplexityRoot.SetArtifactSourceConfigPayload.ArtifactSource == nil {
@@ -3773,8 +3918,53 @@ type Environment implements Node {
   driverBindings: [DriverBinding!]!
   "What it asks of every rollout that is to enter it; null for nothing beside what pipelines ask."
   approval: EnvironmentApproval
+  "Whether anybody can be reached who acts here, and since when; null before anybody was heard of."
+  contact: Contact
+  "How the services do that were seen here, whether or not a rollout is under way."
+  healths: [ServiceHealth!]!
   "What may be done with it."
   viewerCan: [Ability!]!
+}
+
+"Whether anybody can be reached who acts in an environment."
+type Contact {
+  reachable: Boolean!
+  "Why not; empty when it is."
+  reason: String!
+  "It has been so since then."
+  since: Time!
+  observedAt: Time!
+}
+
+enum Health {
+  UNKNOWN
+  HEALTHY
+  PROGRESSING
+  DEGRADED
+}
+
+"The latest health seen of a service in an environment. It changes no deployment, which is over when it is over."
+type ServiceHealth {
+  service: Service!
+  health: Health!
+  reason: String!
+  "The first observation in a row that said so."
+  since: Time!
+  observedAt: Time!
+}
+
+"What is in force of an application in an environment, beside what was deployed last."
+type Reconciliation {
+  "What is in force; empty where nobody says."
+  revision: String!
+  expectedRevision: String!
+  "Whether the reconciler moves by itself, which nobody here has told it to."
+  automatic: Boolean!
+  "What differs, in words; empty for nothing."
+  drift: String!
+  "It has been so since then."
+  since: Time!
+  observedAt: Time!
 }
 
 enum Tier {
@@ -3809,6 +3999,8 @@ type ApplicationEnvironment implements Node {
   liveSince: Time
   "Where the newest rollout that goes here stands here; null before the first."
   latest: RolloutEnvironment
+  "What is in force here beside what was deployed last; null before anybody has looked."
+  reconciliation: Reconciliation
   "What may be done with it."
   viewerCan: [Ability!]!
 }
@@ -4499,6 +4691,8 @@ func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Conte
 		return ec.fieldContext_ApplicationEnvironment_liveSince(ctx, field)
 	case "latest":
 		return ec.fieldContext_ApplicationEnvironment_latest(ctx, field)
+	case "reconciliation":
+		return ec.fieldContext_ApplicationEnvironment_reconciliation(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_ApplicationEnvironment_viewerCan(ctx, field)
 	}
@@ -4591,6 +4785,20 @@ func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context
 		return ec.fieldContext_CancelRolloutPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Contact(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "reachable":
+		return ec.fieldContext_Contact_reachable(ctx, field)
+	case "reason":
+		return ec.fieldContext_Contact_reason(ctx, field)
+	case "since":
+		return ec.fieldContext_Contact_since(ctx, field)
+	case "observedAt":
+		return ec.fieldContext_Contact_observedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Contact", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateApplicationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4759,6 +4967,10 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_driverBindings(ctx, field)
 	case "approval":
 		return ec.fieldContext_Environment_approval(ctx, field)
+	case "contact":
+		return ec.fieldContext_Environment_contact(ctx, field)
+	case "healths":
+		return ec.fieldContext_Environment_healths(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Environment_viewerCan(ctx, field)
 	}
@@ -5051,6 +5263,24 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type QueuedRollout", field.Name)
 }
 
+func (ec *executionContext) childFields_Reconciliation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "revision":
+		return ec.fieldContext_Reconciliation_revision(ctx, field)
+	case "expectedRevision":
+		return ec.fieldContext_Reconciliation_expectedRevision(ctx, field)
+	case "automatic":
+		return ec.fieldContext_Reconciliation_automatic(ctx, field)
+	case "drift":
+		return ec.fieldContext_Reconciliation_drift(ctx, field)
+	case "since":
+		return ec.fieldContext_Reconciliation_since(ctx, field)
+	case "observedAt":
+		return ec.fieldContext_Reconciliation_observedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Reconciliation", field.Name)
+}
+
 func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -5235,6 +5465,22 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_artifactSources(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Service", field.Name)
+}
+
+func (ec *executionContext) childFields_ServiceHealth(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "service":
+		return ec.fieldContext_ServiceHealth_service(ctx, field)
+	case "health":
+		return ec.fieldContext_ServiceHealth_health(ctx, field)
+	case "reason":
+		return ec.fieldContext_ServiceHealth_reason(ctx, field)
+	case "since":
+		return ec.fieldContext_ServiceHealth_since(ctx, field)
+	case "observedAt":
+		return ec.fieldContext_ServiceHealth_observedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ServiceHealth", field.Name)
 }
 
 func (ec *executionContext) childFields_SetArtifactSourceConfigPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7491,6 +7737,38 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_latest(_ context
 	return fc, nil
 }
 
+func (ec *executionContext) _ApplicationEnvironment_reconciliation(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_reconciliation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().Reconciliation(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Reconciliation) graphql.Marshaler {
+			return ec.marshalOReconciliation2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReconciliation(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_reconciliation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Reconciliation(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ApplicationEnvironment_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8161,6 +8439,98 @@ func (ec *executionContext) fieldContext_CancelRolloutPayload_errors(_ context.C
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Contact_reachable(ctx context.Context, field graphql.CollectedField, obj *model.Contact) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Contact_reachable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reachable, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Contact_reachable(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Contact", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Contact_reason(ctx context.Context, field graphql.CollectedField, obj *model.Contact) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Contact_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Contact_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Contact", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Contact_since(ctx context.Context, field graphql.CollectedField, obj *model.Contact) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Contact_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Contact_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Contact", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Contact_observedAt(ctx context.Context, field graphql.CollectedField, obj *model.Contact) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Contact_observedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ObservedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Contact_observedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Contact", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _CreateApplicationPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.CreateApplicationPayload) (ret graphql.Marshaler) {
@@ -9456,6 +9826,70 @@ func (ec *executionContext) fieldContext_Environment_approval(_ context.Context,
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_EnvironmentApproval(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Environment_contact(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_contact(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().Contact(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Contact) graphql.Marshaler {
+			return ec.marshalOContact2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐContact(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_contact(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Contact(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Environment_healths(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_healths(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().Healths(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ServiceHealth) graphql.Marshaler {
+			return ec.marshalNServiceHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐServiceHealthᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_healths(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ServiceHealth(ctx, field)
 		},
 	}
 	return fc, nil
@@ -13630,6 +14064,144 @@ func (ec *executionContext) fieldContext_QueuedRollout_principalId(_ context.Con
 	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Reconciliation_revision(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_revision(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Revision, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_revision(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_expectedRevision(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_expectedRevision(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpectedRevision, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_expectedRevision(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_automatic(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_automatic(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Automatic, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_automatic(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_drift(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_drift(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Drift, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_drift(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_since(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_observedAt(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_observedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ObservedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_observedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _ResolveGatePayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.ResolveGatePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15152,6 +15724,130 @@ func (ec *executionContext) fieldContext_Service_artifactSources(_ context.Conte
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ServiceHealth_service(ctx context.Context, field graphql.CollectedField, obj *model.ServiceHealth) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ServiceHealth_service(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ServiceHealth().Service(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Service) graphql.Marshaler {
+			return ec.marshalNService2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ServiceHealth_service(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ServiceHealth",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Service(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ServiceHealth_health(ctx context.Context, field graphql.CollectedField, obj *model.ServiceHealth) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ServiceHealth_health(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Health, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.Health) graphql.Marshaler {
+			return ec.marshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ServiceHealth_health(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ServiceHealth", field, false, false, errors.New("field of type Health does not have child fields"))
+}
+
+func (ec *executionContext) _ServiceHealth_reason(ctx context.Context, field graphql.CollectedField, obj *model.ServiceHealth) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ServiceHealth_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ServiceHealth_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ServiceHealth", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ServiceHealth_since(ctx context.Context, field graphql.CollectedField, obj *model.ServiceHealth) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ServiceHealth_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ServiceHealth_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ServiceHealth", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ServiceHealth_observedAt(ctx context.Context, field graphql.CollectedField, obj *model.ServiceHealth) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ServiceHealth_observedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ObservedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ServiceHealth_observedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ServiceHealth", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _SetArtifactSourceConfigPayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.SetArtifactSourceConfigPayload) (ret graphql.Marshaler) {
@@ -20052,6 +20748,44 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reconciliation":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_reconciliation(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "viewerCan":
 			field := field
 
@@ -20532,6 +21266,59 @@ func (ec *executionContext) _CancelRolloutPayload(ctx context.Context, sel ast.S
 			}
 		case "errors":
 			out.Values[i] = ec._CancelRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var contactImplementors = []string{"Contact"}
+
+func (ec *executionContext) _Contact(ctx context.Context, sel ast.SelectionSet, obj *model.Contact) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, contactImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Contact")
+		case "reachable":
+			out.Values[i] = ec._Contact_reachable(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._Contact_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "since":
+			out.Values[i] = ec._Contact_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "observedAt":
+			out.Values[i] = ec._Contact_observedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -21347,6 +22134,82 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 				}()
 				res = ec._Environment_approval(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "contact":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_contact(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "healths":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_healths(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -23455,6 +24318,69 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 	return out
 }
 
+var reconciliationImplementors = []string{"Reconciliation"}
+
+func (ec *executionContext) _Reconciliation(ctx context.Context, sel ast.SelectionSet, obj *model.Reconciliation) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, reconciliationImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Reconciliation")
+		case "revision":
+			out.Values[i] = ec._Reconciliation_revision(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expectedRevision":
+			out.Values[i] = ec._Reconciliation_expectedRevision(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "automatic":
+			out.Values[i] = ec._Reconciliation_automatic(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "drift":
+			out.Values[i] = ec._Reconciliation_drift(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "since":
+			out.Values[i] = ec._Reconciliation_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "observedAt":
+			out.Values[i] = ec._Reconciliation_observedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var resolveGatePayloadImplementors = []string{"ResolveGatePayload"}
 
 func (ec *executionContext) _ResolveGatePayload(ctx context.Context, sel ast.SelectionSet, obj *model.ResolveGatePayload) graphql.Marshaler {
@@ -24595,6 +25521,97 @@ func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var serviceHealthImplementors = []string{"ServiceHealth"}
+
+func (ec *executionContext) _ServiceHealth(ctx context.Context, sel ast.SelectionSet, obj *model.ServiceHealth) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, serviceHealthImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ServiceHealth")
+		case "service":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ServiceHealth_service(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "health":
+			out.Values[i] = ec._ServiceHealth_health(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			out.Values[i] = ec._ServiceHealth_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "since":
+			out.Values[i] = ec._ServiceHealth_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "observedAt":
+			out.Values[i] = ec._ServiceHealth_observedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -26542,6 +27559,22 @@ func (ec *executionContext) marshalNGroupPayload2githubᚗcomᚋlockstepᚑcdᚋ
 	return ec._GroupPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx context.Context, v any) (core.Health, error) {
+	res, err := model.UnmarshalHealth(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx context.Context, sel ast.SelectionSet, v core.Health) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalHealth(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -27005,6 +28038,26 @@ func (ec *executionContext) marshalNService2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNService2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNServiceHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐServiceHealth(ctx context.Context, sel ast.SelectionSet, v model.ServiceHealth) graphql.Marshaler {
+	return ec._ServiceHealth(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNServiceHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐServiceHealthᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ServiceHealth) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNServiceHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐServiceHealth(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -27538,6 +28591,13 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	return res
 }
 
+func (ec *executionContext) marshalOContact2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐContact(ctx context.Context, sel ast.SelectionSet, v *model.Contact) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Contact(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalODeploymentSnapshot2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentSnapshot(ctx context.Context, sel ast.SelectionSet, v *model.DeploymentSnapshot) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -27797,6 +28857,13 @@ func (ec *executionContext) marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑc
 		return graphql.Null
 	}
 	return ec._QueuedRollout(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOReconciliation2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReconciliation(ctx context.Context, sel ast.SelectionSet, v *model.Reconciliation) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Reconciliation(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx context.Context, sel ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
