@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -63,7 +64,7 @@ func main() {
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is a main package, as tools/bench is
 	}
 }
 
@@ -131,7 +132,7 @@ func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) err
 		return fmt.Errorf("choose the schema: %w", err)
 	}
 	for name, size := range sizes {
-		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, false)`, "bench."+name, fmt.Sprint(max(size, 1))); err != nil {
+		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, false)`, "bench."+name, strconv.Itoa(max(size, 1))); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
@@ -164,7 +165,7 @@ func pages() []page {
 		{
 			name:      "matrix, searched",
 			query:     `query($name: String) { applications(first: 20, name: $name) { ` + matrix + ` } }`,
-			variables: func(i int, _ options) map[string]any { return map[string]any{"name": fmt.Sprint(100 + i%900)} },
+			variables: func(i int, _ options) map[string]any { return map[string]any{"name": strconv.Itoa(100 + i%900)} },
 		},
 		{
 			name: "a rollout with its journal",

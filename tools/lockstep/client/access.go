@@ -56,7 +56,7 @@ type JournalOf struct {
 }
 
 const (
-	tokenFields  = `id name scopes createdAt expiresAt lastUsedAt revokedAt`
+	tokenFields  = `id name scopes createdAt expiresAt lastUsedAt revokedAt` //nolint:gosec // the names of fields
 	memberFields = `id name kind role createdAt removedAt groups { id name } tokens { ` + tokenFields + ` }`
 	groupFields  = `id name members { id name }`
 )

@@ -287,33 +287,34 @@ func (d *Domain) holder(ctx context.Context, secret string, session bool) (Acces
 	if err != nil {
 		return AccessToken{}, Actor{}, err
 	}
-	for _, organization := range organizations {
-		var token AccessToken
-		var member Member
-		var groups map[int64][]Group
-		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-			var err error
-			if token, member, err = tx.TokenByDigest(ctx, digest, now); err != nil {
-				return err
-			}
-			if groups, err = tx.GroupsByMember(ctx, organization, []int64{member.ID}); err != nil {
-				return err
-			}
-			return tx.TouchToken(ctx, token.ID, now)
-		})
-		if fault.Is(err, fault.NotFound) || err == nil && (token.ParentID != 0) != session {
-			return AccessToken{}, Actor{}, unknown
-		}
-		if err != nil {
-			return AccessToken{}, Actor{}, err
-		}
-		a := Actor{Organization: organization, Type: member.Kind, ID: member.ID, Permissions: member.Role.Permissions() & token.Scopes}
-		for _, g := range groups[member.ID] {
-			a.Groups = append(a.Groups, g.Name)
-		}
-		return token, a, nil
+	if len(organizations) == 0 {
+		return AccessToken{}, Actor{}, unknown
 	}
-	return AccessToken{}, Actor{}, unknown
+	organization := organizations[0] // so many random bits are nobody else's
+	var token AccessToken
+	var member Member
+	var groups map[int64][]Group
+	err = d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		var err error
+		if token, member, err = tx.TokenByDigest(ctx, digest, now); err != nil {
+			return err
+		}
+		if groups, err = tx.GroupsByMember(ctx, organization, []int64{member.ID}); err != nil {
+			return err
+		}
+		return tx.TouchToken(ctx, token.ID, now)
+	})
+	if fault.Is(err, fault.NotFound) || err == nil && (token.ParentID != 0) != session {
+		return AccessToken{}, Actor{}, unknown
+	}
+	if err != nil {
+		return AccessToken{}, Actor{}, err
+	}
+	a := Actor{Organization: organization, Type: member.Kind, ID: member.ID, Permissions: member.Role.Permissions() & token.Scopes}
+	for _, g := range groups[member.ID] {
+		a.Groups = append(a.Groups, g.Name)
+	}
+	return token, a, nil
 }
 
 // StartSession gives a browser a secret of its own for the token that somebody shows: for as long as a day's work, and

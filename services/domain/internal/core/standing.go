@@ -35,8 +35,9 @@ func (s Standing) May(a Actor, action Action) error {
 		return err
 	case ActionApproveGate, ActionRejectGate:
 		return s.mayResolveAny(a, action == ActionApproveGate)
+	default: // everything else depends on the rollout's own state alone
+		return nil
 	}
-	return nil
 }
 
 // MayResolve is nil when an actor may answer one gate.
@@ -87,6 +88,7 @@ func (s Standing) refuses(action Action) error {
 		if !s.hold.wanted {
 			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", id, state)
 		}
+	default: // nothing else depends on it
 	}
 	return nil
 }

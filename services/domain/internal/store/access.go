@@ -19,7 +19,7 @@ func group(r sqlc.Group) core.Group {
 
 func accessToken(r sqlc.AccessToken) core.AccessToken {
 	return core.AccessToken{
-		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes), //nolint:gosec // a CHECK bounds it
+		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes),
 		ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
 	}
 }

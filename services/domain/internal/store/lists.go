@@ -84,7 +84,7 @@ func (r reader) Cells(ctx context.Context, organization int64, applicationEnviro
 // RolloutsAsking implements core.Reads.
 func (r reader) RolloutsAsking(ctx context.Context, organization, after int64, most int) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		ids, err = q.RolloutsAsking(ctx, organization, after, int32(most)) //nolint:gosec // a constant of the core
+		ids, err = q.RolloutsAsking(ctx, organization, after, int32(most))
 		return pg.Classify(err, "find rollouts that ask")
 	})
 	return ids, err
@@ -93,7 +93,7 @@ func (r reader) RolloutsAsking(ctx context.Context, organization, after int64, m
 // JournalSince implements core.Reads.
 func (r reader) JournalSince(ctx context.Context, organization, after, upTo int64, most int) (all []core.JournalEntry, err error) {
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.JournalSince(ctx, sqlc.JournalSinceParams{OrganizationID: organization, After: after, UpTo: upTo, AtMost: int32(most)}) //nolint:gosec // bounded by the caller
+		rows, err := q.JournalSince(ctx, sqlc.JournalSinceParams{OrganizationID: organization, After: after, UpTo: upTo, AtMost: int32(most)})
 		all = convertAll(rows, func(row sqlc.JournalSinceRow) core.JournalEntry {
 			return core.JournalEntry{RolloutID: row.RolloutID, Transition: core.Transition{
 				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: row.FromState, To: row.ToState, Verb: core.Verb(row.Event),

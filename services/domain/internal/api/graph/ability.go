@@ -87,7 +87,7 @@ func (gate) ViewerCan(ctx context.Context, g *model.Gate) ([]model.Ability, erro
 	if err != nil {
 		return nil, err
 	}
-	return abilities(func(action core.Action) error { return s.MayResolve(l.actor, action, g.Gate.GateID) }, core.ActionApproveGate, core.ActionRejectGate)
+	return abilities(func(action core.Action) error { return s.MayResolve(l.actor, action, g.GateID) }, core.ActionApproveGate, core.ActionRejectGate)
 }
 
 // wait resolves those of Wait.

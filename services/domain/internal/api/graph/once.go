@@ -64,5 +64,5 @@ type keeping struct {
 // Write implements http.ResponseWriter.
 func (k *keeping) Write(b []byte) (int, error) {
 	k.answer.Write(b)
-	return k.ResponseWriter.Write(b)
+	return k.ResponseWriter.Write(b) //nolint:wrapcheck // an http.ResponseWriter's own
 }

@@ -91,7 +91,7 @@ func (s stream) pump(ctx context.Context, out *eventWriter, next graphql.Respons
 	}()
 	defer func() {
 		close(done)
-		for range responses { //nolint:revive // until the goroutine above has ended
+		for range responses { // until the goroutine above has ended
 		}
 	}()
 	out.line(":\n\n") // the headers reach the client before the first result does
