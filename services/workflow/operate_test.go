@@ -482,6 +482,20 @@ run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`, "")
 	}
 }
 
+func TestThePollsOfAWorkflowAreInItsLog(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.relay(func(event.FunctionCalled) event.FunctionCompleted {
+		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
+	})
+	s.submit("w", `poll("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"}, until = lambda seen: seen.found, interval = 1)`, "")
+	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	page, err := s.GetLogs(t.Context(), &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "w"})
+	if err != nil || len(page.GetLines()) != 2 || page.GetLines()[0].GetKind() != "poll" || page.GetLines()[0].GetName() != "k8s.get" {
+		t.Errorf("lines %v, error %v", page.GetLines(), err)
+	}
+}
+
 func TestWatchWorkflow(t *testing.T) {
 	t.Parallel()
 	s := start(t)

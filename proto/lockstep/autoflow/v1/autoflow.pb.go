@@ -784,9 +784,9 @@ type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The branch of the program that waits, from 0.
 	Branch int32 `protobuf:"varint,1,opt,name=branch,proto3" json:"branch,omitempty"`
-	// sleep, wait or run.
+	// sleep, wait, receive, run or poll.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The Function, for run.
+	// The Function, for run and poll.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// The event types, for wait; any of them will do.
 	EventTypes []string `protobuf:"bytes,4,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
@@ -1599,7 +1599,7 @@ type LogLine struct {
 	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The branch of the program, from 0; -1 for the end of the workflow.
 	Branch int32 `protobuf:"varint,2,opt,name=branch,proto3" json:"branch,omitempty"`
-	// What it is: print, run, emit, or the end: completed, failed, cancelled, terminated.
+	// What it is: print, run, poll, emit, or the end: completed, failed, cancelled, terminated.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The Function, or the type of the event emitted.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`

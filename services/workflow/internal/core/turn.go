@@ -479,5 +479,5 @@ func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return s[:limit] + "… cut"
+	return s[:limit] + Cut
 }

@@ -145,7 +145,7 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 	case m.prints == m.limits.Prints:
 		line = "… further lines are not kept"
 	case len(line) > m.limits.PrintLine:
-		line = line[:m.limits.PrintLine] + "… cut"
+		line = line[:m.limits.PrintLine] + core.Cut
 	}
 	text, err := encode(starlark.String(line), m.limits.Value)
 	if err != nil {

@@ -77,7 +77,7 @@ func untroubled(s core.State) bool {
 // logKinds are the entries that a log shows.
 func logKinds() []string {
 	kinds := []core.Kind{
-		core.KindPrint, core.KindRun, core.KindEmit, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindTerminated,
+		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindTerminated,
 	}
 	names := make([]string, len(kinds))
 	for i, kind := range kinds {
