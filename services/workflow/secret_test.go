@@ -1,0 +1,124 @@
+package workflow_test
+
+import (
+	"context"
+	"crypto/rand"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+// TestASecretLeavesNoTrace has a Function log in to a server with a password that is known by reference (D27). The server
+// says the password back in its refusal. Afterwards it is in no table, in no file of JetStream and in no answer.
+func TestASecretLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	canary := rand.Text()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(canary), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var used atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, given := r.BasicAuth()
+		if password == canary {
+			used.Store(true)
+		}
+		if !given {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		http.Error(w, "no access with "+password, http.StatusForbidden)
+	}))
+	t.Cleanup(web.Close)
+	s := startWith(t, func(c *workflow.Config) {
+		c.GitCredentials = []workflow.GitCredential{{URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + file}}
+	})
+	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
+		OrganizationId: organization, WorkflowId: "secret", Secrets: map[string]string{"git": "file:" + file},
+		Starlark: []byte(`
+r = run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path": "a"}, retry = False, on_error = "return")
+print(r.ok, r.code, r.error)
+run("emit", {"type": "com.gitlab.cd.rollout.failed", "data": {"rollout_id": 5, "reason": r.error}}, on_error = "return")
+run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path": "a"}, retry = False)
+`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.await("secret", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	if !used.Load() {
+		t.Fatal("the password was never used")
+	}
+	history, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: "secret"})
+	if err != nil || len(history.GetEntries()) < 3 {
+		t.Fatal(history, err)
+	}
+	logs, err := s.GetLogs(t.Context(), &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]string{"the workflow": w.String(), "its history": history.String(), "its logs": logs.String()}
+	tables(t, s, places)
+	files(t, filepath.Dir(filepath.Dir(file)), file, places)
+	if len(places) < 20 || !strings.Contains(places["table entry"], "git.read_file") {
+		t.Errorf("looked at %d places; the history is %q", len(places), places["table entry"])
+	}
+	for place, text := range places {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s has the secret", place)
+		}
+	}
+}
+
+// tables adds every row of every table.
+func tables(t *testing.T, s *service, places map[string]string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.config.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	texts := func(sql string, args ...any) []string {
+		rows, err := conn.Query(t.Context(), sql, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	for _, table := range texts(`SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1`, s.config.Schema) {
+		name := pgx.Identifier{s.config.Schema, table}.Sanitize()
+		places["table "+table] = strings.Join(texts(`SELECT t::text FROM `+name+` AS t`), "\n")
+	}
+}
+
+// files adds every file below a folder, JetStream's among them, but the one that holds the secret.
+func files(t *testing.T, folder, except string, places map[string]string) {
+	t.Helper()
+	root := os.DirFS(folder)
+	err := fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Join(folder, path) == except {
+			return err
+		}
+		content, err := fs.ReadFile(root, path)
+		places["file "+path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
