@@ -68,7 +68,7 @@ func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()
 }
 
 // chore does one thing that is due by time: what it was, for the log; false when nothing was due.
-type chore func(ctx context.Context) (message string, attrs []slog.Attr, worked bool, err error)
+type chore func(ctx context.Context) (what string, attrs []slog.Attr, worked bool, err error)
 
 // chores are what policies want done by time.
 func (s *service) chores() []chore {
@@ -102,7 +102,7 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 	for ctx.Err() == nil {
 		again := false
 		for _, do := range s.chores() {
-			message, attrs, worked, err := do(ctx)
+			what, attrs, worked, err := do(ctx)
 			// What fails because the process stops is no news.
 			if ctx.Err() != nil || !worked && err == nil {
 				continue
@@ -111,7 +111,7 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 			if err != nil {
 				level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
 			}
-			s.log.LogAttrs(ctx, level, message, attrs...)
+			s.log.LogAttrs(ctx, level, "policy carried out", append(attrs, slog.String(telemetry.KeyPart, what))...)
 			again = again || err == nil
 		}
 		if !again {

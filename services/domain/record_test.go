@@ -76,14 +76,19 @@ func (s *shop) told(r core.Rollout, healthy bool) []event.Data {
 	d := s.deployments(first)[0]
 	if healthy {
 		return []event.Data{
-			event.RolloutStarted{RolloutID: r.ID}, event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID},
-			event.RolloutHealthy{RolloutID: r.ID}, event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)},
+			event.RolloutStarted{RolloutID: r.ID},
+			event.DeploymentStarted{DeploymentID: d.ID},
+			event.DeploymentHealthy{DeploymentID: d.ID},
+			event.RolloutHealthy{RolloutID: r.ID},
+			event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)},
 		}
 	}
 	return []event.Data{
-		event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25}, event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"},
+		event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25},
+		event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"},
 		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: first.EnvironmentID, Reason: "degraded"},
-		event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}, event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "degraded"},
+		event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"},
+		event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "degraded"},
 	}
 }
 

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -116,7 +115,7 @@ func (d *Domain) BeginQueued(ctx context.Context) (QueuedRollout, bool, error) {
 			// Whoever has asked for it is its requester still, also for its gates (D28).
 			c := cause{
 				Actor: Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: d.clock.Now(),
-				triggeredBy: fmt.Sprintf("queue: asked for at %s", q.RequestedAt.UTC().Format(time.RFC3339)),
+				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
 			}
 			made, err := d.createPlanned(ctx, tx, c, p, q.Reason)
 			if err != nil {

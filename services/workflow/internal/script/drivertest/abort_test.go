@@ -37,6 +37,7 @@ func TestAnAbortedRolloutIsTriedAgainFromItsFirstGate(t *testing.T) { // D18, E7
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w.t = t
 			if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
 				t.Fatalf("%s\n%s", failure, strings.Join(w.story, "\n"))
