@@ -22,6 +22,7 @@ func passing() []string {
 		"apiserver not ready", "apiserver is shutting down", "too many requests", "etcdserver: ", "http2: ", "no such host", "server misbehaving",
 		"code = unavailable", "code = deadlineexceeded", "code = canceled", "code = resourceexhausted",
 		"the object has been modified", "controller is shutting down",
+		"referencing project", // of a controller that has not read its projects yet after a restart
 		"error synchronizing cache state", "failed to get cluster info", "failed to get server version",
 		"failed to initialize dynamic client", "failed to initialize discovery client", "unable to retrieve the complete list of server apis",
 	}

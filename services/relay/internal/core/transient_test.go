@@ -20,6 +20,7 @@ func TestWhichEndsOfASyncAreTriedAgain(t *testing.T) {
 		{"wrong credentials of the cluster", `{"phase":"Error","message":"ComparisonError: Failed to load live state: failed to get cluster info: failed to get server version: the server has asked for the client to provide credentials"}`, false},
 		{"no rights", `{"phase":"Error","message":"ComparisonError: Failed to load live state: rollouts.argoproj.io is forbidden"}`, false},
 		{"namespaced Argo CD, object of the cluster", `{"phase":"Error","message":"ComparisonError: Failed to load live state: cluster level ClusterRole \"x\" can not be managed when in namespaced mode"}`, false},
+		{"controller restarted, and its projects not read yet", `{"phase":"Error","message":"InvalidSpecError: Application referencing project default which does not exist"}`, true},
 		{"project does not permit it", `{"phase":"Error","message":"InvalidSpecError: application destination is not permitted in project 'default'"}`, false},
 		{"applied while the API server restarted", `{"phase":"Failed","message":"one or more objects failed to apply","syncResult":{"resources":[{"status":"Synced"},{"status":"SyncFailed","message":"Patch \"https://10.96.0.1\": dial tcp: connect: connection refused"}]}}`, true},
 		{"one of two was refused", `{"phase":"Failed","message":"one or more objects failed to apply","syncResult":{"resources":[{"status":"SyncFailed","message":"connection refused"},{"status":"SyncFailed","message":"spec.replicas: Invalid value"}]}}`, false},
