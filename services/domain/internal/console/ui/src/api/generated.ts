@@ -17,11 +17,6 @@ export interface CreateApplicationInput {
   services: Array<CreateServiceInput>
 }
 
-export interface CreateArtifactSourceInput {
-  sourceRef: string
-  sourceConfig: unknown
-}
-
 export interface CreateEnvironmentInput {
   name: string
   description?: string | null
@@ -43,10 +38,15 @@ export interface CreateRolloutInput {
 export interface CreateServiceInput {
   name: string
   description?: string | null
-  artifactSources: Array<CreateArtifactSourceInput>
+  artifactSources: Array<NewArtifactSourceInput>
 }
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
+
+export interface NewArtifactSourceInput {
+  sourceRef: string
+  sourceConfig: unknown
+}
 
 export interface PauseRolloutInput {
   rolloutId: string
