@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	"time"
 
@@ -31,6 +32,8 @@ type Config struct {
 	// Role is what every connection works as, in place of the account that signed in; that has to be a member of it (see
 	// EnsureRole). Empty: as the account itself.
 	Role string
+	// Settings are parameters of the server for every connection of the pool, by name: {"statement_timeout": "30s"}.
+	Settings map[string]string
 	// MaxConns bounds the pool; 0 takes the number of processors, but at least four.
 	MaxConns int32
 	// Log says once what Open and Migrate are waiting for; nil keeps silent.
@@ -105,6 +108,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	if c.Role != "" {
 		pc.ConnConfig.RuntimeParams["role"] = c.Role
 	}
+	maps.Copy(pc.ConnConfig.RuntimeParams, c.Settings)
 	return pc, nil
 }
 

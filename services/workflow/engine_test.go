@@ -63,7 +63,7 @@ func (e *engines) Begin(core.Loaded) {}
 
 func (e *engines) Release() {}
 
-func (e *engines) Watch(int64) (ended <-chan struct{}, forget func()) { return nil, func() {} }
+func (e *engines) Watch(int64, string) (ended <-chan core.Execution, forget func()) { return nil, func() {} }
 
 func (e *engines) Wake(w core.Woken) {
 	e.mu.Lock()

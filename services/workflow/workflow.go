@@ -49,7 +49,9 @@ func Run(ctx context.Context, c Config) error {
 	if err := migrate(ctx, c, log); err != nil {
 		return err
 	}
-	pool, err := pg.Open(ctx, database(c, log))
+	connection := database(c, log)
+	connection.Settings = store.Settings()
+	pool, err := pg.Open(ctx, connection)
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}

@@ -31,7 +31,8 @@ const (
 	stepsProgram = "for i in range(steps):\n    run(\"checkpoint\", {\"state\": {\"i\": i}})\n"
 )
 
-// warm has the service do a little of everything first: compile, connect, plan.
+// warm has the service do a little of everything first: compile, connect, plan. A database that is older than a minute
+// knows about how many rows its tables have, so this one is told.
 func warm(ctx context.Context, w *world, program, inputs string) error {
 	_, _, err := w.drive(ctx, 16, 300, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		id := fmt.Sprintf("warm-%d", i)
@@ -40,6 +41,9 @@ func warm(ctx context.Context, w *world, program, inputs string) error {
 		}
 		return 0, finish(ctx, c, id)
 	})
+	if err == nil {
+		_, err = w.db.Exec(ctx, "ANALYZE")
+	}
 	return err
 }
 

@@ -20,40 +20,36 @@ func (o *Operator) Await(ctx context.Context, organization int64, workflow strin
 	if wait < 0 || wait > MaxWait {
 		return View{}, fault.InvalidFields(fault.Field{Name: "wait", Problem: "found " + wait.String() + ", expected 0s to " + MaxWait.String()})
 	}
-	e, err := o.find(ctx, organization, workflow)
-	if err == nil && wait > 0 && !e.State.Ended() {
-		e, err = o.untilEnded(ctx, e, o.clock.Now().Add(wait))
+	deadline := o.clock.Now().Add(wait)
+	// Before the look: it may end right after it.
+	ended, forget := o.runner.Watch(organization, workflow)
+	defer forget()
+	for {
+		e, err := o.find(ctx, organization, workflow)
+		left := deadline.Sub(o.clock.Now())
+		if err == nil && !e.State.Ended() && left > 0 {
+			e, err = o.until(ctx, ended, e, min(left, lookAgain))
+			if err == nil && !e.State.Ended() {
+				continue
+			}
+		}
+		if err != nil {
+			return View{}, err
+		}
+		return o.view(ctx, e)
 	}
-	if err != nil {
-		return View{}, err
-	}
-	return o.view(ctx, e)
 }
 
-// untilEnded answers the execution when it has ended, or as it stands at the deadline.
-func (o *Operator) untilEnded(ctx context.Context, e Execution, deadline time.Time) (Execution, error) {
-	ended, forget := o.runner.Watch(e.ID)
-	defer func() { forget() }()
-	for {
-		// It may have ended between the look before and Watch.
-		now, err := o.store.Get(ctx, e.Organization, e.Workflow)
-		left := deadline.Sub(o.clock.Now())
-		if err != nil || now.State.Ended() || left <= 0 {
-			return now, err
-		}
-		t := o.clock.NewTimer(min(left, lookAgain))
-		select {
-		case <-ended:
-			// A closed channel says so once; a retry may have it run again.
-			forget()
-			ended, forget = o.runner.Watch(e.ID)
-		case <-t.C():
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		t.Stop()
-		if err != nil {
-			return now, err
-		}
+// until answers the execution when it has ended, or as it is after d.
+func (o *Operator) until(ctx context.Context, ended <-chan Execution, e Execution, d time.Duration) (Execution, error) {
+	t := o.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case end := <-ended:
+		e.State, e.Error, e.EndedAt, e.UpdatedAt, e.LastSeq = end.State, end.Error, end.EndedAt, end.UpdatedAt, end.LastSeq
+	case <-t.C():
+	case <-ctx.Done():
+		return e, ctx.Err()
 	}
+	return e, nil
 }

@@ -155,7 +155,9 @@ func (o *Operator) view(ctx context.Context, e Execution) (v View, err error) {
 			return View{}, err
 		}
 	}
-	v.Retries, err = o.control.Retries(ctx, e.ID)
+	if e.Attempt > 1 {
+		v.Retries, err = o.control.Retries(ctx, e.ID)
+	}
 	return v, err
 }
 

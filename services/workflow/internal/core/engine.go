@@ -134,9 +134,9 @@ func (e *Engine) Wake(w Woken) {
 	}
 }
 
-// Watch answers a channel that is closed when the execution ends here.
-func (e *Engine) Watch(execution int64) (ended <-chan struct{}, forget func()) {
-	return e.endings.watch(execution)
+// Watch answers a channel that gets the execution when it ends here.
+func (e *Engine) Watch(organization int64, workflow string) (ended <-chan Execution, forget func()) {
+	return e.endings.watch(organization, workflow)
 }
 
 // renewLoop keeps the lease alive. Trouble with the database is waited out: the lease only saves work, the commits are

@@ -30,8 +30,8 @@ type Runner interface {
 	Release()
 	// Wake says that the execution may have changed.
 	Wake(w Woken)
-	// Watch answers a channel that is closed when the execution ends in this process. forget has to be called.
-	Watch(execution int64) (ended <-chan struct{}, forget func())
+	// Watch answers a channel that gets the execution, once, when it ends in this process. forget has to be called.
+	Watch(organization int64, workflow string) (ended <-chan Execution, forget func())
 }
 
 // NewService makes a Service.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -40,43 +39,5 @@ func (s signal) wait(ctx context.Context, c clock.Clock, d time.Duration) {
 	case <-s:
 	case <-t.C():
 	case <-ctx.Done():
-	}
-}
-
-// endings tells those who wait for the end of an execution that it has come. It knows only what ends in this process:
-// whoever waits looks at the store now and then as well.
-type endings struct {
-	mu      sync.Mutex
-	waiting map[int64]map[chan struct{}]struct{}
-}
-
-// tell wakes everybody who waits for the execution.
-func (e *endings) tell(execution int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for told := range e.waiting[execution] {
-		close(told)
-	}
-	delete(e.waiting, execution)
-}
-
-func (e *endings) watch(execution int64) (ended <-chan struct{}, forget func()) {
-	mine := make(chan struct{})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.waiting == nil {
-		e.waiting = map[int64]map[chan struct{}]struct{}{}
-	}
-	if e.waiting[execution] == nil {
-		e.waiting[execution] = map[chan struct{}]struct{}{}
-	}
-	e.waiting[execution][mine] = struct{}{}
-	return mine, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.waiting[execution], mine)
-		if len(e.waiting[execution]) == 0 {
-			delete(e.waiting, execution)
-		}
 	}
 }

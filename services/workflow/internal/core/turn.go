@@ -365,7 +365,9 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 	d.loaded.Turn = done.Turn
 	d.entries, d.emits, d.closed = nil, nil, nil
 	if done.State.Ended() {
-		d.engine.endings.tell(d.loaded.ID)
+		e := d.loaded.Execution
+		e.State, e.Error, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.LastSeq, c.At, c.At
+		d.engine.endings.tell(e)
 	}
 	return done.State, nil
 }

@@ -125,10 +125,15 @@ func (b *branch) join(other *branch) error {
 func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
 	ref := core.OpRef{Branch: b.number, Index: b.ops}
 	b.ops++
-	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s\x00%s\x00", kind, name) // writing to a hash does not fail
-	_, _ = h.Write(args)
-	return core.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(h.Sum(nil)), Position: position(b.thread)}
+	text := make([]byte, 0, 256)
+	text = append(append(text, kind...), 0)
+	text = append(append(text, name...), 0)
+	sum := sha256.Sum256(append(text, args...))
+	op := core.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(sum[:])}
+	if !b.machine.replaying() {
+		op.Position = position(b.thread) // else it is asked for when it is needed
+	}
+	return op
 }
 
 // print records a line, or drops it when there were too many.

@@ -111,7 +111,11 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	if err != nil {
 		return nil, err
 	}
-	return b.result(fmt.Sprintf("run(%q)", name), onError, c)
+	what := fn.Name()
+	if c.Error != nil {
+		what = fmt.Sprintf("%s(%q)", what, name)
+	}
+	return b.result(what, onError, c)
 }
 
 // emit sends a domain event in the transaction that records it. On replay the history answers: the event has left
@@ -250,8 +254,12 @@ func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple
 // must not see another type than the first run did.
 func (b *branch) result(what, onError string, c core.Completion) (starlark.Value, error) {
 	var value starlark.Value = starlark.None
+	switch {
 	// A poll that ended with an error has what it saw last beside it.
-	if c.Value != nil && (c.Error == nil || onError == onErrorReturn) {
+	case c.Value == nil, c.Error != nil && onError != onErrorReturn:
+	case b.machine.replaying() && c.Value[0] == '{':
+		value = recordedObject(c.Value)
+	default:
 		var err error
 		if value, err = decode(c.Value); err != nil {
 			return nil, fmt.Errorf("%s: the recorded value: %w", what, err)

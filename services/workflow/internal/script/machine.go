@@ -64,7 +64,7 @@ func (m *machine) Replay(history []core.Entry) error {
 			m.failure = m.unasked(e, b)
 			break
 		}
-		if err := fits(e, *b.pending); err != nil {
+		if err := m.fits(e, *b.pending); err != nil {
 			m.failure = err
 			break
 		}
@@ -77,6 +77,13 @@ func (m *machine) Replay(history []core.Entry) error {
 		m.failure = m.unasked(m.history[m.replayed], nil)
 	}
 	m.ended = m.ended || m.failure != nil
+	// What comes now is new, also to those who read messages about it.
+	m.history, m.replayed = nil, 0
+	for _, b := range m.branches {
+		if b.pending != nil {
+			b.pending.Position = m.position(b.pending.Ref)
+		}
+	}
 	return m.failure
 }
 
@@ -186,11 +193,11 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 		e := m.history[m.replayed]
 		if e.Op != op.Ref {
 			return core.Completion{}, &core.Mismatch{
-				Seq: e.Seq, Position: op.Position, Call: op.Ref,
+				Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref,
 				Differs: fmt.Sprintf("the history continues with %s of call %s, the program with %s", title(e.Kind, e.Name), e.Op, title(op.Kind, op.Name)),
 			}
 		}
-		if err := fits(e, op); err != nil {
+		if err := m.fits(e, op); err != nil {
 			return core.Completion{}, err
 		}
 		m.replayed++
@@ -203,7 +210,7 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 
 // fits compares what was recorded with what the program asks for at the same place. A difference is never guessed
 // around: to go on would give one program the results of another (D34).
-func fits(e core.Entry, op core.Op) error {
+func (m *machine) fits(e core.Entry, op core.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
 		return nil
 	}
@@ -211,14 +218,20 @@ func fits(e core.Entry, op core.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name {
 		differs = fmt.Sprintf("the arguments of %s are not those recorded (digest %016x, recorded %016x)", title(op.Kind, op.Name), op.Hash, e.Hash)
 	}
-	return &core.Mismatch{Seq: e.Seq, Position: op.Position, Call: op.Ref, Differs: differs}
+	return &core.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
 }
+
+// replaying reports whether there is history left.
+func (m *machine) replaying() bool { return m.replayed < len(m.history) }
+
+// position is where a branch stands that has just asked for an operation, or is blocked on it.
+func (m *machine) position(ref core.OpRef) string { return position(m.branches[ref.Branch].thread) }
 
 // unasked is the mismatch of an entry that no branch is blocked on.
 func (m *machine) unasked(e core.Entry, b *branch) error {
 	mismatch := &core.Mismatch{Seq: e.Seq, Call: e.Op, Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for"}
 	if b != nil && b.pending != nil {
-		mismatch.Position = b.pending.Position
+		mismatch.Position = m.position(b.pending.Ref)
 		mismatch.Differs = fmt.Sprintf("the history holds %s of call %s, the program asks for %s of call %s",
 			title(e.Kind, e.Name), e.Op, title(b.pending.Kind, b.pending.Name), b.pending.Ref)
 	}

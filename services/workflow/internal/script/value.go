@@ -21,6 +21,9 @@ const maxDepth = 200
 
 // decode makes a Starlark value of JSON. Objects keep the order of their members; whole numbers become ints.
 func decode(data []byte) (starlark.Value, error) {
+	if v, ok := scan(data); ok {
+		return v, nil
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	v, err := decodeValue(d, 0)

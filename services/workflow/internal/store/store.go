@@ -38,6 +38,13 @@ func Migrations() fs.FS {
 	return sub
 }
 
+// Settings are parameters of PostgreSQL for the connections of a Store. All of its statements find rows one by one, by an
+// index. The planner thinks otherwise while a table is short or its statistics are old, and keeps a plan long after: one
+// that reads a whole table or index makes every commit as dear as there are workflows.
+func Settings() map[string]string {
+	return map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_material": "off"}
+}
+
 // Deps are what a Store works with.
 type Deps struct {
 	Pool *pgxpool.Pool

@@ -1,5 +1,7 @@
 -- The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
 -- belongs to the same row. An empty text stands for NULL.
+--
+-- They rely on the settings of the connection (workflow.go): such rows find those of a table one by one, by its index.
 
 -- name: LockMatching :exec
 -- One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
@@ -41,7 +43,8 @@ JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(s
 
 -- name: EndTurns :many
 -- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
--- execution to which something has come since it was loaded does not park.
+-- execution to which something has come since it was loaded does not park. Only 0 is below 1: "= 0" would allow for the
+-- index of all that run.
 UPDATE execution SET
     turn = execution.turn + 1,
     last_seq = u.last_seq,
@@ -57,7 +60,7 @@ FROM (
         unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
         unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
 ) AS u
-WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
+WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state < 1
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
 RETURNING execution.id, execution.turn, execution.state;
 

@@ -197,7 +197,7 @@ FROM (
         unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
         unnest($9::timestamptz[]) AS ended_at
 ) AS u
-WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
+WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state < 1
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
 RETURNING execution.id, execution.turn, execution.state
 `
@@ -221,7 +221,8 @@ type EndTurnsRow struct {
 }
 
 // The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
-// execution to which something has come since it was loaded does not park.
+// execution to which something has come since it was loaded does not park. Only 0 is below 1: "= 0" would allow for the
+// index of all that run.
 func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsRow, error) {
 	rows, err := q.db.Query(ctx, endTurns,
 		arg.Ids,
@@ -312,6 +313,8 @@ SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisor
 
 // The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
 // belongs to the same row. An empty text stands for NULL.
+//
+// They rely on the settings of the connection (workflow.go): such rows find those of a table one by one, by its index.
 // One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
 // with the lock in hand is ended by the server.
 func (q *Queries) LockMatching(ctx context.Context) error {
