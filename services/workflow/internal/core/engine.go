@@ -182,11 +182,8 @@ func (e *Engine) claim(ctx context.Context) int {
 	return len(found)
 }
 
-// pauseAfterTrouble keeps an execution whose turn met trouble from being tried in a tight loop.
-const pauseAfterTrouble = time.Second
-
 // driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
-// store: no longer here, it is claimed again. Its place is kept during the pause, or that would happen at once.
+// store: no longer here, it is claimed again. Its place is kept during a pause, or that would happen in a tight loop.
 func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 	parked, err := e.drive(ctx, j, woken)
 	if parked {
@@ -194,7 +191,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) {
 		e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err)
-		_ = clock.Sleep(ctx, e.Clock, pauseAfterTrouble) // only ends early when everything does
+		_ = clock.Sleep(ctx, e.Clock, e.Settings.Poll) // only ends early when everything does
 	}
 	e.places.leave(j.id)
 	if err != nil {

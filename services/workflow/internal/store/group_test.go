@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// together has a group commit items at the same time: the first holds the group up until all others wait.
+func together(t *testing.T, n int, commit func(items []*int) error) []error {
+	t.Helper()
+	held, release := make(chan struct{}), make(chan struct{})
+	first := true
+	g := &group[int]{commit: func(_ context.Context, items []*int) error {
+		if first {
+			first = false
+			close(held)
+			<-release
+			return nil
+		}
+		return commit(items)
+	}}
+	errs := make([]error, n)
+	var callers sync.WaitGroup
+	callers.Go(func() { _ = g.do(t.Context(), new(int)) })
+	<-held
+	for i := range n {
+		callers.Go(func() { errs[i] = g.do(t.Context(), &i) })
+	}
+	for waiting := 0; waiting < n; {
+		g.mu.Lock()
+		waiting = len(g.waiting)
+		g.mu.Unlock()
+	}
+	close(release)
+	callers.Wait()
+	return errs
+}
+
+func TestAGroupCommitsTogether(t *testing.T) {
+	t.Parallel()
+	sizes := []int{}
+	for i, err := range together(t, 5, func(items []*int) error { sizes = append(sizes, len(items)); return nil }) {
+		if err != nil {
+			t.Errorf("item %d: %v", i, err)
+		}
+	}
+	same(t, "transactions", []int{5}, sizes)
+}
+
+func TestOneThatIsRefusedDoesNotHarmTheOthers(t *testing.T) {
+	t.Parallel()
+	refusal := fault.New(fault.Invalid, "three is refused")
+	errs := together(t, 5, func(items []*int) error {
+		for _, item := range items {
+			if *item == 3 {
+				return refusal
+			}
+		}
+		return nil
+	})
+	same(t, "refused", []bool{false, false, false, true, false}, []bool{errs[0] != nil, errs[1] != nil, errs[2] != nil, errors.Is(errs[3], refusal), errs[4] != nil})
+}
+
+// A commit whose answer was lost may have been applied. Nobody does it again: each caller goes on from what is stored.
+func TestACommitOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	commits := 0
+	for i, err := range together(t, 4, func([]*int) error { commits++; return fault.New(fault.Unavailable, "the connection broke") }) {
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("item %d: %v", i, err)
+		}
+	}
+	same(t, "commits", 1, commits)
+}
+
+func TestACallerThatGoesAwayLeavesTheCommitAlone(t *testing.T) {
+	t.Parallel()
+	begun, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	g := &group[int]{commit: func(ctx context.Context, _ []*int) error {
+		close(begun)
+		<-release
+		done <- ctx.Err()
+		return nil
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() { left <- g.do(ctx, new(int)) }()
+	<-begun
+	cancel()
+	if err := <-left; !fault.Is(err, fault.Unavailable) {
+		t.Errorf("the caller was told %v", err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("the commit was cancelled: %v", err)
+	}
+}
+
+// TestAFencedTurnIsLeftOutOfItsTransaction commits a former owner's turn with two good ones.
+func TestAFencedTurnIsLeftOutOfItsTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var items []*work
+	var loaded []core.Loaded
+	for i := range 3 {
+		l := b.running(1)
+		c := b.turn(l)
+		c.LastSeq = 1
+		c.Entries = []core.Entry{{Seq: 1, Kind: core.KindNow, Value: []byte("1"), At: b.clock.Now()}}
+		if i == 1 {
+			c.Lease.Epoch--
+		}
+		loaded, items = append(loaded, l), append(items, &work{turn: &turn{Commit: c}})
+	}
+	if err := b.commitAll(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false} {
+		if got := items[i].turn.fenced; got != want {
+			t.Errorf("turn %d fenced: %t", i, got)
+		}
+		entries, err := b.History(t.Context(), loaded[i].ID, 0, 10)
+		if err != nil || (len(entries) == 0) != want {
+			t.Errorf("turn %d has left %d entries, error %v", i, len(entries), err)
+		}
+	}
+}
+
+// TestManyStartsOfOneID has one run come of it, whoever asks with what, in one transaction or in several (E19, D5).
+func TestManyStartsOfOneID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := b.start(1)
+	var mu sync.Mutex
+	refs, created := map[string]int{}, 0
+	var starts sync.WaitGroup
+	for i := range 40 {
+		mine := n
+		mine.Ref, mine.At = n.Ref+"-"+string(rune('a'+i)), n.At.Add(time.Duration(i))
+		starts.Go(func() {
+			c, err := b.Create(t.Context(), mine)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if refs[c.Ref]++; c.Created {
+				created++
+			}
+		})
+	}
+	starts.Wait()
+	if len(refs) != 1 || created != 1 {
+		t.Errorf("%d were created, handles %v", created, refs)
+	}
+}
