@@ -63,12 +63,14 @@ func (e *engines) Begin(core.Loaded) {}
 
 func (e *engines) Release() {}
 
-func (e *engines) Watch(int64, string) (ended <-chan core.Execution, forget func()) { return nil, func() {} }
+func (e *engines) Watch(int64, string) (ended <-chan core.Execution, forget func()) {
+	return nil, func() {}
+}
 
 func (e *engines) Wake(w core.Woken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w.Ours = false // the store knows the last engine only, and there are several
+	w.Ours = w.Ours && len(e.running) == 1 // the store knows the last engine only
 	for _, engine := range e.running {
 		engine.Wake(w)
 	}

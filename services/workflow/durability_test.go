@@ -1,0 +1,283 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// fickle is a store whose connection breaks: before a transaction, or after it was applied and before its answer came.
+type fickle struct {
+	core.Store
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+// breaks says what goes wrong with the next transaction.
+func (f *fickle) breaks() (before, after bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch f.random.IntN(6) {
+	case 0:
+		return true, false
+	case 1:
+		return false, true
+	}
+	return false, false
+}
+
+// broken runs do, or not, and forgets its answer, or not.
+func broken[T any](f *fickle, do func() (T, error)) (answer T, err error) {
+	before, after := f.breaks()
+	if !before {
+		answer, err = do()
+	}
+	if before || after {
+		var none T
+		return none, fault.New(fault.Unavailable, "the connection broke")
+	}
+	return answer, err
+}
+
+func (f *fickle) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
+	return broken(f, func() (core.Committed, error) { return f.Store.Commit(ctx, c) })
+}
+
+func (f *fickle) Claim(ctx context.Context, l core.Lease, now time.Time, here []int64, limit int) ([]core.Woken, error) {
+	return broken(f, func() ([]core.Woken, error) { return f.Store.Claim(ctx, l, now, here, limit) })
+}
+
+func (f *fickle) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+	return broken(f, func() (core.Loaded, error) { return f.Store.Load(ctx, execution) })
+}
+
+func (f *fickle) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
+	_, err = broken(f, func() (_ struct{}, err error) {
+		fired, next, err = f.Store.FireTimers(ctx, now, limit)
+		return struct{}{}, err
+	})
+	return fired, next, err
+}
+
+const errands = `
+def errand(name):
+    for i in range(3):
+        done = run("act", {"name": name, "i": i})
+        run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": done.n}})
+    sleep(seconds = 0.01)
+    return name
+
+print(gather([spawn(errand, "a"), spawn(errand, "b")]))
+wait_for_event("com.example.go", filter = {"id": uuid()}, timeout = 0.02)
+run("act", {"name": "end", "i": 0})
+`
+
+// TestCommitsOfUnknownOutcome runs a program over a store of which one transaction in three fails, half of them after
+// they were applied. Whatever the seed, the program records the same as on a store that works, each operation once.
+func TestCommitsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	const seeds = 12
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			e := newEngines(t)
+			var mu sync.Mutex
+			asked := map[string]string{}
+			act := func(_ context.Context, c core.Call) (any, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				what := fmt.Sprint(c.Args)
+				if before, known := asked[c.ID]; known && before != what {
+					t.Errorf("activity %s was asked for %s, and before for %s", c.ID, what, before)
+				}
+				asked[c.ID] = what
+				return map[string]any{"n": 7}, nil
+			}
+			f := &fickle{Store: e.store, random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a seed that can be run again
+			e.run("one", f, act)
+			e.start(errands)
+			w := e.await(core.Completed)
+			entries, err := e.service.History(t.Context(), 1, "w", 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ops []string
+			for i, entry := range entries {
+				if entry.Seq != int64(i+1) {
+					t.Errorf("entry %d has number %d", i+1, entry.Seq)
+				}
+				ops = append(ops, fmt.Sprintf("%s %s", entry.Op, entry.Kind))
+			}
+			slices.Sort(ops)
+			want := []string{"-1.0 completed", "0.0 print", "0.1 uuid", "0.2 wait", "0.3 run"}
+			for _, branch := range []int{1, 2} {
+				for i := range 3 {
+					want = append(want, fmt.Sprintf("%d.%d run", branch, 2*i), fmt.Sprintf("%d.%d emit", branch, 2*i+1))
+				}
+				want = append(want, fmt.Sprintf("%d.6 sleep", branch))
+			}
+			slices.Sort(want)
+			if !slices.Equal(ops, want) {
+				t.Errorf("recorded %q, expected %q", ops, want)
+			}
+			if len(asked) != 7 {
+				t.Errorf("%d activities, expected 7: %v", len(asked), asked)
+			}
+			var sent int
+			err = e.store.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox WHERE event_id LIKE $1", w.Ref+"/%").Scan(&sent)
+			if err != nil || sent != 7 {
+				t.Errorf("%d events left, expected 7, error %v", sent, err)
+			}
+		})
+	}
+}
+
+// TestTheWorkOfADeadProcessMovesOn has a process die with runs whose Functions are under way and runs that are parked. It
+// says good-bye to nobody, so its lease has to run out first.
+func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	const runs = 8
+	hang := make(chan struct{})
+	defer close(hang)
+	die := e.run("dies", cutOff{e.store}, func(ctx context.Context, _ core.Call) (any, error) {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+		}
+		return nil, ctx.Err()
+	})
+	startAs := func(name, program string) {
+		t.Helper()
+		_, err := e.service.Start(t.Context(), core.Start{Organization: 1, Workflow: name, Program: core.Program{Source: []byte(program)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func(name string) core.State {
+		t.Helper()
+		w, err := e.store.Get(t.Context(), 1, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.State
+	}
+	within10s := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := clock.System().Now().Add(10 * time.Second); !holds(); {
+			if clock.System().Now().After(deadline) || clock.Sleep(t.Context(), clock.System(), 5*time.Millisecond) != nil {
+				t.Fatalf("within 10 s this did not come about: %s", what)
+			}
+		}
+	}
+	for i := range runs {
+		startAs(fmt.Sprintf("runs-%d", i), `run("act", {})`)
+		startAs(fmt.Sprintf("waits-%d", i), fmt.Sprintf(`wait_for_event("com.example.go", filter = {"id": %d})`, i))
+	}
+	within10s("half of them are parked", func() bool {
+		for i := range runs {
+			if state(fmt.Sprintf("waits-%d", i)) != core.Parked {
+				return false
+			}
+		}
+		return true
+	})
+	die()
+	e.run("lives", e.store, func(context.Context, core.Call) (any, error) { return nil, nil })
+	for i := range runs {
+		data := json.RawMessage(fmt.Sprintf(`{"id": %d}`, i))
+		_, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: string(data), Type: "com.example.go", Data: data, Time: clock.System().Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	within10s("all have completed", func() bool {
+		for i := range runs {
+			if state(fmt.Sprintf("runs-%d", i)) != core.Completed || state(fmt.Sprintf("waits-%d", i)) != core.Completed {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestDatabaseAndBusGoAwayAndComeBack takes both from a service at work, one after the other.
+func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
+	t.Parallel()
+	place := local.Config{DataDir: filepath.Join(t.TempDir(), "postgres"), Fast: true, Log: bustest.Log(t)}
+	database, err := local.Start(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = database.Stop() }) // the last of them
+	nats := bustest.Server(t)
+	s := &service{t: t, bus: nats, config: workflow.Config{
+		DatabaseURL: database.URL(), NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
+		GRPCAddress: freeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+	}}
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	s.AutoFlowClient = autoflowv1.NewAutoFlowClient(conn)
+	s.up()
+	t.Cleanup(s.down)
+	told := make(chan event.Event, 1000)
+	listen(t, nats.Connect(t, "domain"), told)
+
+	s.submit("w", `
+for i in range(100):
+    run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": i + 1}})
+    sleep(seconds = 0.05)
+`, "{}")
+	next(t, told, "com.gitlab.cd.rollout.started")
+	if err := database.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	pause := func() {
+		if err := clock.Sleep(t.Context(), clock.System(), 3*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause()
+	if database, err = local.Start(t.Context(), place); err != nil {
+		t.Fatal(err)
+	}
+	next(t, told, "com.gitlab.cd.rollout.started")
+	nats.Stop(t)
+	pause()
+	nats.Start(t)
+	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	// next has taken two of the hundred, and drops what it is not asked for.
+	emitted, ended := map[string]bool{}, false
+	s.eventually("everything that was emitted has come", func(context.Context) bool {
+		for {
+			select {
+			case e := <-told:
+				if ended = ended || strings.HasSuffix(e.ID(), "/completed"); e.Type() == "com.gitlab.cd.rollout.started" {
+					emitted[e.ID()] = true
+				}
+			default:
+				return len(emitted) >= 98 && ended
+			}
+		}
+	})
+}
