@@ -192,7 +192,7 @@ type cache struct {
 }
 
 func newCache(limit int64) cache {
-	return cache{limit: limit, order: list.New(), byID: map[int64]*list.Element{}}
+	return cache{limit: max(0, limit), order: list.New(), byID: map[int64]*list.Element{}}
 }
 
 // put adds one and answers those that have to go for it, perhaps itself.

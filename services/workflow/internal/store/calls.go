@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +62,8 @@ func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core
 	if err != nil {
 		return nil, pg.Classify(err, "take calls to send")
 	}
+	// The statement answers in the order of its plan. Calls that are due together go out in the order of their ids.
+	slices.SortFunc(rows, func(a, b query.NextCallsRow) int { return strings.Compare(a.ID, b.ID) })
 	calls := make([]core.OutgoingCall, len(rows))
 	for i, row := range rows {
 		calls[i] = core.OutgoingCall{

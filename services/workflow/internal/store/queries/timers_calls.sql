@@ -16,7 +16,7 @@ FROM execution
 WHERE execution.id = call.execution AND call.id IN (
     SELECT c.id FROM call c
     WHERE c.next_at <= sqlc.arg(now) AND c.deadline > sqlc.arg(now)
-    ORDER BY c.next_at
+    ORDER BY c.next_at, c.id
     LIMIT sqlc.arg(most)
     FOR UPDATE SKIP LOCKED
 )

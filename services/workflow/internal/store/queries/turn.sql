@@ -54,7 +54,7 @@ UNION ALL
 SELECT t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
 FROM timer t
 WHERE t.execution = sqlc.arg(execution) AND t.fired
-ORDER BY place, due;
+ORDER BY place, due, branch, op;
 
 -- name: LockExecution :one
 SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;

@@ -127,7 +127,7 @@ FROM execution
 WHERE execution.id = call.execution AND call.id IN (
     SELECT c.id FROM call c
     WHERE c.next_at <= $1 AND c.deadline > $1
-    ORDER BY c.next_at
+    ORDER BY c.next_at, c.id
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 )

@@ -39,7 +39,7 @@ UNION ALL
 SELECT t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
 FROM timer t
 WHERE t.execution = $1 AND t.fired
-ORDER BY place, due
+ORDER BY place, due, branch, op
 `
 
 type ArrivalsRow struct {

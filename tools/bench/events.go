@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+)
+
+// waitProgram parks until its event comes; the last thing that it does ends the run.
+const waitProgram = "wait_for_event(\"com.example.go\", filter = {\"number\": number})\n"
+
+// send delivers the event that one parked workflow waits for.
+func send(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) error {
+	resp, err := c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
+		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`, id, organization, number)})
+	if err == nil && resp.GetMatched() != 1 {
+		err = fmt.Errorf("event %s matched %d waits, expected 1", id, resp.GetMatched())
+	}
+	return err
+}
+
+// hot and evicted are the two ways a parked run is found: in memory, or in the database alone.
+func hot(*workflow.Config) {}
+
+func evicted(c *workflow.Config) { c.CacheBytes = -1 }
+
+// wakes measures from the sending of an event to the caller's knowledge that the run has ended by it.
+func wakes(name string) func(ctx context.Context, w *world, r *report) error {
+	return func(ctx context.Context, w *world, r *report) error {
+		for _, c := range []struct{ clients, n int }{{1, 300}, {64, 3000}} {
+			offset := c.clients * 1_000_000
+			n := w.scaled(c.n)
+			id := func(i int) string { return fmt.Sprintf("wake-%d", offset+i) }
+			_, _, err := w.drive(ctx, 32, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+				return 0, begin(ctx, client, id(i), waitProgram, fmt.Sprintf(`{"number": %d}`, offset+i))
+			})
+			if err != nil {
+				return err
+			}
+			if err := w.settled(ctx); err != nil {
+				return err
+			}
+			m := row{Scenario: "event-to-end, " + name, Clients: c.clients, N: n, Unit: "events"}
+			err = measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+				began := now()
+				if err := send(ctx, client, id(i), offset+i); err != nil {
+					return 0, err
+				}
+				err := finish(ctx, client, id(i))
+				return now().Sub(began), err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// settled is drained, and the statistics as after a minute.
+func (w *world) settled(ctx context.Context) error {
+	if err := w.drained(ctx); err != nil {
+		return err
+	}
+	_, err := w.db.Exec(ctx, "ANALYZE")
+	return err
+}
+
+// parkedSweep is B4: how much parked runs cost, and whether an event costs more beside more of them. They are copies, made in
+// the database, of one that was parked through the API; half of them have an event to wait for, all a timer.
+func parkedSweep(ctx context.Context, w *world, r *report) error {
+	client, err := w.client()
+	if err != nil {
+		return err
+	}
+	if err := begin(ctx, client, "template", waitProgram, `{"number": -1}`); err != nil {
+		return err
+	}
+	if err := w.drained(ctx); err != nil {
+		return err
+	}
+	there := 0
+	for _, parked := range []int{1_000, 10_000, 100_000, 1_000_000} {
+		if float64(parked) > 1_000_000*w.options.scale && parked > 1_000 {
+			break
+		}
+		if err := w.copyParked(ctx, there, parked); err != nil {
+			return err
+		}
+		there = parked
+		if err := w.sweep(ctx, r, parked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyParked makes parked runs numbered from to below to.
+func (w *world) copyParked(ctx context.Context, from, to int) error {
+	for _, sql := range []string{
+		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest, labels, start_event, created_at)
+SELECT gen_random_uuid()::text, organization, 'copy-' || n, 1, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest, labels, start_event, created_at
+FROM workflow.execution, generate_series($1::int, $2::int - 1) n WHERE workflow = 'template'`,
+		`INSERT INTO workflow.timer (execution, branch, op, due)
+SELECT id, 0, 0, now() + interval '20 days' FROM workflow.execution WHERE workflow LIKE 'copy-%' AND substr(workflow, 6)::int BETWEEN $1 AND $2 - 1`,
+		`INSERT INTO workflow.wait (execution, branch, op, key, shape, type, filter, created_at)
+SELECT e.id, 0, 0, decode(md5(e.id::text), 'hex'), t.shape, t.type, t.filter, t.created_at
+FROM workflow.execution e, workflow.wait t WHERE t.execution = (SELECT id FROM workflow.execution WHERE workflow = 'template')
+AND e.workflow LIKE 'copy-%' AND substr(e.workflow, 6)::int BETWEEN $1 AND $2 - 1 AND e.id % 2 = 0`,
+	} {
+		if _, err := w.db.Exec(ctx, sql, from, to); err != nil {
+			return err
+		}
+	}
+	_, err := w.db.Exec(ctx, "VACUUM ANALYZE")
+	return err
+}
+
+// sweep measures beside the parked runs that are there: bytes, a restart, idleness and events.
+func (w *world) sweep(ctx context.Context, r *report, parked int) error {
+	var bytes int64
+	if err := w.db.QueryRow(ctx, `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 'wait', 'timer')`).Scan(&bytes); err != nil {
+		return err
+	}
+	if err := w.down(); err != nil {
+		return err
+	}
+	began := now()
+	if err := w.up(ctx); err != nil {
+		return err
+	}
+	restart := now().Sub(began)
+	before, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	const idle = 5 * time.Second
+	if err := pause(ctx, idle); err != nil {
+		return err
+	}
+	after, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	u := after.since(before)
+	memory, err := resident(w.service.Process.Pid)
+	if err != nil {
+		return err
+	}
+	r.add(row{Scenario: "parked", Engine: "lockstep", N: parked, Unit: "parked", Note: fmt.Sprintf(
+		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.1f%% of a core and %.1f commits/s (ours among them)",
+		bytes/int64(parked), memory>>20, restart.Seconds(), 100*(u.service+u.postgres).Seconds()/idle.Seconds(), float64(u.commits)/idle.Seconds())})
+	n := w.scaled(1000)
+	offset := parked * 10
+	_, _, err = w.drive(ctx, 32, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		return 0, begin(ctx, client, fmt.Sprintf("among-%d", offset+i), waitProgram, fmt.Sprintf(`{"number": %d}`, offset+i))
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.settled(ctx); err != nil {
+		return err
+	}
+	m := row{Scenario: "event in", Clients: 32, N: n, Unit: "events", Note: fmt.Sprintf("beside %d parked", parked)}
+	return measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		began := now()
+		err := send(ctx, client, fmt.Sprintf("among-%d", offset+i), offset+i)
+		return now().Sub(began), err
+	})
+}
+
+// resident is the memory of a process in bytes.
+func resident(pid int) (int64, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/statm is %q", pid, b)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
+// killed is B11: a kill -9 with runs under way and runs parked. What is measured is the time until every run has ended.
+func killed(ctx context.Context, w *world, r *report) error {
+	running, parked := w.scaled(2000), w.scaled(2000)
+	const program = "for i in range(20):\n    run(\"checkpoint\", {\"state\": {\"i\": i}})\n    sleep(seconds = 0.5)\n"
+	_, _, err := w.drive(ctx, 32, running+parked, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		if i < parked {
+			return 0, begin(ctx, c, fmt.Sprintf("parked-%d", i), waitProgram, fmt.Sprintf(`{"number": %d}`, i))
+		}
+		return 0, begin(ctx, c, fmt.Sprintf("running-%d", i), program, "{}")
+	})
+	if err != nil {
+		return err
+	}
+	_ = w.service.Process.Kill() // it may have ended by itself
+	_ = w.service.Wait()         // says that it was killed
+	began := now()
+	if err := w.up(ctx); err != nil {
+		return err
+	}
+	up := now().Sub(began)
+	_, took, err := w.drive(ctx, 32, running+parked, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		if i < parked {
+			if err := send(ctx, c, fmt.Sprintf("parked-%d", i), i); err != nil {
+				return 0, err
+			}
+			return 0, finish(ctx, c, fmt.Sprintf("parked-%d", i))
+		}
+		return 0, finish(ctx, c, fmt.Sprintf("running-%d", i))
+	})
+	if err != nil {
+		return err
+	}
+	var wrong int
+	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id)
+OR x.state <> 2 OR (x.workflow LIKE 'running-%' AND x.last_seq <> 41)`).Scan(&wrong); err != nil {
+		return err
+	}
+	note, err := json.Marshal(map[string]any{"restart_s": up.Seconds(), "all_ended_s": took.Seconds(), "lost_or_with_gaps": wrong})
+	if err != nil {
+		return err
+	}
+	r.add(row{Scenario: "kill -9", Engine: "lockstep", N: running + parked, Unit: "runs", Note: string(note)})
+	if wrong > 0 {
+		return fmt.Errorf("%d runs have lost something", wrong)
+	}
+	return nil
+}
