@@ -20,7 +20,7 @@ func peers(ctx context.Context, w *world, r *report) error {
 	}
 	program := filepath.Join(w.dir, "dbos")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".") //nolint:gosec // a folder of this repository
-	build.Dir = filepath.Join(w.options.peers, "dbos")
+	build.Dir = filepath.Join(w.options.peers, "_dbos") // a name that the go command passes over
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the peer: %w: %s", err, out)
