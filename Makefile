@@ -87,10 +87,10 @@ e2e: $(KUSTOMIZE) ## Run the end-to-end scenarios on a real Kubernetes with Argo
 	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: bench
-bench: ## Measure the durable engine (PEERS=1 beside DBOS, BENCH_FLAGS="-scale 0.3 B1 B2")
+bench: ## Measure the durable engine (BENCH_FLAGS="-scale 0.3 B1 B2")
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	go build -o "$$out/bench" ./tools/bench; \
-	"$$out/bench" $(if $(PEERS),-peers tools/bench/peers) $(BENCH_FLAGS)
+	"$$out/bench" $(BENCH_FLAGS)
 
 .PHONY: bench-domain
 bench-domain: ## Measure the pages of the domain's API on a large organization (BENCH_FLAGS="-scale 0.1")
