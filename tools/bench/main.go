@@ -41,7 +41,7 @@ type options struct {
 	// profile is a folder for profiles of the service.
 	profile string
 	out     string
-	only  []string
+	only    []string
 }
 
 func bench(ctx context.Context, args []string) error {
