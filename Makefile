@@ -20,6 +20,7 @@ endif
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/lockstep-cd/lockstep/pkg/build.version=$(VERSION) -X github.com/lockstep-cd/lockstep/pkg/build.commit=$(shell git rev-parse HEAD 2>/dev/null)
 MODULES  = $(shell go list -m -f '{{.Dir}}')
 
 # --- tools, each in a folder of its own named for its version: $(BIN)/buf-v1.70.0/buf
@@ -61,13 +62,13 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the lockstep command into bin/
-	@mkdir -p bin && go build -ldflags '-X main.version=$(VERSION)' -o bin/lockstep.$$$$ ./tools/lockstep && mv -f bin/lockstep.$$$$ bin/lockstep
+	@mkdir -p bin && go build -ldflags '$(LDFLAGS)' -o bin/lockstep.$$$$ ./tools/lockstep && mv -f bin/lockstep.$$$$ bin/lockstep
 
 .PHONY: demo
 demo: ## Run the whole product on this machine: two services, two environments, a bad version, a rollback
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	echo "building lockstep (the first time takes minutes)" >&2; \
-	go build -ldflags '-X main.version=$(VERSION)' -o "$$out/lockstep" ./tools/lockstep; \
+	go build -ldflags '$(LDFLAGS)' -o "$$out/lockstep" ./tools/lockstep; \
 	"$$out/lockstep" demo $(DEMO_FLAGS)
 
 .PHONY: test
@@ -85,6 +86,11 @@ e2e: $(KUSTOMIZE) ## Run the end-to-end scenarios on a real Kubernetes with Argo
 	echo "building lockstep (the first time takes minutes)" >&2; \
 	go build -o "$$out/e2e" ./tools/e2e; \
 	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
+
+.PHONY: e2e-charts
+e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real API server
+	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
+	cd tools/charts && GOWORK=off LOCKSTEP_CLUSTER="$$programs" go test -count=1 -timeout 30m -run TestOnARealAPIServer .
 
 .PHONY: bench
 bench: ## Measure the durable engine (BENCH_FLAGS="-scale 0.3 B1 B2")
@@ -167,6 +173,14 @@ charts: ## Check the Helm charts: lint, schemas, every file of values rendered a
 charts-write: ## Write what in the charts is derived from elsewhere, and their golden files
 	@cd tools/charts && GOWORK=off go mod tidy && GOWORK=off go run . && GOWORK=off go test -count=1 . -update >/dev/null
 
+.PHONY: chaos
+chaos: ## Run rollouts while everything is killed and stalled at random (ROLLOUTS=2; LOCKSTEP_CHAOS_SEED repeats a run)
+	@LOCKSTEP_CHAOS=$(or $(ROLLOUTS),2) go test -count=1 -timeout 60m -v -run TestChaos ./tools/lockstep/crash
+
+.PHONY: images
+images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3)
+	@mkdir -p bin/images && go run ./tools/image -version $(VERSION) -commit "$$(git rev-parse HEAD)" -out bin/images registry domain workflow relay lockstep
+
 .PHONY: tidy
 tidy: ## Give every module the versions that the workspace builds with
 	@for round in 1 2; do \
@@ -179,12 +193,14 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, charts, e2e, then the console's tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, charts, chaos, e2e, e2e-charts, then the console's tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
 	@$(MAKE) charts
+	@$(MAKE) chaos
 	@$(MAKE) e2e
+	@$(MAKE) e2e-charts
 	@if command -v npm >/dev/null; then $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi

@@ -59,12 +59,16 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	var err error
 	d.Event, err = decode(ctx, msg.Subject(), msg.Headers(), msg.Data())
 	ctx = telemetry.ExtractTrace(ctx, d.Event)
+	// What is not of the catalogue is not counted under whatever name it has.
+	kind, age := "invalid", time.Duration(0)
 	if err == nil {
+		kind, age = d.Event.Type(), started.Sub(d.Event.Time())
 		err = l.run(ctx, msg, d)
 	}
 	what, delay := l.judge(ctx, d, err)
 	unsettled := l.settle(ctx, msg, d, what, delay, err)
 	took := l.conn.clock.Now().Sub(started)
+	telemetry.ObserveEvent(l.consumer.Durable, kind, string(what), took, age)
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeySubject, d.Subject), slog.String(telemetry.KeyEvent, d.Event.ID()), slog.String(telemetry.KeyEventType, d.Event.Type()),
 		slog.String(telemetry.KeyOrganization, event.Extension(d.Event, event.ExtensionOrganization)),

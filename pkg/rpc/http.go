@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,9 +72,15 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &answerWriter{ResponseWriter: w, path: r.URL.Path, onEventStream: func() { go o.cutWhenStopping(ctx, cancel) }}
 	r = r.WithContext(ctx)
 	o.limitBody(w, r)
+	ended := telemetry.RequestStarted(telemetry.ProtocolHTTP)
 	broken := o.guarded(ctx, answer, r)
+	ended()
 	if answer.status == 0 {
 		answer.status = http.StatusOK
+	}
+	took := o.clock.Now().Sub(started)
+	if !isProbe(r.URL.Path) {
+		telemetry.ObserveRequest(answer.protocol(), method(r.Method), strconv.Itoa(answer.status), took)
 	}
 	level := slog.LevelInfo
 	if broken {
@@ -83,7 +90,7 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	o.log.LogAttrs(ctx, level, "request handled",
 		slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, answer.path), slog.Int(telemetry.KeyStatus, answer.status),
-		telemetry.Milliseconds(telemetry.KeyDuration, o.clock.Now().Sub(started)))
+		telemetry.Milliseconds(telemetry.KeyDuration, took))
 	if broken {
 		panic(http.ErrAbortHandler) // cuts the connection, so that half an answer is not taken for a whole one
 	}
@@ -118,7 +125,9 @@ func (o *observed) cutWhenStopping(ctx context.Context, cancel func()) {
 	}
 }
 
-func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == "/metrics" }
+func isProbe(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/metrics" || path == "/version"
+}
 
 // limitBody has the body come in time. The server's own ReadTimeout would go on after the body and cut answers that
 // stream.
@@ -168,6 +177,24 @@ type answerWriter struct {
 func ShowPath(w http.ResponseWriter, path string) {
 	if a, ok := w.(*answerWriter); ok {
 		a.path = path
+	}
+}
+
+// protocol tells streams of events from answers that have an end.
+func (w *answerWriter) protocol() string {
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		return telemetry.ProtocolStream
+	}
+	return telemetry.ProtocolHTTP
+}
+
+// method is one of those that there are: a label must not have as many values as a caller likes.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return m
+	default:
+		return "other"
 	}
 }
 

@@ -61,6 +61,7 @@ func (s *streamWithContext) Context() context.Context { return s.ctx }
 // around authenticates, calls, and writes the one line.
 func (i *interceptors) around(ctx context.Context, method string, call func(context.Context) error) error {
 	started := i.clock.Now()
+	defer telemetry.RequestStarted(telemetry.ProtocolGRPC)()
 	if tp := metadata.ValueFromIncomingContext(ctx, traceHeader); len(tp) == 1 {
 		ctx = telemetry.WithTraceParent(ctx, tp[0])
 	}
@@ -76,10 +77,14 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 		err = i.guarded(WithCaller(ctx, caller), method, call)
 	}
 	answer := toStatus(err)
+	took := i.clock.Now().Sub(started)
+	if !isPublic(method) {
+		telemetry.ObserveRequest(telemetry.ProtocolGRPC, method, status.Code(answer).String(), took)
+	}
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeyMethod, method), slog.String(telemetry.KeyCaller, caller.Name),
-		slog.String(telemetry.KeyStatus, status.Code(answer).String()), telemetry.Milliseconds(telemetry.KeyDuration, i.clock.Now().Sub(started)),
+		slog.String(telemetry.KeyStatus, status.Code(answer).String()), telemetry.Milliseconds(telemetry.KeyDuration, took),
 	}
 	switch {
 	case err != nil:

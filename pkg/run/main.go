@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -23,7 +24,13 @@ const (
 // succeeded or was interrupted, 2 for a mistake in what the process was given (an Invalid error, or a request for help,
 // which is 0), and 1 otherwise. A second signal ends the process at once. The error goes to standard error, because a
 // process that cannot read its configuration has no logger yet.
+//
+// The one argument --version, or version, prints what the binary was made from instead.
 func Main(name string, run func(context.Context) error) int {
+	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "version") {
+		fmt.Fprintln(os.Stdout, name, build.Read())
+		return exitOK
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from here on a signal has its default effect

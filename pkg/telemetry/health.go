@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -18,10 +19,13 @@ import (
 const checkWithin = 2 * time.Second
 
 // Health serves what an operator's machinery asks a process: /healthz (it runs: always 200), /readyz (every check
-// passes: 200, else 503, with the outcome of each) and /metrics (Go, process and the collectors given, for Prometheus).
+// passes: 200, else 503, with the outcome of each), /version and /metrics (Go, process, version, what this package counts, and the
+// collectors given, for Prometheus).
 func Health(checks map[string]func(context.Context) error, metrics ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(buildInfo())
+	registry.MustRegister(process()...)
 	registry.MustRegister(metrics...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -35,8 +39,21 @@ func Health(checks map[string]func(context.Context) error, metrics ...prometheus
 		}
 		answer(w, status, rep)
 	})
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(build.Read()) // the caller hung up; there is nobody to tell
+	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+// buildInfo is always 1; its labels are what the binary was made from.
+func buildInfo() prometheus.Collector {
+	info := build.Read()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lockstep_build_info", Help: "What the binary was made from; always 1.",
+		ConstLabels: prometheus.Labels{"version": info.Version, "commit": info.Commit, "go": info.Go},
+	}, func() float64 { return 1 })
 }
 
 // report is the body of /healthz and /readyz.

@@ -147,3 +147,41 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryHealthShowsWhatTheProcessCounts(t *testing.T) {
+	t.Parallel()
+	end := telemetry.RequestStarted("in a test")
+	telemetry.ObserveRequest(telemetry.ProtocolHTTP, "TEST", "200", 20*time.Millisecond)
+	telemetry.ObserveEvent("tester", "com.gitlab.cd.test", "acknowledged", time.Second, time.Minute)
+	scrape := func() string {
+		rec := httptest.NewRecorder()
+		telemetry.Health(nil).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		return rec.Body.String()
+	}
+	first := scrape()
+	for _, want := range []string{
+		`lockstep_requests_in_flight{protocol="in a test"} 1`,
+		`lockstep_request_duration_seconds_bucket{method="TEST",protocol="http",status="200",le="0.025"} 1`,
+		`lockstep_event_duration_seconds_count{consumer="tester",outcome="acknowledged",type="com.gitlab.cd.test"} 1`,
+		`lockstep_event_age_seconds_sum{consumer="tester"} 60`,
+		`lockstep_build_info{commit=`,
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	end()
+	if want := `lockstep_requests_in_flight{protocol="in a test"} 0`; !strings.Contains(scrape(), want) {
+		t.Errorf("/metrics lacks %s", want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	rec := httptest.NewRecorder()
+	telemetry.Health(nil).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/version", nil))
+	var got map[string]string
+	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || got["version"] == "" || got["commit"] == "" || got["go"] == "" {
+		t.Errorf("/version answers %s, %v", rec.Body, err)
+	}
+}

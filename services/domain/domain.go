@@ -94,7 +94,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	if c.HealthAddress != "" {
 		checks := map[string]func(context.Context) error{"database": pool.Ping, "bus": s.busReady}
-		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks)))
+		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) error {
 	// It says that the relay is there and whether its cluster answers, which are two things: calls can be taken while
 	// the cluster is away.
 	heartbeat := events.NewHeartbeat(events.HeartbeatDeps{
-		Agent: c.AgentID, Version: version(), Interval: c.HeartbeatInterval,
+		Agent: c.AgentID, Version: build.Read().Version, Interval: c.HeartbeatInterval,
 		Reachable: kube.Reachable, Watching: watcher.Held, Bus: conn, Clock: clk, Log: log,
 	})
 	return run.Parts(ctx, log, stopWithin,
@@ -103,12 +103,4 @@ func health(c Config, log *slog.Logger, checks map[string]func(context.Context) 
 		ready()
 		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks))
 	}}
-}
-
-// version is what the build was made from.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

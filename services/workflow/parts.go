@@ -9,10 +9,13 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -138,9 +141,9 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 }
 
 // healthPart serves health and metrics.
-func healthPart(c Config, log *slog.Logger, checks map[string]func(context.Context) error) run.Part {
+func healthPart(c Config, log *slog.Logger, pool *pgxpool.Pool, checks map[string]func(context.Context) error) run.Part {
 	return listening("health", c.HealthAddress, log, func(ctx context.Context, listener net.Listener) error {
-		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks))
+		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks, pg.Metrics(pool)))
 	})
 }
 

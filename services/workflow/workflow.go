@@ -129,7 +129,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		grpc,
 	}
 	if c.HealthAddress != "" {
-		parts = append(parts, healthPart(c, log, map[string]func(context.Context) error{
+		parts = append(parts, healthPart(c, log, pool, map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
 		}))

@@ -4,12 +4,10 @@ package main
 import (
 	"os"
 
+	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
-	os.Exit(cli.Main(version, os.Args[1:]))
+	os.Exit(cli.Main(build.Read().String(), os.Args[1:]))
 }

@@ -19,6 +19,7 @@ const (
 	exitDenied       = 5
 	exitUnavailable  = 6
 	exitNotCompleted = 7
+	exitUnwell       = 8
 	exitInterrupted  = 130
 )
 
@@ -38,6 +39,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDone
 	case errors.As(err, &notCompletedError{}):
 		return exitNotCompleted
+	case errors.As(err, &unwellError{}):
+		return exitUnwell
 	case errors.As(err, &childError{}):
 		return stack.ExitConfiguration
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

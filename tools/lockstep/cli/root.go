@@ -79,6 +79,7 @@ func (c *command) root() *cobra.Command {
 	}
 	root.SetOut(c.out)
 	root.SetErr(c.errOut)
+	root.AddCommand(c.doctor())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.New(fault.Invalid, "%w; `%s --help` lists what there is", err, cmd.CommandPath())
 	})
@@ -110,27 +111,36 @@ func (c *command) versionCommand() *cobra.Command {
 
 // api is the client for the endpoint that the caller named.
 func (c *command) api() (*client.Client, error) {
-	endpoint, token := c.endpoint, c.token
+	endpoint, token, err := c.target()
+	if err != nil {
+		return nil, err
+	}
+	if endpoint == "" {
+		return nil, fault.New(fault.Invalid, "endpoint: found none, expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
+	}
+	return client.New(client.Config{Endpoint: endpoint, Token: token}), nil
+}
+
+// target is the endpoint that the caller named, "" for none, and the token for it.
+func (c *command) target() (endpoint, token string, err error) {
+	endpoint, token = c.endpoint, c.token
 	if endpoint == "" && c.endpointsFile == "" {
 		endpoint = c.getenv("LOCKSTEP_ENDPOINT")
 	}
 	if endpoint == "" && c.endpointsFile != "" {
 		e, err := stack.ReadEndpoints(c.endpointsFile)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "%w", err)
+			return "", "", fault.New(fault.Invalid, "%w", err)
 		}
 		endpoint = e.GraphQL
 		if token == "" {
 			token = e.Token
 		}
 	}
-	if endpoint == "" {
-		return nil, fault.New(fault.Invalid, "endpoint: found none, expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
-	}
 	if token == "" {
 		token = c.getenv("LOCKSTEP_TOKEN")
 	}
-	return client.New(client.Config{Endpoint: endpoint, Token: token}), nil
+	return endpoint, token, nil
 }
 
 // exactly is cobra.ExactArgs with an error of our class.

@@ -1,0 +1,63 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What every service counts of the golden signals: traffic, errors and latency of requests and events. Saturation is its database
+// connections (pg.Metrics) and what Go and the process say. Labels have few values each: no tenant, no path, no id.
+//
+// They are the process's, like the Go runtime's own: a second Health in one process, as in tests, shows the same.
+//
+//nolint:gochecknoglobals // counters of the process
+var (
+	requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "lockstep_request_duration_seconds", Help: "How long requests took, by protocol, method and status.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"protocol", "method", "status"})
+	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "lockstep_requests_in_flight", Help: "Requests that are being answered, by protocol.",
+	}, []string{"protocol"})
+	events = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "lockstep_event_duration_seconds", Help: "How long events took to handle, by consumer, type and outcome.",
+		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"consumer", "type", "outcome"})
+	eventAge = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "lockstep_event_age_seconds", Help: "How old events were when they were handled, by consumer.",
+		Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 1800, 7200, 86400},
+	}, []string{"consumer"})
+)
+
+// process are the collectors that every Health shows.
+func process() []prometheus.Collector {
+	return []prometheus.Collector{requests, inFlight, events, eventAge}
+}
+
+// The protocols of requests. A stream of events stays open for as long as somebody looks: its time is no latency.
+const (
+	ProtocolHTTP   = "http"
+	ProtocolStream = "stream"
+	ProtocolGRPC   = "grpc"
+)
+
+// RequestStarted counts a request as in flight until end is called.
+func RequestStarted(protocol string) (end func()) {
+	gauge := inFlight.WithLabelValues(protocol)
+	gauge.Inc()
+	return gauge.Dec
+}
+
+// ObserveRequest counts a request that has been answered. method is GET or POST, or a gRPC method's full name, and status 200 or OK.
+func ObserveRequest(protocol, method, status string, took time.Duration) {
+	requests.WithLabelValues(protocol, method, status).Observe(took.Seconds())
+}
+
+// ObserveEvent counts one attempt to have an event handled. age is the time since the event happened; zero or less is not counted.
+func ObserveEvent(consumer, eventType, outcome string, took, age time.Duration) {
+	events.WithLabelValues(consumer, eventType, outcome).Observe(took.Seconds())
+	if age > 0 {
+		eventAge.WithLabelValues(consumer).Observe(age.Seconds())
+	}
+}
