@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// rules are the alerts, as Prometheus reads them.
+func rules(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy/prometheus/alerts.yaml"), false, model.UTF8Validation)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	all := map[string]rulefmt.Rule{}
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			all[r.Alert] = r
+		}
+	}
+	return all
+}
+
+// well is an hour of an installation in which nothing is wrong.
+const well = `
+up{job="lockstep-domain-health", instance="a"} 1x90
+lockstep_request_duration_seconds_count{job="lockstep-domain-health", protocol="http", method="POST", status="200"} 0+600x90
+lockstep_request_duration_seconds_count{job="lockstep-domain-health", protocol="http", method="POST", status="503"} 0+1x90
+lockstep_request_duration_seconds_bucket{job="lockstep-domain-health", protocol="http", method="POST", status="200", le="0.1"} 0+600x90
+lockstep_request_duration_seconds_bucket{job="lockstep-domain-health", protocol="http", method="POST", status="200", le="+Inf"} 0+600x90
+lockstep_event_duration_seconds_count{job="lockstep-domain-health", consumer="domain", type="com.gitlab.cd.rollout.healthy", outcome="acknowledged"} 0+1x90
+lockstep_event_duration_seconds_count{job="lockstep-domain-health", consumer="domain", type="com.gitlab.cd.rollout.failed", outcome="acknowledged"} 0x90
+lockstep_event_duration_seconds_count{job="lockstep-domain-health", consumer="domain", type="com.gitlab.cd.rollout.healthy", outcome="retried"} 0x90
+lockstep_event_duration_seconds_count{job="lockstep-domain-health", consumer="domain", type="com.gitlab.cd.rollout.healthy", outcome="terminated"} 0x90
+lockstep_event_duration_seconds_count{job="lockstep-workflow-health", consumer="workflow", type="com.gitlab.cd.agent.heartbeat", outcome="acknowledged"} 0+12x90
+lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="1"} 0+10x90
+lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="300"} 0+10x90
+lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="+Inf"} 0+10x90
+lockstep_database_connections{job="lockstep-domain-health", instance="a", state="used"} 3x90
+lockstep_database_connections_max{job="lockstep-domain-health", instance="a"} 16x90
+`
+
+// faults are, for each alert, the lines of well that are otherwise when it ought to fire.
+func faults() map[string][][2]string {
+	return map[string][][2]string{
+		"LockstepDown":                     {{"up{job=\"lockstep-domain-health\", instance=\"a\"} 1x90", "up{job=\"lockstep-domain-health\", instance=\"a\"} 0x90"}},
+		"LockstepRequestsFail":             {{`status="503"} 0+1x90`, `status="503"} 0+60x90`}},
+		"LockstepRequestsSlow":             {{`le="0.1"} 0+600x90`, `le="0.1"} 0+500x90`}, {`status="200", le="+Inf"}`, `status="200", le="5"} 0+600x90` + "\n" + `lockstep_request_duration_seconds_bucket{job="lockstep-domain-health", protocol="http", method="POST", status="200", le="+Inf"}`}},
+		"LockstepEventsGivenUp":            {{`outcome="terminated"} 0x90`, `outcome="terminated"} 0+1x90`}},
+		"LockstepEventsRetried":            {{`outcome="retried"} 0x90`, `outcome="retried"} 0+5x90`}},
+		"LockstepEventsLate":               {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
+		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
+		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
+		"LockstepRolloutsFail":             {{`rollout.failed", outcome="acknowledged"} 0x90`, `rollout.failed", outcome="acknowledged"} 0+2x90`}},
+	}
+}
+
+// TestAlerts: when all is well no alert fires; each fires when its own fault is there, and has a paragraph that says what to do.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(root, "deploy/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := rules(t)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(faults())), slices.Sorted(maps.Keys(all))); diff != "" {
+		t.Fatalf("alerts (-with a fault +in the file):\n%s", diff)
+	}
+	for name, rule := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if fires(t, rule, well) {
+				t.Error("fires when all is well")
+			}
+			spoiled := well
+			for _, f := range faults()[name] {
+				if !strings.Contains(spoiled, f[0]) {
+					t.Fatalf("found no %s to spoil", f[0])
+				}
+				spoiled = strings.Replace(spoiled, f[0], f[1], 1)
+			}
+			if !fires(t, rule, spoiled) {
+				t.Error("does not fire")
+			}
+			if !strings.Contains(string(readme), "\n### "+name+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], "deploy/README.md#"+strings.ToLower(name)) {
+				t.Errorf("has no paragraph in deploy/README.md, or does not lead there: %s", rule.Annotations["runbook_url"])
+			}
+			if s := rule.Labels["severity"]; s != "warning" && s != "critical" || rule.Annotations["summary"] == "" {
+				t.Errorf("severity %q, summary %q", s, rule.Annotations["summary"])
+			}
+		})
+	}
+}
+
+// fires reports whether an alert is firing after an hour and a half of series, one sample a minute: its expression has been true
+// for as long as it says.
+func fires(t *testing.T, rule rulefmt.Rule, series string) bool {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, "load 1m\n"+indent(series))
+	t.Cleanup(func() { _ = storage.Close() })
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	end := time.Unix(0, 0).Add(89 * time.Minute)
+	for at := end.Add(-time.Duration(rule.For)); !at.After(end); at = at.Add(time.Minute) {
+		query, err := engine.NewInstantQuery(context.Background(), storage, nil, rule.Expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := query.Exec(context.Background())
+		if result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		if vector, ok := result.Value.(promql.Vector); !ok || len(vector) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace("  "+s), "\n", "\n  ") }
+
+// TestMetricsExist: alerts and dashboard ask only for what the services show.
+func TestMetricsExist(t *testing.T) {
+	t.Parallel()
+	known := exposed(t)
+	expressions := map[string]string{}
+	for name, rule := range rules(t) {
+		expressions["alert "+name] = rule.Expr
+	}
+	text, err := os.ReadFile(filepath.Join(root, "deploy/grafana/lockstep.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil || len(board.Panels) == 0 {
+		t.Fatalf("dashboard: %d panels, %v", len(board.Panels), err)
+	}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			expressions["panel "+p.Title] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
+		}
+	}
+	for of, expression := range expressions {
+		parsed, err := parser.ParseExpr(expression)
+		if err != nil {
+			t.Errorf("%s: %v", of, err)
+			continue
+		}
+		parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+			if s, ok := n.(*parser.VectorSelector); ok && !known[s.Name] {
+				t.Errorf("%s asks for %s, which no service shows", of, s.Name)
+			}
+			return nil
+		})
+	}
+}
+
+// exposed are the names of the metrics of a service, as a scrape has them, and Prometheus's own up.
+func exposed(t *testing.T) map[string]bool {
+	t.Helper()
+	telemetry.RequestStarted(telemetry.ProtocolHTTP)()
+	telemetry.ObserveRequest(telemetry.ProtocolHTTP, "GET", "200", time.Second)
+	telemetry.ObserveEvent("test", "com.gitlab.cd.test", "acknowledged", time.Second, time.Second)
+	answer := httptest.NewRecorder()
+	telemetry.Health(nil).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	known := map[string]bool{"up": true}
+	for line := range strings.Lines(answer.Body.String()) {
+		if name, _, ok := strings.Cut(line, " "); ok && !strings.HasPrefix(line, "#") {
+			name, _, _ = strings.Cut(name, "{")
+			known[name] = true
+		}
+	}
+	descriptions := make(chan *prometheus.Desc, 16)
+	pg.Metrics(nil).Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		var name string
+		if _, err := fmt.Sscanf(d.String(), "Desc{fqName: %q,", &name); err != nil {
+			t.Fatalf("%s: %v", d, err)
+		}
+		known[name] = true
+	}
+	return known
+}
