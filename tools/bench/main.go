@@ -40,14 +40,17 @@ type options struct {
 	scale float64
 	// profile is a folder for profiles of the service.
 	profile string
-	out     string
-	only    []string
+	// peers is the folder of the peers' programs; empty runs none.
+	peers string
+	out   string
+	only  []string
 }
 
 func bench(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Float64Var(&o.scale, "scale", 1, "how much every scenario does, as a `factor`")
+	flags.StringVar(&o.peers, "peers", "", "run the peers whose programs are in this `folder` as well (their modules are fetched)")
 	flags.StringVar(&o.profile, "profile", "", "write CPU profiles of the service into this `folder`")
 	flags.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	if err := flags.Parse(args); err != nil {
