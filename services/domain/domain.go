@@ -93,7 +93,9 @@ func Run(ctx context.Context, c Config) error {
 		httpPart("http", c.HTTPAddress, log, handler),
 	}
 	if c.HealthAddress != "" {
-		checks := map[string]func(context.Context) error{"database": pool.Ping, "bus": s.busReady}
+		// Only the database: without the bus the API and the console answer all the same, and a service that reports itself
+		// unready would have both taken away.
+		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

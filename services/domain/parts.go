@@ -223,15 +223,6 @@ func (b *lateBus) Ask(ctx context.Context, subject string, request []byte) ([]by
 	return c.Ask(ctx, subject, request)
 }
 
-// busReady is the readiness check of the bus.
-func (s *service) busReady(context.Context) error {
-	c, err := s.bus.get()
-	if err != nil {
-		return err
-	}
-	return c.Ready()
-}
-
 // loadDrivers are the built-in drivers and those of a folder.
 func loadDrivers(dir string) (bundle.Drivers, error) {
 	set, err := driver.Embedded()
