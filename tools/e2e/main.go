@@ -89,7 +89,7 @@ const samples = 10
 
 // take measures, and prints the table with what there is, even when a part of it has failed.
 func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID string) error {
-	real, ok := place.Cluster.(*cluster.Cluster)
+	kubernetes, ok := place.Cluster.(*cluster.Cluster)
 	if !ok {
 		return errors.New("measure: expected a real cluster")
 	}
@@ -98,7 +98,7 @@ func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID strin
 	if err != nil {
 		return err
 	}
-	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, real.AuditFile())
+	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, kubernetes.AuditFile())
 	fmt.Print(measure.Table(latency, load))
 	return err
 }

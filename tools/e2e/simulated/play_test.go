@@ -30,7 +30,7 @@ const limit = 8 * time.Minute
 // TestScenarios plays what `make e2e` plays on real controllers. One stack is enough: those that disturb nobody share it,
 // and the others follow one after the other.
 //
-//nolint:tparallel // those that follow kill what others need
+//nolint:tparallel,paralleltest // those that follow kill what others need
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,0 +1,192 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// driver takes one execution from turn to turn for as long as it has work in this process, and stays in memory between
+// that, as long as there is room. It belongs to one goroutine at a time; the Functions it starts speak to it through
+// results only.
+type driver struct {
+	engine  *Engine
+	woken   signal
+	loaded  Loaded
+	machine Machine
+	// seq is the last entry of the history, entries and emits what the present turn adds. weight is the size of all
+	// recorded values, in bytes.
+	seq     int64
+	entries []Entry
+	emits   []Emit
+	weight  int64
+	// closed are the operations that the present turn completes and that the store knows.
+	closed []OpRef
+	// open are the operations that branches are blocked on.
+	open map[OpRef]openOp
+	// touched is set once the store may hold something open for the execution.
+	touched bool
+	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
+	running map[OpRef]context.CancelFunc
+	results chan Completion
+}
+
+// openOp is what is known of a blocked operation.
+type openOp struct {
+	deadline time.Time
+	// since is when this process saw it first, stored whether the store knows of it.
+	since  time.Time
+	stored bool
+	// poll is how far a poll has come.
+	poll *Polling
+}
+
+// drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
+// cache now, or gone because there was no room, and has given up its place.
+func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	d := e.places.unpark(j)
+	if d == nil {
+		if d, err = e.newDriver(ctx, j); err != nil {
+			return false, err
+		}
+	}
+	d.woken = woken
+	defer func() {
+		// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
+		// fail needs a ctx that has not ended.
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", r, "stack", string(debug.Stack()))
+			err = d.fail(ctx, fmt.Errorf("internal error: %v", r))
+		}
+		if !parked && d.machine != nil {
+			d.machine.Close()
+		}
+	}()
+	for {
+		state, err := d.run(ctx)
+		if err != nil || state != Parked {
+			return false, err
+		}
+		if e.places.park(d, woken) {
+			return true, nil
+		}
+	}
+}
+
+// newDriver has what a driver begins with, from the job or else from the store.
+func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
+	d := &driver{engine: e, open: map[OpRef]openOp{}, running: map[OpRef]context.CancelFunc{}, results: make(chan Completion)}
+	if j.started != nil {
+		d.loaded = *j.started
+		return d, nil
+	}
+	loaded, err := e.Store.Load(ctx, j.id)
+	if err != nil {
+		return nil, err
+	}
+	d.loaded, d.seq, d.touched = loaded, int64(len(loaded.History)), true
+	for _, o := range loaded.Open {
+		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
+	}
+	for _, p := range loaded.Polls {
+		known := d.open[p.Op]
+		known.poll = &p
+		d.open[p.Op] = known
+	}
+	return d, nil
+}
+
+// run repeats the turn: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
+// also of an empty one, which starts the program; one that was parked only looks.
+func (d *driver) run(ctx context.Context) (State, error) {
+	var arrived []Arrival
+	if d.machine == nil {
+		if failed, err := d.replay(ctx); failed || err != nil {
+			return Failed, err
+		}
+		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
+	} else {
+		standing, found, err := d.look(ctx)
+		if err != nil || standing == Parked {
+			return standing, err
+		}
+		arrived = found
+	}
+	for {
+		d.apply(arrived)
+		state, err := d.commit(ctx)
+		if fault.Is(err, fault.Invalid) {
+			return Failed, d.drop(ctx, err)
+		}
+		if err != nil || state != Running {
+			return state, err
+		}
+		if arrived, err = d.await(ctx); err != nil {
+			return Running, err
+		}
+	}
+}
+
+// replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
+func (d *driver) replay(ctx context.Context) (failed bool, err error) {
+	e := d.engine
+	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
+		Ref:    d.loaded.Ref,
+		Now:    e.Clock.Now,
+		UUID:   e.newRef,
+		Random: drawn,
+		Token:  newToken,
+		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
+			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
+		},
+	})
+	if _, interrupted := errors.AsType[*Interrupted](err); interrupted {
+		return false, err
+	}
+	if err != nil {
+		return true, d.fail(ctx, err)
+	}
+	d.machine = machine
+	if err := machine.Replay(d.loaded.History); err != nil {
+		// A failure of the program is for Outcome: the first commit ends the run with the entries that led to it.
+		if _, isMismatch := errors.AsType[*Mismatch](err); isMismatch {
+			return true, d.fail(ctx, err)
+		}
+	}
+	for _, entry := range d.loaded.History {
+		d.weight += int64(len(entry.Value))
+	}
+	// The machine has them, in its own form.
+	d.loaded.History, d.loaded.Program, d.loaded.Inputs = nil, Program{}, nil
+	return false, nil
+}
+
+// The sizes from which the memory of a parked run is guessed, in bytes: what every run has, what every blocked branch
+// has (a coroutine's stack), and how much larger values are in a program than in JSON.
+const (
+	runSize     = 16 << 10
+	branchSize  = 12 << 10
+	valueGrowth = 4
+	entrySize   = 64
+)
+
+// size is a guess at the memory that a parked run takes.
+func (d *driver) size() int64 {
+	return runSize + branchSize*int64(len(d.open)) + valueGrowth*d.weight + entrySize*d.seq
+}
+
+func (d *driver) pending(ref OpRef) (Op, bool) {
+	for _, op := range d.machine.Pending() {
+		if op.Ref == ref {
+			return op, true
+		}
+	}
+	return Op{}, false
+}

@@ -1,0 +1,76 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxError bounds the text of a failure in bytes: it goes into the row, the history and an event.
+const maxError = 4 << 10
+
+// end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
+// Every run that fails tells so (D36). The event's id is made of handle and state: a repeat is the same event (D16).
+func (d *driver) end(ctx context.Context, failure error) (State, error) {
+	for ref, cancel := range d.running {
+		cancel()
+		delete(d.running, ref)
+	}
+	state, kind, text := Completed, KindCompleted, ""
+	emit := Emit{Type: TypeCompleted}
+	data := map[string]string{"workflow_id": d.loaded.Workflow}
+	if failure != nil {
+		state, kind, emit.Type = Failed, KindFailed, TypeFailed
+		text = storable(truncate(failure.Error(), maxError))
+		data["error"] = text
+		d.logFailure(ctx, failure)
+	}
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return state, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
+	}
+	emit.ID, emit.Data = d.loaded.Ref+"/"+string(kind), encoded
+	d.seq++
+	d.entries = append(d.entries, Entry{Seq: d.seq, Op: OpRef{Branch: -1}, Kind: kind, Value: encoded, At: d.engine.Clock.Now()})
+	d.emits = append(d.emits, d.emit(emit))
+	return d.store(ctx, Commit{Next: state, Error: text})
+}
+
+// fail ends an execution that cannot even be replayed, or whose turn cannot be kept.
+func (d *driver) fail(ctx context.Context, failure error) error {
+	_, err := d.end(ctx, failure)
+	return err
+}
+
+// drop ends a run whose turn the store refuses for what is in it: doing it again would lead to the same.
+func (d *driver) drop(ctx context.Context, refusal error) error {
+	d.engine.Log.ErrorContext(ctx, "turn cannot be stored", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", refusal)
+	// Back to where the store stands: the last entry has to follow without a gap.
+	d.seq -= int64(len(d.entries))
+	d.entries, d.emits, d.closed = nil, nil, nil
+	return d.fail(ctx, errors.New("what the program did last cannot be stored; the service's log says why"))
+}
+
+// logFailure is where the stack of a panic goes: histories hold none, for it differs between processes.
+func (d *driver) logFailure(ctx context.Context, failure error) {
+	d.engine.Log.WarnContext(ctx, "workflow failed", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", failure)
+	if panicked, ok := failure.(interface{ StackTrace() []byte }); ok {
+		d.engine.Log.ErrorContext(ctx, "workflow panicked", "workflow", d.loaded.Workflow, "stack", string(panicked.StackTrace()))
+	}
+}
+
+// storable is text that PostgreSQL takes: a program may fail with anything, and a failure that cannot be kept would be
+// tried again for ever.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+// truncate may cut a character in two. storable, which sees the text afterwards, mends that.
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + Cut
+}
