@@ -81,6 +81,12 @@ func (s *Stack) ownChildren() []child {
 		})},
 		{name: "registry", stage: 1, ready: healthy("registry"), config: s.service("registry", map[string]any{
 			"http_address": s.address("registry"), "tokens": []string{token},
+			// The stack's own registry and Git server are not at public addresses.
+			"allow_networks": []string{s.address("oci"), s.address("git")},
+			"registries": []map[string]any{
+				{"host": s.address("oci"), "insecure": true},
+				{"host": s.address("git"), "username": gitUser, "password": "file:" + s.path("config", "git-password")},
+			},
 		})},
 		{name: "domain", stage: 1, ready: healthy("domain"), config: s.service("domain", map[string]any{
 			"http_address": s.address("domain"), "workflow_address": s.address("workflow"), "workflow_token": token, "bootstrap_token": token,

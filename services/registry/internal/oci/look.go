@@ -116,7 +116,10 @@ func (r *Registries) tags(ctx context.Context, image string) ([]string, error) {
 	}
 	lister, err := puller.Lister(ctx, reference.Context())
 	if err != nil {
-		return nil, classify(err, reference.Context())
+		if err = classify(err, reference.Context()); fault.Is(err, fault.NotFound) {
+			err = fault.New(fault.NotFound, "%s: the registry has no such repository, or nothing in it", reference.Context())
+		}
+		return nil, err
 	}
 	var tags []string
 	for lister.HasNext() {
