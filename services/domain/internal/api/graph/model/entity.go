@@ -1,0 +1,250 @@
+package model
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Organization is the schema's type of that name, as are all types below.
+type Organization struct{ core.Organization }
+
+// Application wraps the domain's.
+type Application struct{ core.Application }
+
+// Service wraps the domain's.
+type Service struct{ core.Service }
+
+// ArtifactSource wraps the domain's.
+type ArtifactSource struct{ core.ArtifactSource }
+
+// ArtifactSourceState wraps the domain's.
+type ArtifactSourceState struct{ core.SourceState }
+
+// ArtifactSourceKind wraps the domain's.
+type ArtifactSourceKind struct{ core.SourceKind }
+
+// Version wraps the domain's.
+type Version struct{ core.Version }
+
+// VersionSet wraps the domain's.
+type VersionSet struct{ core.VersionSet }
+
+// VersionSetEntry wraps the domain's.
+type VersionSetEntry struct{ core.VersionSetEntry }
+
+// FlowDefinition wraps the domain's.
+type FlowDefinition struct{ core.FlowDefinition }
+
+// Environment wraps the domain's.
+type Environment struct{ core.Environment }
+
+// DriverBinding wraps the domain's.
+type DriverBinding struct{ core.DriverBinding }
+
+// ApplicationEnvironment wraps the domain's.
+type ApplicationEnvironment struct{ core.ApplicationEnvironment }
+
+// Rollout wraps the domain's.
+type Rollout struct{ core.Rollout }
+
+// RolloutEnvironment wraps the domain's.
+type RolloutEnvironment struct{ core.RolloutEnvironment }
+
+// Deployment wraps the domain's.
+type Deployment struct{ core.Deployment }
+
+// DeploymentSnapshot wraps the domain's.
+type DeploymentSnapshot struct{ core.Snapshot }
+
+// RollbackPolicy wraps the domain's.
+type RollbackPolicy struct{ core.RollbackPolicy }
+
+// DegradedAfterSeconds is the wait as a number.
+func (p RollbackPolicy) DegradedAfterSeconds() int { return int(p.DegradedAfter / time.Second) }
+
+// DeploymentGate wraps the domain's.
+type DeploymentGate struct{ core.DeploymentGate }
+
+// Weight is the number at the end of the gate's name; 0 should there be none.
+func (g DeploymentGate) Weight() int {
+	weight, err := strconv.Atoi(g.GateID[strings.LastIndexByte(g.GateID, '/')+1:])
+	if err != nil {
+		return 0
+	}
+	return weight
+}
+
+// Gate wraps the domain's.
+type Gate struct{ core.Gate }
+
+// Group is null for anybody.
+func (g Gate) Group() *string { return orNull(g.GateRule.Group) }
+
+// Approvals are those so far.
+func (g Gate) Approvals() []GateApproval {
+	all := make([]GateApproval, len(g.Gate.Approvals))
+	for i, a := range g.Gate.Approvals {
+		all[i] = GateApproval{a}
+	}
+	return all
+}
+
+// GateApproval wraps the domain's.
+type GateApproval struct{ core.GateApproval }
+
+// PrincipalType is user, agent, policy, schedule or system.
+func (a GateApproval) PrincipalType() string { return string(a.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (a GateApproval) PrincipalID() *int64 {
+	if a.ID == 0 {
+		return nil
+	}
+	return &a.ID
+}
+
+// Reason is null where none was given.
+func (a GateApproval) Reason() *string { return orNull(a.GateApproval.Reason) }
+
+// ApprovedAt is when.
+func (a GateApproval) ApprovedAt() time.Time { return a.At }
+
+// JournalCheck wraps the domain's.
+type JournalCheck struct{ core.JournalCheck }
+
+// Differences are those found.
+func (c JournalCheck) Differences() []JournalDifference {
+	all := make([]JournalDifference, len(c.JournalCheck.Differences))
+	for i, d := range c.JournalCheck.Differences {
+		all[i] = JournalDifference{d}
+	}
+	return all
+}
+
+// PageInfo is where the next page begins.
+func (c JournalCheck) PageInfo() PageInfo {
+	return PageInfo{HasNextPage: c.Next != "", EndCursor: orNull(c.Next)}
+}
+
+// JournalDifference wraps the domain's.
+type JournalDifference struct{ core.JournalDifference }
+
+// SubjectID is the identifier of what differs.
+func (d JournalDifference) SubjectID() string {
+	return id.Format(string(d.Subject.Kind), d.Subject.ID)
+}
+
+// RolloutPolicy wraps the domain's.
+type RolloutPolicy struct{ core.RolloutPolicy }
+
+// QueuedRollout wraps the domain's.
+type QueuedRollout struct{ core.QueuedRollout }
+
+// PrincipalType is who has asked for it.
+func (q QueuedRollout) PrincipalType() string { return string(q.Requester.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (q QueuedRollout) PrincipalID() *int64 {
+	if q.Requester.ID == 0 {
+		return nil
+	}
+	return &q.Requester.ID
+}
+
+// EnvironmentApproval wraps the domain's.
+type EnvironmentApproval struct{ core.EnvironmentApproval }
+
+// Group is null for anybody.
+func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
+
+// ExpiresAfterSeconds is 0 for never.
+func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
+
+// JournalEntry wraps the domain's.
+type JournalEntry struct{ core.JournalEntry }
+
+// Cursor is the entry's position, for the next request.
+func (e JournalEntry) Cursor() string { return core.CursorOf(e.ID) }
+
+// Transition is the row itself.
+func (e JournalEntry) Transition() Transition { return Transition{e.JournalEntry.Transition} }
+
+// Member wraps the domain's.
+type Member struct{ core.Member }
+
+// Group wraps the domain's.
+type Group struct{ core.Group }
+
+// AccessToken wraps the domain's.
+type AccessToken struct{ core.AccessToken }
+
+// Scopes are what it is good for.
+func (t AccessToken) Scopes() []core.Permission { return t.AccessToken.Scopes.List() }
+
+// Wait wraps the domain's.
+type Wait struct{ core.Wait }
+
+// GateID is null where it is at no gate.
+func (w Wait) GateID() *string { return orNull(w.Wait.GateID) }
+
+// NeededPermission is null where no person ends it.
+func (w Wait) NeededPermission() *core.Permission {
+	if w.Needs == 0 {
+		return nil
+	}
+	return &w.Needs
+}
+
+// Transition wraps the domain's.
+type Transition struct{ core.Transition }
+
+// Driver wraps the domain's.
+type Driver struct{ core.Driver }
+
+// WorkflowRef is null until the rollout has been handed over.
+func (r Rollout) WorkflowRef() *string { return orNull(r.Rollout.WorkflowRef) }
+
+// SubjectID is the identifier of what changed.
+func (t Transition) SubjectID() string {
+	return id.Format(string(t.Subject.Kind), t.Subject.ID)
+}
+
+// FromState is null for the creation.
+func (t Transition) FromState() *string { return orNull(t.FromName()) }
+
+// ToState is the state after the transition.
+func (t Transition) ToState() string { return t.ToName() }
+
+// Event is the verb.
+func (t Transition) Event() string { return string(t.Verb) }
+
+// GateID is null for most.
+func (t Transition) GateID() *string { return orNull(t.Transition.GateID) }
+
+// PrincipalType says what kind of actor it was.
+func (t Transition) PrincipalType() string { return string(t.Transition.PrincipalType) }
+
+// PrincipalID is null where the principal has no number.
+func (t Transition) PrincipalID() *int64 {
+	if t.Transition.PrincipalID == 0 {
+		return nil
+	}
+	return &t.Transition.PrincipalID
+}
+
+// Reason is null where none was given.
+func (t Transition) Reason() *string { return orNull(t.Transition.Reason) }
+
+// TriggeredBy is null where nothing else led to it.
+func (t Transition) TriggeredBy() *string { return orNull(t.Transition.TriggeredBy) }
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,223 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps the domain. Its errors have the classes of pkg/fault.
+type Store interface {
+	Reads
+	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
+	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
+	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next six methods
+	// it is the only look across organizations.
+	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
+	// SourcesAfter are the sources of all organizations behind an id, in order.
+	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
+	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
+	OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithToken is the one that a token of this digest belongs to.
+	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
+	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
+	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueClosings are those with rollouts to be closed at an instant.
+	OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithFreeQueue are those with a queued rollout whose application has no active one.
+	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
+	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
+	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does
+// not have.
+type Tx interface {
+	Reads
+	ApplicationWrites
+	EnvironmentWrites
+	RolloutWrites
+	HandoffWrites
+	PolicyWrites
+	AccessWrites
+	RequestWrites
+	ObservedWrites
+	// Claim takes an event for the present transaction; false when it has been applied before (D16).
+	Claim(ctx context.Context, in Inbound) (first bool, err error)
+	// Announce publishes that a gate has been resolved, with the commit.
+	Announce(ctx context.Context, r GateResolved) error
+	// Command publishes what the workflow of a rollout is asked to do, with the commit.
+	Command(ctx context.Context, c Command) error
+	// Grant publishes that a rollout may go past a gate, with the commit.
+	Grant(ctx context.Context, p Passage) error
+}
+
+// ApplicationWrites changes applications, versions and pipelines. The Add methods fill in id and creation time.
+type ApplicationWrites interface {
+	AddApplication(ctx context.Context, a Application) (Application, error)
+	AddService(ctx context.Context, s Service) (Service, error)
+	AddArtifactSource(ctx context.Context, s ArtifactSource, matchKey string) (ArtifactSource, error)
+	// SaveArtifactSource changes what a source says, not what it points at.
+	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (ArtifactSource, error)
+	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
+	LockApplication(ctx context.Context, id int64) (Application, error)
+	// SourcesByMatchKey is where an artifact belongs, in the order of applications.
+	SourcesByMatchKey(ctx context.Context, matchKey string) ([]SourceOwner, error)
+	// VersionNames are the names taken on a source, by digest.
+	VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error)
+	AddVersion(ctx context.Context, v Version) (Version, error)
+	// LatestVersions is the latest version of every source of an application; VersionID is 0 where there is none.
+	LatestVersions(ctx context.Context, application int64) ([]VersionSetEntry, error)
+	// VersionSetByDigest is whether an application has a set with these entries.
+	VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (exists bool, err error)
+	// CountVersionSets is for the next set's name; the caller holds the application's lock.
+	CountVersionSets(ctx context.Context, application int64) (int, error)
+	// AddVersionSet adds a set with all of its entries; it never gets another one (E8).
+	AddVersionSet(ctx context.Context, s VersionSet, entries []VersionSetEntry) (VersionSet, error)
+	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
+	// lock (R13).
+	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
+	// ArchiveApplication writes since when it is not used any more; again is nothing.
+	ArchiveApplication(ctx context.Context, id int64, at time.Time) error
+	// DropSetups is for the environments that a new pipeline does not go to: all but those kept.
+	DropSetups(ctx context.Context, application int64, kept []int64) error
+	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
+	WantSetup(ctx context.Context, application, environment int64, reason string) (ApplicationEnvironment, error)
+	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
+	LockApplicationEnvironment(ctx context.Context, id int64) (ApplicationEnvironment, error)
+	// AwaitingSetup locks the application environments that wait for an environment.
+	AwaitingSetup(ctx context.Context, environment int64) ([]ApplicationEnvironment, error)
+	// SaveApplicationEnvironment writes readiness, discovered, and the two setup fields.
+	SaveApplicationEnvironment(ctx context.Context, e ApplicationEnvironment) error
+}
+
+// EnvironmentWrites changes environments.
+type EnvironmentWrites interface {
+	AddEnvironment(ctx context.Context, e Environment) (Environment, error)
+	AddDriverBinding(ctx context.Context, b DriverBinding) (DriverBinding, error)
+	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
+	AllEnvironments(ctx context.Context) (map[string]BoundEnvironment, error)
+	// LockEnvironment locks one against change, and waits for whoever plans a rollout by AllEnvironments.
+	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
+	// ArchiveEnvironment writes since when it is not used any more; again is nothing.
+	ArchiveEnvironment(ctx context.Context, id int64, at time.Time) error
+	// SaveEnvironment writes readiness and the onboarding attempt.
+	SaveEnvironment(ctx context.Context, e Environment) error
+	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.
+	SaveEnvironmentApproval(ctx context.Context, a EnvironmentApproval) error
+	DropEnvironmentApproval(ctx context.Context, environment int64) error
+	// KeepBundle keeps a driver's bytes under their digest; again is nothing.
+	KeepBundle(ctx context.Context, digest, ref string, content []byte) error
+	// Bundle is what was kept under a digest, whatever is installed by now (D7).
+	Bundle(ctx context.Context, digest string) ([]byte, error)
+}
+
+// RolloutWrites changes rollouts.
+type RolloutWrites interface {
+	// AddRollout is a Conflict when the application has an active rollout (R14).
+	AddRollout(ctx context.Context, r Rollout) (Rollout, error)
+	AddRolloutEnvironment(ctx context.Context, e RolloutEnvironment) (RolloutEnvironment, error)
+	AddDeployment(ctx context.Context, d Deployment) (Deployment, error)
+	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
+	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
+	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
+	LockRollout(ctx context.Context, id int64) (Rollout, error)
+	// RolloutOfDeployment finds the rollout to lock.
+	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
+	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
+	// From is not the cached state.
+	Record(ctx context.Context, t Transition) error
+	// AddGateRule pins who may answer a gate of a rollout; again is nothing.
+	AddGateRule(ctx context.Context, rollout int64, gate string, r GateRule) error
+	// GateRules are those pinned, by gate.
+	GateRules(ctx context.Context, rollout int64) (map[string]GateRule, error)
+	// AddSnapshot keeps what was deployed; again is nothing.
+	AddSnapshot(ctx context.Context, s Snapshot) error
+}
+
+// HandoffWrites changes what is still to be handed over.
+type HandoffWrites interface {
+	// AddHandoff writes one that is pending. A workflow is started once and cancelled once: a second one of the same kind
+	// is a Conflict.
+	AddHandoff(ctx context.Context, h Handoff) error
+	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
+	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
+	// ClaimHandoff takes the next one that is due and makes it due again at until, for the case that the claimer is lost.
+	// It skips what others are claiming, and whatever has an older one of the same workflow before it.
+	ClaimHandoff(ctx context.Context, at, until time.Time) (Handoff, bool, error)
+	// SaveHandoff writes state, due time and error.
+	SaveHandoff(ctx context.Context, h Handoff) error
+	// SetWorkflowRef stores the handle on the subject.
+	SetWorkflowRef(ctx context.Context, kind HandoffSubject, id int64, ref string) error
+}
+
+// AccessWrites changes members, groups and tokens.
+type AccessWrites interface {
+	AddMember(ctx context.Context, m Member) (Member, error)
+	// LockMembers locks a member, if it is there, and every owner.
+	LockMembers(ctx context.Context, id int64) ([]Member, error)
+	// SaveMember writes role and removal.
+	SaveMember(ctx context.Context, m Member) error
+	AddGroup(ctx context.Context, g Group) (Group, error)
+	LockGroup(ctx context.Context, id int64) (Group, error)
+	// SetGroupMembers ends and begins memberships, so that these members belong to the group and nobody else.
+	SetGroupMembers(ctx context.Context, group int64, members []int64, at time.Time) error
+	AddToken(ctx context.Context, t AccessToken, digest []byte) (AccessToken, error)
+	// RevokeTokens ends a token and the sessions it began; what has ended stays as it was.
+	RevokeTokens(ctx context.Context, id int64, at time.Time) error
+	// TokenByDigest is a token that is good at an instant, and whose it is.
+	TokenByDigest(ctx context.Context, digest []byte, at time.Time) (AccessToken, Member, error)
+	// TouchToken notes that a token was used; not more than once a minute.
+	TouchToken(ctx context.Context, id int64, at time.Time) error
+}
+
+// RequestWrites keeps what clients ask for under keys of their own.
+type RequestWrites interface {
+	// AddRequest is false when the principal has used the key before.
+	AddRequest(ctx context.Context, p Principal, r Request) (first bool, err error)
+	PriorRequest(ctx context.Context, p Principal, key string) (PriorRequest, error)
+	AnswerRequest(ctx context.Context, p Principal, key string, answer []byte) error
+}
+
+// PolicyWrites changes policies, and what they want.
+type PolicyWrites interface {
+	SaveRollbackPolicy(ctx context.Context, p RollbackPolicy) error
+	// ScheduleRollback is nothing when there is one for the rollout, or when a policy has made the rollout.
+	ScheduleRollback(ctx context.Context, r AutomaticRollback, due time.Time) error
+	// DueRollback locks the next one that is due, and skips what others have locked.
+	DueRollback(ctx context.Context, at time.Time) (AutomaticRollback, bool, error)
+	// SettleRollback writes what came of it.
+	SettleRollback(ctx context.Context, r AutomaticRollback) error
+	SaveRolloutPolicy(ctx context.Context, p RolloutPolicy) error
+	// ScheduleClosing is for a rollout that is not closed yet; again it only changes the reason.
+	ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error
+	// DueClosing locks the next one that is due, and skips what others have locked.
+	DueClosing(ctx context.Context, at time.Time) (Closing, bool, error)
+	SettleClosing(ctx context.Context, rollout int64) error
+	// QueueRollout replaces the one that waits for the same application.
+	QueueRollout(ctx context.Context, q QueuedRollout) error
+	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.
+	FreeQueuedRollout(ctx context.Context) (QueuedRollout, bool, error)
+	// SettleQueuedRollout writes what came of it.
+	SettleQueuedRollout(ctx context.Context, q QueuedRollout) error
+	// ScheduleGateExpiry is nothing when there is one for the same request.
+	ScheduleGateExpiry(ctx context.Context, e GateExpiry, due time.Time) error
+	// DueGateExpiry locks the next one that is due, and skips what others have locked.
+	DueGateExpiry(ctx context.Context, at time.Time) (GateExpiry, bool, error)
+	SettleGateExpiry(ctx context.Context, id int64) error
+}
+
+// SourceOwner is an artifact source and what it belongs to.
+type SourceOwner struct {
+	SourceID, ServiceID, ApplicationID int64
+	// Ref and Config are the source's, and say which of the artifacts it takes.
+	Ref    string
+	Config json.RawMessage
+}
+
+// BoundEnvironment is an environment and its latest driver binding.
+type BoundEnvironment struct {
+	Environment
+	Binding DriverBinding
+}
