@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
@@ -51,6 +52,12 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
+	return setupAt(t, clock.System())
+}
+
+// setupAt is a fixture whose domain goes by a clock of the test's.
+func setupAt(t *testing.T, now clock.Clock) *fixture {
+	t.Helper()
 	pool, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
 	drivers, err := loadDrivers(filepath.Join("testdata", "drivers"))
 	if err != nil {
@@ -61,7 +68,7 @@ func setup(t *testing.T) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assemble(service, drivers, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
+	f := &fixture{service: assemble(service, drivers, now, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.domain, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
@@ -236,7 +243,13 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	f := setup(t)
+	return shopOf(setup(t))
+}
+
+// shopOf opens the shop in a fixture.
+func shopOf(f *fixture) *shop {
+	t := f.t
+	t.Helper()
 	s := &shop{fixture: f, application: f.application("shop", "api", "web")}
 	s.staging, s.production = f.environment("staging", core.TierStaging), f.environment("production", core.TierProduction)
 	_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
@@ -320,7 +333,7 @@ func (s *shop) story(r core.Rollout) []string {
 // close lets the time pass in which more could be told of rollouts that have ended.
 func (s *shop) close() {
 	s.t.Helper()
-	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_rollout_closings SET due_at = now() - interval '1 second'`)
+	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_rollout_closings SET due_at = 'epoch'`)
 	s.ok(err)
 	for {
 		_, worked, err := s.domain.CloseDue(s.t.Context())

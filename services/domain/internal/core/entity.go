@@ -194,8 +194,10 @@ type Snapshot struct {
 	DeploymentID   int64
 	CommitSHA      string
 	ManifestDigest string
-	Parameters     json.RawMessage
-	CreatedAt      time.Time
+	// DriverDigest is that of the bundle that the rollout has pinned; derived on reading.
+	DriverDigest string
+	Parameters   json.RawMessage
+	CreatedAt    time.Time
 }
 
 // DeploymentGate is what the journal of a deployment says of one gate. One of the instants may be missing: the gate

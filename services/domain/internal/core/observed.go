@@ -63,7 +63,13 @@ type Contact struct {
 // ObservedWrites keeps what standing observers see. An observation that is older than the one that is kept changes
 // nothing. Each fills in since by itself. The error of a subject that does not exist is Invalid.
 type ObservedWrites interface {
-	SaveHealth(ctx context.Context, h ServiceHealth) error
+	// SaveHealth answers whether it counts for a clock: it is news, or says that the service is degraded.
+	SaveHealth(ctx context.Context, h ServiceHealth) (counts bool, err error)
+	// RolloutServing is the last rollout that has begun to deploy a service in an environment; false when none has.
+	RolloutServing(ctx context.Context, service, environment int64) (rollout int64, ok bool, err error)
+	// DegradedSince is since when the first of the services is degraded that a rollout was the last to deploy; false
+	// when none is.
+	DegradedSince(ctx context.Context, rollout int64) (since time.Time, ok bool, err error)
 	SaveReconciliation(ctx context.Context, r Reconciliation) error
 	SaveContact(ctx context.Context, c Contact) error
 }
@@ -76,8 +82,21 @@ type ObservedReads interface {
 	Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]Contact, error)
 }
 
-func (h ServiceHealth) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, _ Inbound) error {
-	return tx.SaveHealth(ctx, h)
+func (h ServiceHealth) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+	counts, err := tx.SaveHealth(ctx, h)
+	if err != nil || !counts {
+		return err
+	}
+	rollout, ok, err := tx.RolloutServing(ctx, h.ServiceID, h.EnvironmentID)
+	if err != nil || !ok {
+		return err
+	}
+	// Under the lock: of this word and the rollout's end, whichever comes second sees the other.
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil {
+		return err
+	}
+	return t.runClock(ctx)
 }
 
 func (r Reconciliation) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, _ Inbound) error {

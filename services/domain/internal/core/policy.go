@@ -9,13 +9,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// RollbackPolicy is what an application does by itself about a rollout that failed (E74).
+// RollbackPolicy is what an application does by itself about a rollout that failed, or whose services degrade (E74).
 type RollbackPolicy struct {
 	ApplicationID int64
 	// OnFailed rolls back at once.
 	OnFailed bool
-	// OnDegraded rolls back DegradedAfter the failure, when a deployment had degraded: the canary stands, stable serves,
-	// and somebody may still want to look, or to mend it.
+	// OnDegraded rolls back when a service has been degraded for DegradedAfter, by the health cache, rollout or not (D13):
+	// somebody may still want to look, or to mend it.
 	OnDegraded    bool
 	DegradedAfter time.Duration
 	// InFull promotes a way back at once, without the gates by weight (D14). Argo does that by itself only where the
@@ -46,7 +46,8 @@ const (
 	causeDegraded = "degraded"
 )
 
-// SetRollbackPolicy gives an application its policy. It counts for rollouts that fail from now on.
+// SetRollbackPolicy gives an application its policy. It counts for what fails or degrades from now on; a clock
+// that runs already may only be lengthened or stopped by it.
 func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolicy) (Application, error) {
 	if p.DegradedAfter < 0 || p.DegradedAfter > maxDegradedAfter {
 		return Application{}, fault.InvalidFields(fault.Field{
@@ -67,52 +68,55 @@ func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolic
 // wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no way
 // back, and a way back that fails is for people (D13).
 func (t *tree) wantRollback(ctx context.Context) error {
-	// changed is that a deployment began; previous is that there is something to go back to.
-	changed, degraded, previous := false, false, false
+	// changed is that a deployment began.
+	changed, degraded := false, false
 	for _, b := range t.environments {
-		previous = previous || b.PreviousVersionSetID != 0
 		for _, dep := range b.deployments {
 			changed = changed || dep.State != DeploymentPending && dep.StartedAt != nil
 			degraded = degraded || dep.State == DeploymentDegraded
 		}
 	}
-	if !changed || !previous {
+	if !changed {
 		return nil
 	}
-	// Whether it is a rollback is derived, so the tree does not know (R18).
-	derived, err := t.tx.RolloutsByID(ctx, t.cause.Organization, []int64{t.rollout.ID})
-	if err != nil || derived[t.rollout.ID].IsRollback {
+	policy, applies, err := t.rollbackPolicy(ctx)
+	if err != nil || !applies {
 		return err
-	}
-	saved, err := t.tx.RollbackPolicies(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
-	if err != nil {
-		return err
-	}
-	policy, own := saved[t.rollout.ApplicationID]
-	if !own {
-		policy = DefaultRollbackPolicy(t.rollout.ApplicationID)
 	}
 	rollouts, err := t.tx.RolloutPolicies(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
 	if err != nil {
 		return err
 	}
-	failed := t.cause.at
-	if t.rollout.FinishedAt != nil { // it was closed later
-		failed = *t.rollout.FinishedAt
-	}
-	switch {
-	case rollouts[t.rollout.ApplicationID].OnFailure == FailureRollsBack:
-		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
-	case degraded && policy.OnDegraded:
-		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, failed.Add(policy.DegradedAfter))
-	case !degraded && policy.OnFailed:
+	if rollouts[t.rollout.ApplicationID].OnFailure == FailureRollsBack || !degraded && policy.OnFailed {
 		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
 	}
-	return nil
+	return t.runClock(ctx)
 }
 
-// RollBackDue carries out the next automatic rollback that is due; false when there was none. The failed rollout is over
-// by then; should anything newer have begun, or the way back be refused, that is recorded, and people decide.
+// rollbackPolicy is the policy for the rollout; false where none applies, for there is nothing to go back to, or the
+// rollout is a way back itself.
+func (t *tree) rollbackPolicy(ctx context.Context) (RollbackPolicy, bool, error) {
+	if !slices.ContainsFunc(t.environments, func(b *branch) bool { return b.PreviousVersionSetID != 0 }) {
+		return RollbackPolicy{}, false, nil
+	}
+	// Whether it is a rollback is derived, so the tree does not know (R18).
+	derived, err := t.tx.RolloutsByID(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil || derived[t.rollout.ID].IsRollback {
+		return RollbackPolicy{}, false, err
+	}
+	saved, err := t.tx.RollbackPolicies(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	if err != nil {
+		return RollbackPolicy{}, false, err
+	}
+	policy, own := saved[t.rollout.ApplicationID]
+	if !own {
+		policy = DefaultRollbackPolicy(t.rollout.ApplicationID)
+	}
+	return policy, true, nil
+}
+
+// RollBackDue carries out the next automatic rollback that is due; false when there was none. The rollout that is rolled
+// back is over by then; should anything newer have begun, or the way back be refused, that is recorded, and people decide.
 func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, error) {
 	organizations, err := d.store.OrganizationsWithDueRollbacks(ctx, d.clock.Now())
 	if err != nil {
@@ -128,7 +132,17 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 			if due, ok, err = tx.DueRollback(ctx, d.clock.Now()); err != nil || !ok {
 				return err
 			}
-			if err := d.rollBack(ctx, tx, organization, &due); err != nil {
+			t, err := lockTree(ctx, tx, cause{
+				Actor: Actor{Organization: organization, Type: PrincipalPolicy}, at: d.clock.Now(),
+				triggeredBy: fmt.Sprintf("rollback policy: rollout_%d %s", due.RolloutID, due.Cause),
+			}, due.RolloutID)
+			if err != nil {
+				return err
+			}
+			if late, err := t.putOff(ctx, &due); err != nil || late {
+				return err
+			}
+			if err := d.rollBack(ctx, t, &due); err != nil {
 				return err
 			}
 			return tx.SettleRollback(ctx, due)
@@ -141,30 +155,24 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 	return AutomaticRollback{}, false, nil
 }
 
-func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *AutomaticRollback) error {
-	c := cause{
-		Actor: Actor{Organization: organization, Type: PrincipalPolicy}, at: d.clock.Now(),
-		triggeredBy: fmt.Sprintf("rollback policy: rollout_%d %s", due.RolloutID, due.Cause),
-	}
-	t, err := lockTree(ctx, tx, c, due.RolloutID)
-	if err != nil {
-		return err
-	}
+func (d *Domain) rollBack(ctx context.Context, t *tree, due *AutomaticRollback) error {
+	organization := t.cause.Organization
 	// Somebody who has begun a newer rollout has decided already. One that begins after this look is met under the
 	// lock of the application below: while it is active, planRollout refuses.
-	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, Page{First: 1})
+	newest, err := t.tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, Page{First: 1})
 	if err != nil {
 		return err
 	}
-	// The failed rollout is among them, so there is a first.
-	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID {
+	// The rollout itself is among them, so there is a first. One that is over, and has not deployed what is degraded, was
+	// no decision about that.
+	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID && (due.Cause == causeFailed || !r.State.Terminal()) {
 		due.Outcome = fmt.Sprintf("rollout_%d has begun since", r.ID)
 		return nil
 	}
 	target, err := t.earlier(ctx, 0)
 	var p plan
 	if err == nil {
-		p, err = d.planRollout(ctx, tx, organization, target.ID)
+		p, err = d.planRollout(ctx, t.tx, organization, target.ID)
 	}
 	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
 	if forPeople(err) {
@@ -175,7 +183,7 @@ func (d *Domain) rollBack(ctx context.Context, tx Tx, organization int64, due *A
 		return err
 	}
 	p.rollback = true
-	made, err := d.createPlanned(ctx, tx, c, p, because("automatic rollback of "+t.name(), "it "+map[string]string{causeFailed: "failed", causeDegraded: "stayed degraded"}[due.Cause]))
+	made, err := d.createPlanned(ctx, t.tx, t.cause, p, because("automatic rollback of "+t.name(), "it "+map[string]string{causeFailed: "failed", causeDegraded: "stayed degraded"}[due.Cause]))
 	due.MadeRolloutID = made.ID
 	return err
 }

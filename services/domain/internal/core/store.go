@@ -183,9 +183,12 @@ type RequestWrites interface {
 // PolicyWrites changes policies, and what they want.
 type PolicyWrites interface {
 	SaveRollbackPolicy(ctx context.Context, p RollbackPolicy) error
-	// ScheduleRollback is nothing when there is one for the rollout, or when a policy has made the rollout.
+	// ScheduleRollback is nothing when there was one for the rollout, or when a policy has made the rollout. One that waits
+	// on degraded is set anew.
 	ScheduleRollback(ctx context.Context, r AutomaticRollback, due time.Time) error
-	// DueRollback locks the next one that is due, and skips what others have locked.
+	// StopRollbackClock makes one that waits on degraded due no more; nothing when there is none.
+	StopRollbackClock(ctx context.Context, rollout int64) error
+	// DueRollback locks the next one that is due, with its rollout, and skips what others have locked.
 	DueRollback(ctx context.Context, at time.Time) (AutomaticRollback, bool, error)
 	// SettleRollback writes what came of it.
 	SettleRollback(ctx context.Context, r AutomaticRollback) error

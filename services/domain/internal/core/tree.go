@@ -131,14 +131,19 @@ func (t *tree) moveRollout(ctx context.Context, verb Verb, reason string) error 
 	before := t.rollout.State
 	state, err := t.write(ctx, Subject{SubjectRollout, t.rollout.ID}, int16(t.rollout.State), verb, reason)
 	t.rollout.State = RolloutState(state)
-	// A completed rollout leaves alone what is under it: a word about a deployment that was overtaken still lands.
-	if err != nil || t.rollout.State == before || t.rollout.State != RolloutFailed && t.rollout.State != RolloutCancelled {
+	if err != nil || t.rollout.State == before {
 		return err
 	}
-	if t.rollout.State == RolloutFailed {
+	switch t.rollout.State {
+	case RolloutCompleted: // leaves alone what is under it: a word about a deployment that was overtaken still lands
+		return t.runClock(ctx)
+	case RolloutFailed:
 		return t.closeSoon(ctx, reason)
+	case RolloutCancelled:
+		return t.cancelAll(ctx, because("the rollout was "+t.rollout.State.String(), reason))
+	case RolloutPending, RolloutInProgress, RolloutPaused:
 	}
-	return t.cancelAll(ctx, because("the rollout was "+t.rollout.State.String(), reason))
+	return nil
 }
 
 // cancelAll ends whatever is under the rollout and has not ended.
@@ -180,9 +185,13 @@ func (t *tree) moveDeployment(ctx context.Context, b *branch, d *Deployment, ver
 			return err
 		}
 	}
+	before := d.State
 	state, err := t.write(ctx, Subject{SubjectDeployment, d.ID}, int16(d.State), verb, reason)
 	d.State = DeploymentState(state)
-	return err
+	if err != nil || d.State == before || t.rollout.State != RolloutCompleted {
+		return err
+	}
+	return t.runClock(ctx) // it came after the rollout's own end
 }
 
 func (t *tree) cancelDeployments(ctx context.Context, b *branch, reason string) error {

@@ -164,6 +164,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a rollback that is done and made nothing", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 1)`, "cd_automatic_rollbacks_done_has_made"},
 		{"a rollback that is dropped without a word", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`, "cd_automatic_rollbacks_dropped_says_why"},
 		{"two automatic rollbacks of a rollout", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', now()), (1, 1, 'degraded', now())`, "cd_automatic_rollbacks_once_per_rollout"},
+		{"a failure that is never due", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', NULL)`, "cd_automatic_rollbacks_only_a_clock_stands"},
+		{"a clock that stands and is settled", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state, outcome) VALUES (1, 1, 'degraded', NULL, 2, 'x')`, "cd_automatic_rollbacks_only_a_clock_stands"},
 		{"another organization's rollout's rollback", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (2, 1, 'failed', now())`, "cd_automatic_rollbacks_rollout"},
 		// D15 and the hand-over
 		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},

@@ -81,9 +81,10 @@ func deployment(r sqlc.Deployment) core.Deployment {
 	}
 }
 
-func snapshot(r sqlc.Snapshot) core.Snapshot {
+func snapshot(r sqlc.SnapshotsByDeploymentRow) core.Snapshot {
 	return core.Snapshot{
-		DeploymentID: r.DeploymentID, CommitSHA: r.CommitSha, ManifestDigest: r.ManifestDigest, Parameters: r.Parameters, CreatedAt: r.CreatedAt,
+		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest, DriverDigest: r.DriverDigest,
+		Parameters: r.Snapshot.Parameters, CreatedAt: r.Snapshot.CreatedAt,
 	}
 }
 

@@ -2,6 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -9,12 +13,33 @@ import (
 )
 
 // SaveHealth implements core.Tx.
-func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) error {
-	err := t.q.SaveHealth(ctx, sqlc.SaveHealthParams{
+func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error) {
+	counts, err := t.q.SaveHealth(ctx, sqlc.SaveHealthParams{
 		OrganizationID: t.organization, ServiceID: h.ServiceID, EnvironmentID: h.EnvironmentID,
 		Health: int16(h.Health), Reason: h.Reason, ObservedAt: h.ObservedAt,
 	})
-	return pg.Classify(err, "save health of service %d in environment %d", h.ServiceID, h.EnvironmentID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // a newer one is kept
+	}
+	return counts, pg.Classify(err, "save health of service %d in environment %d", h.ServiceID, h.EnvironmentID)
+}
+
+// RolloutServing implements core.Tx.
+func (t *tx) RolloutServing(ctx context.Context, service, environment int64) (int64, bool, error) {
+	id, err := t.q.RolloutServing(ctx, t.organization, service, environment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return id, err == nil, pg.Classify(err, "find the rollout that serves service %d in environment %d", service, environment)
+}
+
+// DegradedSince implements core.Tx.
+func (t *tx) DegradedSince(ctx context.Context, rollout int64) (time.Time, bool, error) {
+	since, err := t.q.DegradedSince(ctx, t.organization, rollout)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, false, nil
+	}
+	return since, err == nil, pg.Classify(err, "find since when rollout %d is degraded", rollout)
 }
 
 // SaveReconciliation implements core.Tx.

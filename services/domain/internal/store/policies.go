@@ -39,6 +39,11 @@ func (t *tx) ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due
 	return pg.Classify(err, "schedule rollback of rollout %d", r.RolloutID)
 }
 
+// StopRollbackClock implements core.Tx.
+func (t *tx) StopRollbackClock(ctx context.Context, rollout int64) error {
+	return pg.Classify(t.q.StopRollbackClock(ctx, t.organization, rollout), "stop the clock of rollout %d", rollout)
+}
+
 // DueRollback implements core.Tx.
 func (t *tx) DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollback, bool, error) {
 	row, err := t.q.DueRollback(ctx, t.organization, at)

@@ -1,12 +1,43 @@
 -- Each of the three keeps the newest observation, and since when it says what it says. One that comes late changes nothing.
 
--- name: SaveHealth :exec
+-- name: SaveHealth :one
+-- Answers whether a clock may have to start or stop: it says something new, or that the service is degraded. No row when it
+-- came late.
 INSERT INTO cd_service_environment_healths AS h (organization_id, service_id, environment_id, health, reason, since, observed_at)
 VALUES (@organization_id, @service_id, @environment_id, @health, @reason, @observed_at, @observed_at)
 ON CONFLICT (organization_id, service_id, environment_id) DO UPDATE
 SET health = excluded.health, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN h.health = excluded.health THEN h.since ELSE excluded.observed_at END
-WHERE h.observed_at < excluded.observed_at;
+WHERE h.observed_at < excluded.observed_at
+RETURNING (h.health = 3 OR h.since = h.observed_at)::boolean AS counts;
+
+-- name: RolloutServing :one
+-- The last rollout that has begun to deploy a service in an environment.
+SELECT r.id
+FROM cd_services s
+JOIN cd_rollouts r ON r.organization_id = s.organization_id AND r.application_id = s.application_id
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND d.service_id = s.id
+WHERE s.organization_id = @organization_id AND s.id = @service_id AND e.environment_id = @environment_id AND d.started_at IS NOT NULL
+ORDER BY r.id DESC LIMIT 1;
+
+-- name: DegradedSince :one
+-- Since when anything is degraded that nobody but this rollout has deployed since. A deployment's own end counts where
+-- nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing.
+SELECT (CASE WHEN h.health = 3 THEN GREATEST(h.since, CASE WHEN d.state = 2 THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
+WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND d.started_at IS NOT NULL
+  AND (h.health = 3 OR d.state = 3 AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
+  AND NOT EXISTS (
+    SELECT FROM cd_rollouts n
+    JOIN cd_rollout_environments f ON f.organization_id = n.organization_id AND f.rollout_id = n.id AND f.environment_id = e.environment_id
+    JOIN cd_deployments g ON g.organization_id = f.organization_id AND g.rollout_environment_id = f.id AND g.service_id = d.service_id
+    WHERE n.organization_id = r.organization_id AND n.application_id = r.application_id AND n.id > r.id AND g.started_at IS NOT NULL
+  )
+ORDER BY since LIMIT 1;
 
 -- name: SaveReconciliation :exec
 INSERT INTO cd_application_environment_reconciliations AS r (

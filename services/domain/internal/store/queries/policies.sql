@@ -8,16 +8,25 @@ ON CONFLICT (organization_id, application_id) DO UPDATE
 SET rollback_on_failed = excluded.rollback_on_failed, rollback_on_degraded = excluded.rollback_on_degraded, degraded_after_seconds = excluded.degraded_after_seconds, rollback_in_full = excluded.rollback_in_full;
 
 -- name: ScheduleRollback :exec
--- Once for each rollout, and never for one that was itself made here (D13).
-INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at)
+-- Once for each rollout, and never for one that was itself made here (D13). Until something has come of it, the clock may be
+-- set anew, and a failure is not kept waiting by it.
+INSERT INTO cd_automatic_rollbacks AS b (organization_id, rollout_id, cause, due_at)
 SELECT @organization_id::bigint, @rollout_id::bigint, @cause::text, @due_at::timestamptz
 WHERE NOT EXISTS (SELECT FROM cd_automatic_rollbacks m WHERE m.organization_id = @organization_id AND m.made_rollout_id = @rollout_id)
-ON CONFLICT (organization_id, rollout_id) DO NOTHING;
+ON CONFLICT (organization_id, rollout_id) DO UPDATE SET cause = excluded.cause, due_at = excluded.due_at
+WHERE b.state = 0 AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at);
+
+-- name: StopRollbackClock :exec
+UPDATE cd_automatic_rollbacks SET due_at = NULL
+WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND state = 0 AND cause = 'degraded' AND due_at IS NOT NULL;
 
 -- name: DueRollback :one
-SELECT id, rollout_id, cause FROM cd_automatic_rollbacks
-WHERE organization_id = @organization_id AND state = 0 AND due_at <= @at
-ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+-- The rollout is locked with it: whoever sets the clock holds the rollout and then writes here, so waiting for the rollout
+-- with this row in hand could be a deadlock.
+SELECT b.id, b.rollout_id, b.cause FROM cd_automatic_rollbacks b
+JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout_id
+WHERE b.organization_id = @organization_id AND b.state = 0 AND b.due_at <= @at::timestamptz
+ORDER BY b.due_at, b.id LIMIT 1 FOR NO KEY UPDATE OF b, r SKIP LOCKED;
 
 -- name: SettleRollback :exec
 UPDATE cd_automatic_rollbacks SET state = CASE WHEN @outcome::text = '' THEN 1 ELSE 2 END, outcome = @outcome, made_rollout_id = @made_rollout_id

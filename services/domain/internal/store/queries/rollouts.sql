@@ -95,4 +95,9 @@ SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND id = A
 SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND rollout_environment_id = ANY(@ids::bigint[]) ORDER BY rollout_environment_id, id;
 
 -- name: SnapshotsByDeployment :many
-SELECT * FROM cd_deployment_snapshots WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]);
+-- The bundle is the one that the rollout has pinned for the environment (D7, D15).
+SELECT sqlc.embed(s), e.driver_digest
+FROM cd_deployment_snapshots s
+JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[]);

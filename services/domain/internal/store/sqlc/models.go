@@ -95,7 +95,8 @@ type AutomaticRollback struct {
 	OrganizationID int64
 	RolloutID      int64
 	Cause          string
-	DueAt          time.Time
+	// NULL while nothing is degraded: the clock stands, and starts anew with the next degradation.
+	DueAt *time.Time
 	// 0 pending 1 done 2 dropped (outcome says why)
 	State         int16
 	Outcome       string

@@ -44,6 +44,32 @@ func (q *Queries) Contacts(ctx context.Context, organizationID int64, ids []int6
 	return items, nil
 }
 
+const degradedSince = `-- name: DegradedSince :one
+SELECT (CASE WHEN h.health = 3 THEN GREATEST(h.since, CASE WHEN d.state = 2 THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
+WHERE r.organization_id = $1 AND r.id = $2 AND d.started_at IS NOT NULL
+  AND (h.health = 3 OR d.state = 3 AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
+  AND NOT EXISTS (
+    SELECT FROM cd_rollouts n
+    JOIN cd_rollout_environments f ON f.organization_id = n.organization_id AND f.rollout_id = n.id AND f.environment_id = e.environment_id
+    JOIN cd_deployments g ON g.organization_id = f.organization_id AND g.rollout_environment_id = f.id AND g.service_id = d.service_id
+    WHERE n.organization_id = r.organization_id AND n.application_id = r.application_id AND n.id > r.id AND g.started_at IS NOT NULL
+  )
+ORDER BY since LIMIT 1
+`
+
+// Since when anything is degraded that nobody but this rollout has deployed since. A deployment's own end counts where
+// nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing.
+func (q *Queries) DegradedSince(ctx context.Context, organizationID int64, rolloutID int64) (time.Time, error) {
+	row := q.db.QueryRow(ctx, degradedSince, organizationID, rolloutID)
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
+}
+
 const healthsByEnvironment = `-- name: HealthsByEnvironment :many
 SELECT id, organization_id, service_id, environment_id, health, observed_at, created_at, updated_at, reason, since FROM cd_service_environment_healths WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY service_id
 `
@@ -116,6 +142,24 @@ func (q *Queries) Reconciliations(ctx context.Context, organizationID int64, ids
 	return items, nil
 }
 
+const rolloutServing = `-- name: RolloutServing :one
+SELECT r.id
+FROM cd_services s
+JOIN cd_rollouts r ON r.organization_id = s.organization_id AND r.application_id = s.application_id
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND d.service_id = s.id
+WHERE s.organization_id = $1 AND s.id = $2 AND e.environment_id = $3 AND d.started_at IS NOT NULL
+ORDER BY r.id DESC LIMIT 1
+`
+
+// The last rollout that has begun to deploy a service in an environment.
+func (q *Queries) RolloutServing(ctx context.Context, organizationID int64, serviceID int64, environmentID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, rolloutServing, organizationID, serviceID, environmentID)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const saveContact = `-- name: SaveContact :exec
 INSERT INTO cd_environment_contacts AS c (organization_id, environment_id, reachable, reason, since, observed_at)
 VALUES ($1, $2, $3, $4, $5, $5)
@@ -144,7 +188,7 @@ func (q *Queries) SaveContact(ctx context.Context, arg SaveContactParams) error 
 	return err
 }
 
-const saveHealth = `-- name: SaveHealth :exec
+const saveHealth = `-- name: SaveHealth :one
 
 INSERT INTO cd_service_environment_healths AS h (organization_id, service_id, environment_id, health, reason, since, observed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $6)
@@ -152,6 +196,7 @@ ON CONFLICT (organization_id, service_id, environment_id) DO UPDATE
 SET health = excluded.health, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN h.health = excluded.health THEN h.since ELSE excluded.observed_at END
 WHERE h.observed_at < excluded.observed_at
+RETURNING (h.health = 3 OR h.since = h.observed_at)::boolean AS counts
 `
 
 type SaveHealthParams struct {
@@ -164,8 +209,10 @@ type SaveHealthParams struct {
 }
 
 // Each of the three keeps the newest observation, and since when it says what it says. One that comes late changes nothing.
-func (q *Queries) SaveHealth(ctx context.Context, arg SaveHealthParams) error {
-	_, err := q.db.Exec(ctx, saveHealth,
+// Answers whether a clock may have to start or stop: it says something new, or that the service is degraded. No row when it
+// came late.
+func (q *Queries) SaveHealth(ctx context.Context, arg SaveHealthParams) (bool, error) {
+	row := q.db.QueryRow(ctx, saveHealth,
 		arg.OrganizationID,
 		arg.ServiceID,
 		arg.EnvironmentID,
@@ -173,7 +220,9 @@ func (q *Queries) SaveHealth(ctx context.Context, arg SaveHealthParams) error {
 		arg.Reason,
 		arg.ObservedAt,
 	)
-	return err
+	var counts bool
+	err := row.Scan(&counts)
+	return counts, err
 }
 
 const saveReconciliation = `-- name: SaveReconciliation :exec

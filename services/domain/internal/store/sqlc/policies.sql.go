@@ -30,9 +30,10 @@ func (q *Queries) DueClosing(ctx context.Context, organizationID int64, at time.
 }
 
 const dueRollback = `-- name: DueRollback :one
-SELECT id, rollout_id, cause FROM cd_automatic_rollbacks
-WHERE organization_id = $1 AND state = 0 AND due_at <= $2
-ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+SELECT b.id, b.rollout_id, b.cause FROM cd_automatic_rollbacks b
+JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout_id
+WHERE b.organization_id = $1 AND b.state = 0 AND b.due_at <= $2::timestamptz
+ORDER BY b.due_at, b.id LIMIT 1 FOR NO KEY UPDATE OF b, r SKIP LOCKED
 `
 
 type DueRollbackRow struct {
@@ -41,6 +42,8 @@ type DueRollbackRow struct {
 	Cause     string
 }
 
+// The rollout is locked with it: whoever sets the clock holds the rollout and then writes here, so waiting for the rollout
+// with this row in hand could be a deadlock.
 func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time.Time) (DueRollbackRow, error) {
 	row := q.db.QueryRow(ctx, dueRollback, organizationID, at)
 	var i DueRollbackRow
@@ -332,10 +335,11 @@ func (q *Queries) SaveRolloutPolicy(ctx context.Context, arg SaveRolloutPolicyPa
 }
 
 const scheduleRollback = `-- name: ScheduleRollback :exec
-INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at)
+INSERT INTO cd_automatic_rollbacks AS b (organization_id, rollout_id, cause, due_at)
 SELECT $1::bigint, $2::bigint, $3::text, $4::timestamptz
 WHERE NOT EXISTS (SELECT FROM cd_automatic_rollbacks m WHERE m.organization_id = $1 AND m.made_rollout_id = $2)
-ON CONFLICT (organization_id, rollout_id) DO NOTHING
+ON CONFLICT (organization_id, rollout_id) DO UPDATE SET cause = excluded.cause, due_at = excluded.due_at
+WHERE b.state = 0 AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at)
 `
 
 type ScheduleRollbackParams struct {
@@ -345,7 +349,8 @@ type ScheduleRollbackParams struct {
 	DueAt          time.Time
 }
 
-// Once for each rollout, and never for one that was itself made here (D13).
+// Once for each rollout, and never for one that was itself made here (D13). Until something has come of it, the clock may be
+// set anew, and a failure is not kept waiting by it.
 func (q *Queries) ScheduleRollback(ctx context.Context, arg ScheduleRollbackParams) error {
 	_, err := q.db.Exec(ctx, scheduleRollback,
 		arg.OrganizationID,
@@ -406,5 +411,15 @@ func (q *Queries) SettleRollback(ctx context.Context, arg SettleRollbackParams) 
 		arg.OrganizationID,
 		arg.ID,
 	)
+	return err
+}
+
+const stopRollbackClock = `-- name: StopRollbackClock :exec
+UPDATE cd_automatic_rollbacks SET due_at = NULL
+WHERE organization_id = $1 AND rollout_id = $2 AND state = 0 AND cause = 'degraded' AND due_at IS NOT NULL
+`
+
+func (q *Queries) StopRollbackClock(ctx context.Context, organizationID int64, rolloutID int64) error {
+	_, err := q.db.Exec(ctx, stopRollbackClock, organizationID, rolloutID)
 	return err
 }

@@ -615,27 +615,38 @@ func (q *Queries) SetRolloutWorkflowRef(ctx context.Context, workflowRef *string
 }
 
 const snapshotsByDeployment = `-- name: SnapshotsByDeployment :many
-SELECT id, organization_id, deployment_id, commit_sha, manifest_digest, parameters, created_at, updated_at FROM cd_deployment_snapshots WHERE organization_id = $1 AND deployment_id = ANY($2::bigint[])
+SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.created_at, s.updated_at, e.driver_digest
+FROM cd_deployment_snapshots s
+JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE s.organization_id = $1 AND s.deployment_id = ANY($2::bigint[])
 `
 
-func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]Snapshot, error) {
+type SnapshotsByDeploymentRow struct {
+	Snapshot     Snapshot
+	DriverDigest string
+}
+
+// The bundle is the one that the rollout has pinned for the environment (D7, D15).
+func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]SnapshotsByDeploymentRow, error) {
 	rows, err := q.db.Query(ctx, snapshotsByDeployment, organizationID, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Snapshot
+	var items []SnapshotsByDeploymentRow
 	for rows.Next() {
-		var i Snapshot
+		var i SnapshotsByDeploymentRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.DeploymentID,
-			&i.CommitSha,
-			&i.ManifestDigest,
-			&i.Parameters,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Snapshot.ID,
+			&i.Snapshot.OrganizationID,
+			&i.Snapshot.DeploymentID,
+			&i.Snapshot.CommitSha,
+			&i.Snapshot.ManifestDigest,
+			&i.Snapshot.Parameters,
+			&i.Snapshot.CreatedAt,
+			&i.Snapshot.UpdatedAt,
+			&i.DriverDigest,
 		); err != nil {
 			return nil, err
 		}

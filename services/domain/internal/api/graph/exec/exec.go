@@ -219,6 +219,7 @@ type ComplexityRoot struct {
 
 	DeploymentSnapshot struct {
 		CommitSHA      func(childComplexity int) int
+		DriverDigest   func(childComplexity int) int
 		ManifestDigest func(childComplexity int) int
 		Parameters     func(childComplexity int) int
 	}
@@ -1443,6 +1444,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeploymentSnapshot.CommitSHA(childComplexity), true
+	case "DeploymentSnapshot.driverDigest":
+		if e.ComplexityRoot.DeploymentSnapshot.DriverDigest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentSnapshot.DriverDigest(childComplexity), true
 	case "DeploymentSnapshot.manifestDigest":
 		if e.ComplexityRoot.DeploymentSnapshot.ManifestDigest == nil {
 			break
@@ -3799,7 +3806,7 @@ enum NewerPolicy {
 type RollbackPolicy {
   "Roll back at once."
   onFailed: Boolean!
-  "Roll back some time after a deployment has degraded, unless anything newer has begun."
+  "Roll back when a service has been degraded for some time, also after the rollout, unless a newer one is active (D13)."
   onDegraded: Boolean!
   degradedAfterSeconds: Int!
   "A way back is promoted at once, without the gates by weight (D14)."
@@ -4187,6 +4194,8 @@ type DeploymentGate {
 type DeploymentSnapshot {
   commitSha: String!
   manifestDigest: String!
+  "The digest of the driver bundle that deployed it, to the byte (D7, D15)."
+  driverDigest: String!
   parameters: JSON!
 }
 
@@ -4907,6 +4916,8 @@ func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, 
 		return ec.fieldContext_DeploymentSnapshot_commitSha(ctx, field)
 	case "manifestDigest":
 		return ec.fieldContext_DeploymentSnapshot_manifestDigest(ctx, field)
+	case "driverDigest":
+		return ec.fieldContext_DeploymentSnapshot_driverDigest(ctx, field)
 	case "parameters":
 		return ec.fieldContext_DeploymentSnapshot_parameters(ctx, field)
 	}
@@ -9327,6 +9338,29 @@ func (ec *executionContext) _DeploymentSnapshot_manifestDigest(ctx context.Conte
 	)
 }
 func (ec *executionContext) fieldContext_DeploymentSnapshot_manifestDigest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeploymentSnapshot", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DeploymentSnapshot_driverDigest(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentSnapshot) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentSnapshot_driverDigest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DriverDigest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentSnapshot_driverDigest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DeploymentSnapshot", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
@@ -21888,6 +21922,11 @@ func (ec *executionContext) _DeploymentSnapshot(ctx context.Context, sel ast.Sel
 			}
 		case "manifestDigest":
 			out.Values[i] = ec._DeploymentSnapshot_manifestDigest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "driverDigest":
+			out.Values[i] = ec._DeploymentSnapshot_driverDigest(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -1,0 +1,51 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// The clock of "a while on degraded" (D13, E74) belongs to the rollout that has put a service where it is, and runs after
+// that rollout is over. It is worked out anew, under the rollout's lock, from all that is known at the moment: whenever a
+// health is seen that counts, when the rollout ends, and once more when it is due. So neither the order nor the number
+// of words matters, and a word that comes late changes nothing.
+
+// runClock starts, sets or stops the clock of the rollout.
+func (t *tree) runClock(ctx context.Context) error {
+	due, runs, err := t.degradedUntil(ctx)
+	if err != nil {
+		return err
+	}
+	if !runs {
+		return t.tx.StopRollbackClock(ctx, t.rollout.ID)
+	}
+	return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, due)
+}
+
+// degradedUntil is how long what the rollout has deployed may stay degraded; false where nothing is, or nobody wants to know.
+func (t *tree) degradedUntil(ctx context.Context) (time.Time, bool, error) {
+	// While it is under way its own program looks after it; one that was cancelled is in the hands of people.
+	if t.rollout.State != RolloutCompleted && t.rollout.State != RolloutFailed {
+		return time.Time{}, false, nil
+	}
+	since, degraded, err := t.tx.DegradedSince(ctx, t.rollout.ID)
+	if err != nil || !degraded {
+		return time.Time{}, false, err
+	}
+	policy, applies, err := t.rollbackPolicy(ctx)
+	return since.Add(policy.DegradedAfter), applies && policy.OnDegraded, err
+}
+
+// putOff is that a clock that has run out should not have: by now nothing is degraded, or not for so long. It is set right,
+// and says so.
+func (t *tree) putOff(ctx context.Context, due *AutomaticRollback) (bool, error) {
+	if due.Cause != causeDegraded {
+		return false, nil
+	}
+	until, runs, err := t.degradedUntil(ctx)
+	if err != nil || runs && !until.After(t.cause.at) {
+		return false, err
+	}
+	due.Outcome = "put off: not degraded for so long, or not any more"
+	return true, t.runClock(ctx)
+}
