@@ -12,7 +12,7 @@ import (
 // The linker sets these: -X github.com/lockstep-cd/lockstep/pkg/build.version=v1.2.3.
 var (
 	version string
-	commit  string
+	commit  string //nolint:gochecknoglobals // the linker sets variables of packages only
 )
 
 // Info says what a binary was made from.
