@@ -53,33 +53,36 @@ func (c *command) sourceKinds() *cobra.Command {
 // pointer is how commands are told of a source that does not exist yet.
 type pointer struct {
 	kind string
-	set  []string
+	set  fields
 }
 
 func (p *pointer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.kind, "kind", "oci-image@1", "the `kind` of source; `lockstep source kinds` lists them")
-	cmd.Flags().StringArrayVar(&p.set, "set", nil, "a field of its configuration, as `field=value`; again for more")
+	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of its configuration, as `field=value`; again for more")
 }
 
-// config is the configuration that was given. A value that is a number, true or false in JSON is one.
-func (p *pointer) config() (json.RawMessage, error) {
-	fields := map[string]any{}
-	for _, pair := range p.set {
+// fields are those of a configuration, as field=value.
+type fields []string
+
+// json is the configuration. A value that is a number, true or false in JSON is one.
+func (f fields) json() (json.RawMessage, error) {
+	config := map[string]any{}
+	for _, pair := range f {
 		name, value, ok := strings.Cut(pair, "=")
-		if _, twice := fields[name]; !ok || name == "" || twice {
+		if _, twice := config[name]; !ok || name == "" || twice {
 			return nil, fault.New(fault.Invalid, "set: found %q; expected field=value, each field once", pair)
 		}
 		var literal any
 		if err := json.Unmarshal([]byte(value), &literal); err == nil {
 			switch literal.(type) {
 			case bool, float64:
-				fields[name] = json.RawMessage(value)
+				config[name] = json.RawMessage(value)
 				continue
 			}
 		}
-		fields[name] = value
+		config[name] = value
 	}
-	return json.Marshal(fields)
+	return json.Marshal(config)
 }
 
 func (c *command) sourceAdd() *cobra.Command {
@@ -88,7 +91,7 @@ func (c *command) sourceAdd() *cobra.Command {
 		"  lockstep source add shop api --set image=registry.example.com/shop/api --set selection=semver --set range=^1 --set poll=true\n"+
 			"  lockstep source add shop config --kind git@1 --set repository=https://git.example.com/shop/config.git --set branch=main --set 'paths=deploy/**'", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := p.config()
+			config, err := p.set.json()
 			if err != nil {
 				return err
 			}
@@ -117,7 +120,7 @@ func (c *command) sourceSet() *cobra.Command {
 	cmd := c.asking("set ID", "Change how a source selects and is polled; what it points at stays",
 		"  lockstep source set artifactsource_3 --set image=registry.example.com/shop/api --set selection=semver --set range=^2 --set poll=true", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := p.config()
+			config, err := p.set.json()
 			if err != nil {
 				return err
 			}
@@ -127,7 +130,7 @@ func (c *command) sourceSet() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
 		})
-	cmd.Flags().StringArrayVar(&p.set, "set", nil, "a field of the whole new configuration, as `field=value`; again for more")
+	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of the whole new configuration, as `field=value`; again for more")
 	return cmd
 }
 
@@ -136,7 +139,7 @@ func (c *command) sourceTest() *cobra.Command {
 	cmd := c.asking("test", "Look at what may become a source, and keep nothing",
 		"  lockstep source test --set image=registry.example.com/shop/api --set selection=semver --set poll=true", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			config, err := p.config()
+			config, err := p.set.json()
 			if err != nil {
 				return err
 			}

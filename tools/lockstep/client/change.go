@@ -68,12 +68,6 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 		})
 }
 
-// CreateFlowDefinition gives an application a new version of its pipeline.
-func (c *Client) CreateFlowDefinition(ctx context.Context, application string, definition any) (Reference, error) {
-	return change[Reference](ctx, c, "createFlowDefinition", "CreateFlowDefinitionInput", "flowDefinition", "id",
-		map[string]any{"application": application, "definition": definition})
-}
-
 // CreateRollout begins to promote a version set. A Refused error says so when the application's policy has queued it.
 func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (Rollout, error) {
 	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,

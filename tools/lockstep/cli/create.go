@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+func (c *command) applicationCreate() *cobra.Command {
+	var description string
+	var services []string
+	cmd := c.asking("create NAME", "Create an application; `lockstep source` adds to where its artifacts come from",
+		"  lockstep application create shop --service api=registry.example.com/shop/api --service web=registry.example.com/shop/web", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			inputs := make([]client.ServiceInput, len(services))
+			for i, s := range services {
+				name, image, ok := strings.Cut(s, "=")
+				if !ok || name == "" || image == "" {
+					return fault.New(fault.Invalid, "service: found %q; expected a name and its image, such as api=registry.example.com/shop/api", s)
+				}
+				inputs[i] = client.ServiceInput{Name: name, Image: image}
+			}
+			one, err := api.CreateApplication(cmd.Context(), args[0], description, inputs)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { applicationTable(w, []client.Application{one}) })
+		})
+	cmd.Flags().StringArrayVar(&services, "service", nil, "a service and its image, as `name=image`; again for more")
+	cmd.Flags().StringVar(&description, "description", "", "what it is")
+	return cmd
+}
+
+func (c *command) environmentCreate() *cobra.Command {
+	in := client.EnvironmentInput{}
+	var config fields
+	cmd := c.asking("create NAME", "Create an environment; its onboarding begins at once",
+		"  lockstep environment create production --tier production --set cluster_agent_id=42", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			driver, err := config.json()
+			if err != nil {
+				return err
+			}
+			in.Name, in.Tier, in.DriverConfig = args[0], strings.ToUpper(in.Tier), driver
+			one, err := api.CreateEnvironment(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { environmentTable(w, []client.Environment{one}) })
+		})
+	flags := cmd.Flags()
+	flags.StringVar(&in.Tier, "tier", "development", "development, qa, staging or production")
+	flags.StringVar(&in.DriverRef, "driver", "argo-rollouts@1", "the `driver` that deploys there")
+	flags.StringVar(&in.Description, "description", "", "what it is")
+	flags.StringArrayVar((*[]string)(&config), "set", nil, "a field of the driver's configuration, as `field=value`; again for more")
+	return cmd
+}
+
+// pipeline is the noun of flow definitions. What `lockstep workflow flow` registers is something else.
+func (c *command) pipeline() *cobra.Command {
+	get := c.asking("get APPLICATION", "Show the pipeline of an application", "  lockstep pipeline get shop -o yaml", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.FlowDefinition(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
+		})
+	set := c.asking("set APPLICATION FILE", "Give an application a new version of its pipeline, from YAML or JSON; - for the standard input",
+		"  lockstep pipeline set shop pipeline.yaml", exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			definition, err := readYAML(cmd.InOrStdin(), args[1])
+			if err != nil {
+				return err
+			}
+			one, err := api.CreateFlowDefinition(cmd.Context(), args[0], definition)
+			if err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
+		})
+	return noun("pipeline", "flow", "Pipelines: the environments and gates that an application goes through", get, set)
+}
+
+// readYAML is one document of a file, or of the standard input for "-".
+func readYAML(in io.Reader, path string) (any, error) {
+	var (
+		text []byte
+		err  error
+	)
+	if path == "-" {
+		text, err = io.ReadAll(in)
+	} else {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	var value map[string]any
+	if err := yaml.Unmarshal(text, &value); err != nil {
+		return nil, fault.New(fault.Invalid, "%s: found text that is not a YAML or JSON object: %w", path, err)
+	}
+	return value, nil
+}
+
+func pipelineTable(w io.Writer, f client.FlowDefinition) {
+	row(w, "ID", "VERSION", "CREATED", "ENVIRONMENTS")
+	row(w, f.ID, number(f.Version), moment(f.CreatedAt), strings.Join(stops(f.Definition), " → "))
+}
+
+// stops are the environments of a pipeline, in order.
+func stops(definition any) []string {
+	object, _ := definition.(map[string]any)
+	steps, _ := object["steps"].([]any)
+	var all []string
+	for _, s := range steps {
+		step, _ := s.(map[string]any)
+		if environment, ok := step["environment"].(string); ok {
+			all = append(all, environment)
+		}
+	}
+	return all
+}
