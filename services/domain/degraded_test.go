@@ -214,10 +214,12 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 	w.sees(0, 5, "degraded")
 	newer := w.rollout(w.release(3))
 	w.succeed(newer)
-	w.sees(0, 6, "healthy")
 	w.until(35)
-	if done, worked := w.due(); worked && done.MadeRolloutID != 0 {
-		t.Errorf("%+v: rolled back, after it was replaced: %+v", r, done)
+	if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.MadeRolloutID != 0 {
+		t.Errorf("what was replaced while it was degraded: %+v", done)
+	}
+	if done, worked := w.due(); !worked || done.RolloutID != newer.ID || done.MadeRolloutID == 0 {
+		t.Errorf("what has replaced it, and is degraded: %+v", done)
 	}
 	w.nothingDue("what was replaced")
 
