@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -122,11 +121,11 @@ func fires(t *testing.T, rule rulefmt.Rule, series string) bool {
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	end := time.Unix(0, 0).Add(89 * time.Minute)
 	for at := end.Add(-time.Duration(rule.For)); !at.After(end); at = at.Add(time.Minute) {
-		query, err := engine.NewInstantQuery(context.Background(), storage, nil, rule.Expr, at)
+		query, err := engine.NewInstantQuery(t.Context(), storage, nil, rule.Expr, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := query.Exec(context.Background())
+		result := query.Exec(t.Context())
 		if result.Err != nil {
 			t.Fatal(result.Err)
 		}

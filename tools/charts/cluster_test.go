@@ -33,6 +33,8 @@ const installWithin = 2 * time.Minute
 // TestOnARealAPIServer installs each file of values with Helm into a namespace that enforces restricted pods, waits until all pods are
 // ready, upgrades, rolls back and uninstalls, and looks for what is left. It needs the programs, so `make charts` skips it and
 // `make e2e-charts` runs it.
+//
+//nolint:tparallel,paralleltest // one cluster on a small machine: each installation waits for its own pods
 func TestOnARealAPIServer(t *testing.T) {
 	t.Parallel()
 	programs := os.Getenv("LOCKSTEP_CLUSTER")
