@@ -303,6 +303,7 @@ func (a *apiServer) relayRights(t *testing.T) {
 	want := []string{
 		"create argoproj.io/applications",
 		"get apps/deployments", "get apps/statefulsets", "get argoproj.io/applications", "get argoproj.io/rollouts",
+		"list argoproj.io/applications", "list argoproj.io/rollouts",
 		"patch argoproj.io/applications", "patch argoproj.io/rollouts/status",
 		"watch argoproj.io/applications", "watch argoproj.io/rollouts",
 	}
