@@ -38,7 +38,7 @@ var hostile = map[string]struct{ program, want string }{
 	"4 GiB string":            {"x = 'x' * (4 << 30)", "repeat count 4294967296 too large"},
 	"string that doubles":     {"x = 'x'\nfor _ in range(40): x += x", "took more memory than it may: 64 MiB"},
 	"list that doubles":       {"x = [0]\nfor _ in range(40): x += x", "took more memory than it may: 64 MiB"},
-	"dict that grows":         {"x = {}\nfor i in range(10000000): x[i] = str(i) * 10", "took more memory than it may: 64 MiB"},
+	"dict that grows":         {"x = {}\nfor i in range(10000000): x[i] = str(i) * 1000", "took more memory than it may: 64 MiB"},
 	"number that grows":       {"x = 3\nfor _ in range(60): x = x * x", "computed for longer than it may: 1s of CPU time"},
 	"quadratic str":           {"x = ['y' * 1000]\nfor _ in range(24): x = [x, x]\nprint(len(str(x)))", "than it may"},
 	"values nested too deep":  {"x = []\nfor _ in range(1000000): x = [x]\nstr(x)", "than it may"},
@@ -48,7 +48,7 @@ var hostile = map[string]struct{ program, want string }{
 	"10,000 branches":         {"def f(): sleep(1)\nfor _ in range(10000): spawn(f)", "spawn: more than 1000 branches"},
 	"a loop around now":       {"while True: now()", "more than 10000 operations without waiting"},
 	"a large argument":        {"run('act', {'x': ['y' * 1000000] * 100})", "args: value is larger than 4194304 bytes"},
-	"decoded JSON that grows": {"x = json.decode('[' + '[],' * 5000000 + '[]]')", "took more memory than it may: 64 MiB"},
+	"decoded JSON that grows": {"x = json.decode('[' + '[],' * 5000000 + '[]]')", "than it may"},
 }
 
 // TestHostileProgramsFailAlone runs all of them side by side with a well-behaved one of the same kind, which has to end
