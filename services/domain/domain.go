@@ -185,9 +185,6 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	}
 	// After the streams are there: an event that is published before would find none.
 	s.bus.set(conn)
-	if err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.domain.SourcesAfter)); err != nil {
-		return fmt.Errorf("answer the registry service: %w", err)
-	}
 	h := events.New(s.domain, s.inbox)
 	job := func(name string, do func(context.Context) error) run.Part {
 		return run.Part{Name: name, Run: func(ctx context.Context, ready func()) error {
@@ -198,6 +195,7 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	return run.Parts(ctx, s.log, stopWithin,
 		job("outbox", s.sender.Run),
 		job("inbox", s.inbox.Run),
+		job("sources", func(ctx context.Context) error { return s.tellSources(ctx, conn) }),
 		job("registry events", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
 		}),

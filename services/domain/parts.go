@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
 // handler is the HTTP side of the service.
@@ -123,6 +124,24 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 
 // chorePoll is how soon something is found that is due.
 const chorePoll = time.Second
+
+// tellSources answers the registry service, which pulls the artifact sources, until ctx ends. NATS may go away in the moment
+// of subscribing, or not allow it yet: nothing else of this service needs it.
+func (s *service) tellSources(ctx context.Context, conn *bus.Conn) error {
+	for ctx.Err() == nil {
+		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.domain.SourcesAfter))
+		if err == nil {
+			<-ctx.Done()
+			break
+		}
+		s.log.WarnContext(ctx, "the registry service cannot pull sources", telemetry.KeyError, err)
+		s.pause(ctx, tellAgain)
+	}
+	return nil
+}
+
+// tellAgain is how soon it is tried again to answer.
+const tellAgain = 5 * time.Second
 
 func (s *service) pause(ctx context.Context, d time.Duration) {
 	timer := clock.System().NewTimer(d)

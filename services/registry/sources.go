@@ -27,6 +27,9 @@ import (
 // pullEvery is how soon the domain's sources are found to have changed when the hint was lost.
 const pullEvery = time.Minute
 
+// listenAgain is how soon it is tried again to hear the domain.
+const listenAgain = 5 * time.Second
+
 // sourceSet is the domain's artifact sources, and what looks at them.
 type sourceSet struct {
 	store  *store.Sources
@@ -89,17 +92,12 @@ func (c Config) login(repository string) (username, password string, err error) 
 
 // follow keeps up with the domain over a connection, and answers it, until ctx ends.
 func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
-	if err := events.Serve(ctx, conn, answers{s}); err != nil {
-		return fmt.Errorf("answer the domain: %w", err)
-	}
 	changed := make(chan struct{}, 1)
-	if err := conn.OnHint(ctx, bus.SourcesChanged, func([]byte) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}); err != nil {
-		return fmt.Errorf("hear of changed sources: %w", err)
+	// NATS may go away in the moment of subscribing, or not allow it yet. Deliveries do not need the domain's questions, so
+	// that the service goes on without.
+	for err := s.listen(ctx, conn, changed); err != nil && ctx.Err() == nil; err = s.listen(ctx, conn, changed) {
+		s.log.WarnContext(ctx, "the domain cannot ask about sources", "error", err.Error())
+		_ = clock.Sleep(ctx, s.clock, listenAgain) // ended early, the loop sees why
 	}
 	for {
 		// The domain may be away: what is stored here is looked at all the same.
@@ -116,6 +114,28 @@ func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 		case <-timer.C():
 		}
 	}
+}
+
+// listen lets the domain ask, and notes in changed when it hints that its sources have, until ctx ends. Nothing is left of
+// it when it fails.
+func (s *sourceSet) listen(ctx context.Context, conn *bus.Conn, changed chan<- struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := events.Serve(ctx, conn, answers{s}); err != nil {
+		cancel()
+		return fmt.Errorf("answer the domain: %w", err)
+	}
+	err := conn.OnHint(ctx, bus.SourcesChanged, func([]byte) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		cancel()
+		return fmt.Errorf("hear of changed sources: %w", err)
+	}
+	context.AfterFunc(ctx, cancel) // it ends with its parent
+	return nil
 }
 
 // pull makes the stored sources those of the domain. A pull that fails on the way removes nothing.
