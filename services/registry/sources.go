@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/time/rate"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -42,32 +40,15 @@ type sourceSet struct {
 func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, transport *httpx.Transport, log *slog.Logger) *sourceSet {
 	s := &sourceSet{clock: clock.System(), log: log}
 	s.store = store.NewSources(pool, told, func() { s.poller.Wake() })
+	asked := newAsked(c.PollRate)
 	s.poller = core.NewPoller(core.PollerDeps{
-		Queue: s.store, Clock: clock.System(), Log: log, Pace: newPace(c.PollRate),
+		Queue: s.store, Clock: clock.System(), Log: log, Pace: newPace(c.PollRate), AskedOf: asked.of, AskedAt: asked.at,
 		Lookers: map[string]core.Looker{
 			kinds.OCIImage: registries,
 			kinds.Git:      git.New(git.Deps{Transport: transport, Login: c.login}),
 		},
 	})
 	return s
-}
-
-// newPace gives every place as many looks a second.
-func newPace(perSecond int) func(place string, now time.Time) time.Duration {
-	var (
-		mu     sync.Mutex
-		places = map[string]*rate.Limiter{}
-	)
-	return func(place string, now time.Time) time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		l, ok := places[place]
-		if !ok {
-			l = rate.NewLimiter(rate.Limit(perSecond), perSecond)
-			places[place] = l
-		}
-		return l.ReserveN(now, 1).DelayFrom(now)
-	}
 }
 
 // login is the account for a Git repository: the one whose host, with its path, is the longest that the repository is at or

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -45,6 +46,8 @@ type Receipt struct {
 type Hints interface {
 	// Take stores artifacts and hints, all or none, and drops the artifacts that it has taken before.
 	Take(ctx context.Context, hook string, artifacts []Artifact, hints []Hint) error
+	// Superseded are the ids of those artifacts that were taken before and after which another one of their line was.
+	Superseded(ctx context.Context, artifacts []Artifact) ([]string, error)
 }
 
 // Repositories are those that sources point at.
@@ -112,6 +115,11 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	if len(problems) > 0 {
 		return Receipt{}, fault.InvalidFields(problems...)
 	}
+	artifacts, again, err := d.doubtful(ctx, h, artifacts)
+	if err != nil {
+		return Receipt{}, err
+	}
+	hints = append(hints, again...)
 	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints) + len(nudged)}
 	// One correlation for all that a delivery tells, in place of any that the payload brings.
 	group := id.New(d.intake.clock.Now())
@@ -136,11 +144,37 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification) (Recei
 	return receipt, nil
 }
 
+// doubtful parts artifacts from those that cannot be believed: told before, of a tag that has moved since. Either the tag
+// went back, which is a new event, or an old delivery is replayed, which is none. Only the registry knows (D43).
+func (d *Desk) doubtful(ctx context.Context, h Hook, all []Artifact) (good []Artifact, hints []Hint, err error) {
+	lines := slices.DeleteFunc(slices.Clone(all), func(a Artifact) bool { return a.Line == "" })
+	if len(lines) == 0 {
+		return all, nil, nil
+	}
+	old, err := d.hints.Superseded(ctx, lines)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up what hook %s told before: %w", h.Name, err)
+	}
+	for _, a := range all {
+		if !slices.Contains(old, a.ID) {
+			good = append(good, a)
+			continue
+		}
+		n := Notification{Source: h.source(), Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, TraceParent: a.TraceParent}
+		hint, _ := h.hint(n) // nothing is wrong with what has passed as an artifact
+		hints = append(hints, hint)
+	}
+	return good, hints, nil
+}
+
+// source is what a hook's notifications are from.
+func (h Hook) source() string { return "/hooks/" + h.Name }
+
 // place puts a notification where its hook says, and gives names to the fields that the format has no name for.
 func (h Hook) place(n Notification) Notification {
 	// Never the payload's: identities are remembered by source, so one sender could otherwise use up another's ids and
 	// have the real events dropped as repetitions.
-	n.Source = "/hooks/" + h.Name
+	n.Source = h.source()
 	switch {
 	case n.Image == "":
 	case h.Host != "":
@@ -185,10 +219,13 @@ func (h Hook) hint(n Notification) (Hint, []fault.Field) {
 }
 
 // identified is n with an identifier: the sender's or, where it has none, what makes two tellings one in effect. The
-// digest is part of it: a tag that has moved is a new event.
+// digest is part of it: a tag that has moved is a new event. One that has moved back is, too, which its line shows.
 func identified(n Notification) Notification {
 	if n.ID == "" {
 		n.ID = n.Image + ":" + n.Tag + "@" + n.Digest
+		if n.Tag != "" || n.commit() {
+			n.Line = Identify(n.Source, n.Image+":"+n.Tag)
+		}
 	}
 	return n
 }

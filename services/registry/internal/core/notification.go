@@ -35,6 +35,9 @@ type Notification struct {
 	Repository string `json:",omitempty"`
 	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image.
 	Place string
+	// Line is set for senders without identifiers, where ID is made of what was told: it stands for the tag, or branch, whose
+	// digests come one after the other.
+	Line string `json:"-"`
 	// Names are the fields as the sender wrote them, for error messages.
 	Names Names
 }
@@ -57,6 +60,16 @@ type Artifact struct {
 	Correlation, TraceParent string
 	// Image, Digest, Tag and PublishedAt are what was published.
 	Image, Digest, Tag, PublishedAt string
+	// Line is that of the notification, "" for none. What is told of one line is told when it differs from what was told of it
+	// last, so that a tag which goes back to an older digest is told again.
+	Line string
+}
+
+// After is the artifact as one that came after an event of its line: the same again after the same is the same event, and
+// another than the first time that it was told.
+func (a Artifact) After(event string) Artifact {
+	a.ID = Identify(event, a.ID)
+	return a
 }
 
 // Check turns a notification into an artifact, or says everything that is wrong with it.
@@ -75,7 +88,7 @@ func Check(n Notification) (Artifact, []fault.Field) {
 	return Artifact{
 		ID: Identify(n.Source, n.ID), Cause: n.ID,
 		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
-		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt,
+		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line,
 	}, nil
 }
 

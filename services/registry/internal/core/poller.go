@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -109,9 +110,13 @@ type PollerDeps struct {
 	// Lookers are those of the kinds, by source_ref.
 	Lookers map[string]Looker
 	// Pace takes one look at a place from its allowance, and answers how long to wait for it: 0 to look at once.
-	Pace  func(place string, now time.Time) time.Duration
-	Clock clock.Clock
-	Log   *slog.Logger
+	Pace func(place string, now time.Time) time.Duration
+	// AskedOf and AskedAt take one look that somebody asks for from allowances of their own: of one source, and of an
+	// organization at a place. They answer how long to wait for the next: 0 if it may be made.
+	AskedOf func(organization, source int64, now time.Time) time.Duration
+	AskedAt func(organization int64, place string, now time.Time) time.Duration
+	Clock   clock.Clock
+	Log     *slog.Logger
 }
 
 // Poller looks at sources, each in its own time, so that what nobody tells of is found (E62).
@@ -122,6 +127,8 @@ type Poller struct {
 	// mu guards turns, when the sources that wait for their place have their turn.
 	mu    sync.Mutex
 	turns map[int64]time.Time
+	// swept is when those were last dropped that nobody has come for.
+	swept time.Time
 }
 
 // How a poller works. Fewer at once than a registry would mind from one client; with a pause of a quarter of a second, and
@@ -149,6 +156,7 @@ func (p *Poller) Run(ctx context.Context) error {
 
 // round looks at those that are due, several at a time.
 func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
+	p.sweep(now)
 	sources, err := p.d.Queue.ClaimSources(ctx, now, now.Add(lookLease), looksAtOnce)
 	if err != nil {
 		return 0, fmt.Errorf("claim sources: %w", err)
@@ -182,18 +190,48 @@ func (p *Poller) turn(s Source, now time.Time) time.Duration {
 	return wait
 }
 
-// LookNow looks at one source of an organization at once, whatever its pace, and answers what came of it.
+// sweep drops the turns of sources that are no longer there, or that another process has looked at: who has a turn is due
+// when it comes, and is claimed before a lease is over.
+func (p *Poller) sweep(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.swept) < lookLease {
+		return
+	}
+	p.swept = now
+	maps.DeleteFunc(p.turns, func(_ int64, at time.Time) bool { return now.Sub(at) > lookLease })
+}
+
+// LookNow looks at one source of an organization at once, whatever its pace, and answers what came of it. It is Refused for
+// who asks too often.
 func (p *Poller) LookNow(ctx context.Context, organization, id int64) (Outcome, error) {
-	s, err := p.d.Queue.TakeSource(ctx, organization, id, p.d.Clock.Now().Add(lookLease))
+	now := p.d.Clock.Now()
+	if wait := p.d.AskedOf(organization, id, now); wait > 0 {
+		return Outcome{}, tooOften("source "+strconv.FormatInt(id, 10), wait)
+	}
+	s, err := p.d.Queue.TakeSource(ctx, organization, id, now.Add(lookLease))
 	if err != nil {
 		return Outcome{}, err
+	}
+	if wait := p.d.AskedAt(organization, s.Place, now); wait > 0 {
+		// It has been taken off the list, and goes back to be looked at by time, in its turn.
+		return Outcome{}, errors.Join(tooOften(s.Place, wait), p.d.Queue.Postpone(ctx, s, now.Add(wait)))
 	}
 	return p.look(ctx, s)
 }
 
-// Try looks at a source that may not exist yet, and stores nothing: what came of it is what a look would come to.
+// Try looks at a source that may not exist yet, and stores nothing: what came of it is what a look would come to. It is
+// Refused for who asks too often.
 func (p *Poller) Try(ctx context.Context, s Source) (Outcome, error) {
+	if wait := p.d.AskedAt(s.Organization, s.Place, p.d.Clock.Now()); wait > 0 {
+		return Outcome{}, tooOften(s.Place, wait)
+	}
 	return p.see(ctx, s)
+}
+
+// tooOften is the answer to who asks for more looks than there are.
+func tooOften(of string, wait time.Duration) error {
+	return fault.New(fault.Refused, "found too many looks at %s in a short time; expected the next one in %s", of, wait.Truncate(time.Second)+time.Second)
 }
 
 // look looks at one source and stores what came of it.
@@ -263,7 +301,7 @@ func (p *Poller) next(s Source, o Outcome, err error) *time.Time {
 func found(s Source, n Notification) (Artifact, []fault.Field) {
 	n.Organization = s.Organization
 	n.Source = "/sources/" + strconv.FormatInt(s.Organization, 10)
-	n.ID = n.Image + ":" + n.Tag + "@" + n.Digest
+	n = identified(n)
 	n.Names = Names{Source: "source", ID: "id", Image: "image", Digest: "digest", Tag: "tag", PublishedAt: "published_at"}
 	return Check(n)
 }

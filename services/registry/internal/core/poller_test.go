@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +74,9 @@ func stage(c *clocktest.Clock, interval time.Duration, answers ...func() (Sight,
 	all := sights(answers)
 	return NewPoller(PollerDeps{
 		Queue: s, Lookers: map[string]Looker{"test@1": &all}, Clock: c, Log: slog.New(slog.DiscardHandler),
-		Pace: func(string, time.Time) time.Duration { return 0 },
+		Pace:    func(string, time.Time) time.Duration { return 0 },
+		AskedOf: func(int64, int64, time.Time) time.Duration { return 0 },
+		AskedAt: func(int64, string, time.Time) time.Duration { return 0 },
 	}), s
 }
 
@@ -151,6 +154,65 @@ func TestAPlaceHasItsPace(t *testing.T) {
 	}
 	if _, err := p.LookNow(t.Context(), 4, 7); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's source: %v", err)
+	}
+}
+
+// TestTurnsOfSourcesThatAreGoneGo: who waits for a turn and is removed meanwhile leaves nothing.
+func TestTurnsOfSourcesThatAreGoneGo(t *testing.T) {
+	t.Parallel()
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	p, s := stage(c, time.Minute, sees("1"))
+	p.d.Pace = func(string, time.Time) time.Duration { return time.Minute }
+	for id := range int64(1000) {
+		s.source.ID = id
+		now := c.Now()
+		s.due = &now
+		if _, err := p.round(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.turns) != 1000 {
+		t.Fatalf("%d sources wait", len(p.turns))
+	}
+	s.due = nil // all are gone
+	c.Advance(time.Minute)
+	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 1000 {
+		t.Fatalf("%d turns when they come, %v", len(p.turns), err)
+	}
+	c.Advance(2 * lookLease)
+	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 0 {
+		t.Errorf("%d turns are left, %v", len(p.turns), err)
+	}
+}
+
+// TestWhoAsksTooOftenIsRefused: asking for looks has an allowance, and one that is used up takes no source off its list.
+func TestWhoAsksTooOftenIsRefused(t *testing.T) {
+	t.Parallel()
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	p, s := stage(c, time.Minute, sees("1"))
+	p.d.AskedAt = func(organization int64, place string, _ time.Time) time.Duration {
+		if organization != 3 || place != "r.example.com" {
+			t.Errorf("asked about %q of %d", place, organization)
+		}
+		return 4 * time.Second
+	}
+	if _, err := p.Try(t.Context(), s.source); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "r.example.com") {
+		t.Errorf("a try: %v", err)
+	}
+	if _, err := p.LookNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(4*time.Second)) {
+		t.Errorf("a look: %v, put back until %v", err, s.put)
+	}
+	p.d.AskedOf = func(organization, source int64, _ time.Time) time.Duration {
+		if organization != 3 || source != 7 {
+			t.Errorf("asked about %d of %d", source, organization)
+		}
+		return time.Second
+	}
+	if _, err := p.LookNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "source 7") || len(s.put) != 1 {
+		t.Errorf("a look at one source again and again: %v", err)
+	}
+	if len(s.outcomes) != 0 {
+		t.Errorf("%d looks", len(s.outcomes))
 	}
 }
 

@@ -100,6 +100,11 @@ func (r *Resolver) round(ctx context.Context, now time.Time) (int, error) {
 // ask asks one registry about one hint.
 func (r *Resolver) ask(ctx context.Context, h Hint) error {
 	n := h.Notification
+	// Claim counts an attempt before it is made. One beyond the last is there only because asking ended with the process that
+	// asked, and would end this one too.
+	if h.Attempts > r.d.Attempts {
+		return r.later(ctx, h, fault.New(fault.Internal, "asked %d times, and no process has come back with an answer", r.d.Attempts), nil)
+	}
 	digest, err := r.d.Registries.Digest(ctx, n.Image, n.Tag, n.Digest)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("ask about %s: %w", n.Image, err) // we are stopping; the lease ends by itself
@@ -118,7 +123,12 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 		next := r.d.Clock.Now().Add(Pause(h.ID, h.Attempts))
 		at = &next
 	}
-	level := slog.LevelInfo
+	return r.later(ctx, h, err, at)
+}
+
+// later puts a hint back, to be asked about again at an instant, or never.
+func (r *Resolver) later(ctx context.Context, h Hint, err error, at *time.Time) error {
+	n, level := h.Notification, slog.LevelInfo
 	if at == nil {
 		level = slog.LevelWarn
 	}

@@ -145,14 +145,87 @@ func TestPausesGrowAndDiffer(t *testing.T) {
 	}
 }
 
+// TestAHintThatEndsTheProcessIsGivenUp: what is asked about counts before it is, so that a hint which no process survives
+// is asked about no more than any other.
+func TestAHintThatEndsTheProcessIsGivenUp(t *testing.T) {
+	t.Parallel()
+	q := waiting(time.Time{})
+	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	q.due = &start
+	c := clocktest.New(start)
+	asked := 0
+	for range 5 { // processes that die of it, one after the other
+		r := NewResolver(ResolverDeps{Queue: q, Registries: deadly{&asked}, Clock: c, Log: slog.New(slog.DiscardHandler), Attempts: 3})
+		func() {
+			defer func() { _ = recover() }()
+			hints, err := q.Claim(t.Context(), c.Now(), c.Now().Add(lease), perRound)
+			if err != nil || len(hints) == 0 {
+				return
+			}
+			if err := r.ask(t.Context(), hints[0]); err != nil {
+				t.Error(err)
+			}
+		}()
+		c.Advance(lease)
+	}
+	if asked != 3 || q.due != nil || q.hint == nil || len(q.reasons) != 1 || !strings.Contains(q.reasons[0], "no process") {
+		t.Errorf("asked %d times, due %v, reasons %q", asked, q.due, q.reasons)
+	}
+}
+
+// deadly ends who asks.
+type deadly struct{ asked *int }
+
+func (d deadly) Digest(context.Context, string, string, string) (string, error) {
+	*d.asked++
+	panic("the process ends")
+}
+
 type taken struct {
 	artifacts []Artifact
 	hints     []Hint
+	// old is what Superseded answers.
+	old []string
 }
 
 func (s *taken) Take(_ context.Context, _ string, artifacts []Artifact, hints []Hint) error {
 	s.artifacts, s.hints = append(s.artifacts, artifacts...), append(s.hints, hints...)
 	return nil
+}
+
+func (s *taken) Superseded(context.Context, []Artifact) ([]string, error) { return s.old, nil }
+
+// TestWhatWasToldBeforeTheTagMovedIsAskedAbout: only the registry knows whether the tag went back or somebody replays an
+// old delivery (D43).
+func TestWhatWasToldBeforeTheTagMovedIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	told := []Notification{{Image: "r.example.com/a", Tag: "1", Digest: someDigest}, {Image: "r.example.com/b", Tag: "1", Digest: someDigest}}
+	s := &taken{old: []string{Identify("/hooks/h", "r.example.com/a:1@"+someDigest)}}
+	receipt, err := NewDesk(NewIntake(nil, clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, told)
+	if err != nil || receipt.Resolving != 1 || len(receipt.Events) != 1 || len(s.hints) != 1 || len(s.artifacts) != 1 {
+		t.Fatalf("%+v, %v; stored %+v and %+v", receipt, err, s.artifacts, s.hints)
+	}
+	if h := s.hints[0]; h.Notification.Image != "r.example.com/a" || h.Notification.Tag != "1" || h.ID != Identify("/hooks/h", "r.example.com/a:1") {
+		t.Errorf("the hint is %+v", h)
+	}
+	// The line is a sender's without identifiers: with them, the identifier says what is the same.
+	for _, tt := range []struct {
+		n    Notification
+		line bool
+	}{
+		{Notification{Source: "/s", Image: "r.example.com/a", Tag: "1", Digest: someDigest}, true},
+		{Notification{Source: "/s", Image: "git:git.example.com/shop/a#main", Digest: "9d8ecd27c1b5bd0b0c4b18ad0b2b5a8e2a2b6b5f"}, true},
+		{Notification{Source: "/s", Image: "r.example.com/a", Digest: someDigest}, false},
+		{Notification{Source: "/s", ID: "4711", Image: "r.example.com/a", Tag: "1", Digest: someDigest}, false},
+	} {
+		a, problems := Check(identified(tt.n))
+		if len(problems) > 0 || (a.Line != "") != tt.line {
+			t.Errorf("%+v has line %q, %v", tt.n, a.Line, problems)
+		}
+		if b := a.After("x"); b.ID == a.ID || b != a.After("x") || b == a.After("y") {
+			t.Errorf("%+v comes after x as %+v", a, b)
+		}
+	}
 }
 
 func TestHear(t *testing.T) {

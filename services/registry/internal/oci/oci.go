@@ -71,7 +71,7 @@ func New(d Deps) (*Registries, error) {
 			})
 		}
 	}
-	return &Registries{d: d, patience: &patience{next: d.Transport, clock: d.Clock}}, nil
+	return &Registries{d: d, patience: &patience{next: &conditional{next: d.Transport}, clock: d.Clock}}, nil
 }
 
 // Digest asks for what is under a tag or, where that is empty, whether a digest is there.

@@ -167,6 +167,8 @@ type forgetful struct{}
 
 func (forgetful) Take(context.Context, string, []core.Artifact, []core.Hint) error { return nil }
 
+func (forgetful) Superseded(context.Context, []core.Artifact) ([]string, error) { return nil, nil }
+
 func (forgetful) Name(address string) string { return kinds.RepositoryName(address) }
 
 func (forgetful) Nudge(context.Context, []string) error { return nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -110,7 +111,8 @@ func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []co
 	p := query.TellParams{Hook: hook, ToldAt: s.now()}
 	for _, a := range artifacts {
 		p.Ids = append(p.Ids, a.ID)
-		p.Refs = append(p.Refs, reference(a.Image, a.Tag, a.Digest))
+		p.Refs = append(p.Refs, Reference(a))
+		p.Lines = append(p.Lines, a.Line)
 	}
 	fresh, err := query.New(tx).Tell(ctx, p)
 	if err != nil {
@@ -133,6 +135,41 @@ func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []co
 	return nil
 }
 
+// confirmed tells of an artifact that its registry has just confirmed. Of a line it is told unless it is what was told last:
+// the tag may have come back to it. Two who confirm at one moment may each take the other's for the last; the next who
+// looks sets that right.
+func (s *Hooks) confirmed(ctx context.Context, tx pgx.Tx, hook string, a core.Artifact) error {
+	if a.Line != "" {
+		last, err := query.New(tx).LastOfLine(ctx, &a.Line)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+		case err != nil:
+			return pg.Classify(err, "look up what was told of %s last", a.Image)
+		case last.Reference == Reference(a):
+			return nil
+		default:
+			old, err := query.New(tx).Superseded(ctx, []string{a.ID})
+			if err != nil {
+				return pg.Classify(err, "look up whether %s was told", a.ID)
+			}
+			if len(old) > 0 {
+				a = a.After(last.ID)
+			}
+		}
+	}
+	return s.tell(ctx, tx, hook, []core.Artifact{a})
+}
+
+// Superseded implements core.Hints.
+func (s *Hooks) Superseded(ctx context.Context, artifacts []core.Artifact) ([]string, error) {
+	ids := make([]string, len(artifacts))
+	for i, a := range artifacts {
+		ids[i] = a.ID
+	}
+	old, err := query.New(s.pool).Superseded(ctx, ids)
+	return old, pg.Classify(err, "look up %d events", len(ids))
+}
+
 // Claim takes hints that are due.
 func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]core.Hint, error) {
 	rows, err := query.New(s.pool).Claim(ctx, query.ClaimParams{Now: now, Until: until, Most: int32(most)})
@@ -153,7 +190,7 @@ func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]co
 // told.
 func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := s.tell(ctx, tx, h.Hook, []core.Artifact{a}); err != nil {
+		if err := s.confirmed(ctx, tx, h.Hook, a); err != nil {
 			return err
 		}
 		// Told again while the registry was asked: the answer may be older than the telling, so it stays and is due at once.

@@ -113,7 +113,7 @@ func (s *Sources) Looked(ctx context.Context, src core.Source, o core.Outcome) e
 		if o.Artifact == nil || n == 0 {
 			return nil
 		}
-		return s.told.tell(ctx, tx, fmt.Sprintf("source %d", src.ID), []core.Artifact{*o.Artifact})
+		return s.told.confirmed(ctx, tx, fmt.Sprintf("source %d", src.ID), *o.Artifact)
 	})
 	if err != nil {
 		return fmt.Errorf("source %d: %w", src.ID, err)

@@ -1,10 +1,20 @@
 -- name: Tell :many
 -- The ids that have not been told before.
-INSERT INTO told (id, hook, reference, told_at)
-SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @told_at::timestamptz
+INSERT INTO told (id, hook, reference, told_at, line)
+SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @told_at::timestamptz, NULLIF(unnest(@lines::text[]), '')::uuid
 ORDER BY 1
 ON CONFLICT (id) DO NOTHING
 RETURNING id;
+
+-- name: Superseded :many
+-- Those ids that were told, and whose line has come to something else since.
+SELECT t.id FROM told t
+WHERE t.id = ANY (@ids::uuid[]) AND t.reference <> (
+    SELECT l.reference FROM told l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
+);
+
+-- name: LastOfLine :one
+SELECT id, reference FROM told WHERE line = @line ORDER BY seq DESC LIMIT 1;
 
 -- name: Hint :exec
 -- What has become an event already is not looked up again. What is told again is due again, even if it was given up.

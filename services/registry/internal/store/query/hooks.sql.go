@@ -118,11 +118,27 @@ func (q *Queries) Hint(ctx context.Context, arg HintParams) error {
 	return err
 }
 
+const lastOfLine = `-- name: LastOfLine :one
+SELECT id, reference FROM told WHERE line = $1 ORDER BY seq DESC LIMIT 1
+`
+
+type LastOfLineRow struct {
+	ID        string
+	Reference string
+}
+
+func (q *Queries) LastOfLine(ctx context.Context, line *string) (LastOfLineRow, error) {
+	row := q.db.QueryRow(ctx, lastOfLine, line)
+	var i LastOfLineRow
+	err := row.Scan(&i.ID, &i.Reference)
+	return i, err
+}
+
 const lastTold = `-- name: LastTold :many
 SELECT t.hook, t.reference, t.told_at
 FROM unnest($1::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
-    SELECT id, hook, reference, told_at FROM told WHERE told.hook = wanted.name ORDER BY told.told_at DESC LIMIT 1
+    SELECT id, hook, reference, told_at, line, seq FROM told WHERE told.hook = wanted.name ORDER BY told.told_at DESC LIMIT 1
 ) AS t
 `
 
@@ -189,9 +205,37 @@ func (q *Queries) Settle(ctx context.Context, arg SettleParams) error {
 	return err
 }
 
+const superseded = `-- name: Superseded :many
+SELECT t.id FROM told t
+WHERE t.id = ANY ($1::uuid[]) AND t.reference <> (
+    SELECT l.reference FROM told l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
+)
+`
+
+// Those ids that were told, and whose line has come to something else since.
+func (q *Queries) Superseded(ctx context.Context, ids []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, superseded, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tell = `-- name: Tell :many
-INSERT INTO told (id, hook, reference, told_at)
-SELECT unnest($1::uuid[]), $2, unnest($3::text[]), $4::timestamptz
+INSERT INTO told (id, hook, reference, told_at, line)
+SELECT unnest($1::uuid[]), $2, unnest($3::text[]), $4::timestamptz, NULLIF(unnest($5::text[]), '')::uuid
 ORDER BY 1
 ON CONFLICT (id) DO NOTHING
 RETURNING id
@@ -202,6 +246,7 @@ type TellParams struct {
 	Hook   string
 	Refs   []string
 	ToldAt time.Time
+	Lines  []string
 }
 
 // The ids that have not been told before.
@@ -211,6 +256,7 @@ func (q *Queries) Tell(ctx context.Context, arg TellParams) ([]string, error) {
 		arg.Hook,
 		arg.Refs,
 		arg.ToldAt,
+		arg.Lines,
 	)
 	if err != nil {
 		return nil, err

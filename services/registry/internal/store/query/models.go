@@ -46,4 +46,6 @@ type Told struct {
 	Hook      string
 	Reference string
 	ToldAt    time.Time
+	Line      *string
+	Seq       *int64
 }
