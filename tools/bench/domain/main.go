@@ -153,20 +153,36 @@ type page struct {
 }
 
 func pages() []page {
-	matrix := `nodes { id name environments { environment { id name } readiness live { id name } liveSince latest { state rollout { id } } } } pageInfo { hasNextPage endCursor }`
+	matrix := `nodes { application { id name } newest { name } cells { environment { id name } readiness live { id name } liveSince latestVersionSet { name } state health gates { gateId }
+		reconciliation { drift since } latest { rollout { id } } } } pageInfo { hasNextPage endCursor }`
+	filtered := func(name, filter string) page {
+		return page{
+			name:      "matrix: " + name,
+			query:     `query($after: String) { matrix(first: 20, after: $after, filter: {` + filter + `}) { ` + matrix + ` } }`,
+			variables: func(int, options) map[string]any { return nil },
+		}
+	}
 	return []page{
 		{
 			name:  "matrix: 20 applications by name, 10 environments each",
-			query: `query($after: String) { applications(first: 20, after: $after, orderBy: NAME) { ` + matrix + ` } }`,
+			query: `query($after: String) { matrix(first: 20, after: $after) { ` + matrix + ` } }`,
 			variables: func(i int, o options) map[string]any {
 				return map[string]any{"after": nameCursor(fmt.Sprintf("application-%05d", i*31%int(10_000*o.scale)))}
 			},
 		},
 		{
-			name:      "matrix, searched",
-			query:     `query($name: String) { applications(first: 20, name: $name) { ` + matrix + ` } }`,
+			name:      "matrix: searched",
+			query:     `query($name: String) { matrix(first: 20, filter: {text: $name}) { ` + matrix + ` } }`,
 			variables: func(i int, _ options) map[string]any { return map[string]any{"name": strconv.Itoa(100 + i%900)} },
 		},
+		filtered("one environment", `environments: ["environment-07"]`),
+		filtered("failed", `states: [FAILED]`),
+		filtered("failed nowhere near", `states: [CANCELLED]`),
+		filtered("completed", `states: [COMPLETED]`),
+		filtered("degraded", `health: [DEGRADED]`),
+		filtered("healthy", `health: [HEALTHY]`),
+		filtered("waiting", `waiting: true`),
+		filtered("not waiting, one driver", `waiting: false, drivers: ["argo-rollouts@1"]`),
 		{
 			name: "a rollout with its journal",
 			query: `query($id: ID!) { rollout(id: $id) { id state isRollback awaitingApproval application { name } versionSet { name entries { service { name } version { name digest } } }

@@ -57,6 +57,20 @@ OVERRIDING SYSTEM VALUE SELECT 4 * (r - 1) + 2 * (k - 1) + s, 1, 2 * (r - 1) + k
        CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 2 END, at, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k, generate_series(1, 2) s;
 
+-- What a trigger keeps otherwise: where each application stands in each environment.
+INSERT INTO cd_cells (organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
+SELECT DISTINCT ON (r.application_id, e.environment_id) 1, r.application_id, e.environment_id, e.id, e.state, l.id, l.version_set_id, l.finished_at
+FROM cd_rollout_environments e JOIN cd_rollouts r ON r.id = e.rollout_id
+LEFT JOIN LATERAL (
+    SELECT f.id, p.version_set_id, f.finished_at FROM cd_rollouts p JOIN cd_rollout_environments f ON f.organization_id = 1 AND f.rollout_id = p.id AND f.environment_id = e.environment_id
+    WHERE p.organization_id = 1 AND p.application_id = r.application_id AND f.state = 3 ORDER BY p.id DESC LIMIT 1
+) l ON true
+ORDER BY r.application_id, e.environment_id, e.id DESC;
+-- Every service was seen in the first three of its environments; one in a hundred is degraded.
+INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, reason, since, observed_at)
+SELECT 1, 2 * (a - 1) + s, 1 + (a + k) % current_setting('bench.environments')::int, CASE WHEN (a + s) % 100 = 0 THEN 3 ELSE 1 END, '', now(), now()
+FROM generate_series(1, current_setting('bench.applications')::int) a, generate_series(0, 2) k, generate_series(1, 2) s;
+
 -- The journal, 22 rows for each rollout in the order in which they would have been written.
 INSERT INTO cd_rollout_transitions (id, organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at)
 SELECT 22 * (r - 1) + n, 1, r, f, t, CASE WHEN n = 3 AND asking THEN 'request_approval' ELSE event END, CASE WHEN n = 3 THEN 'environment/25' END, who, CASE WHEN who = 'user' THEN 1 END, 'because', at

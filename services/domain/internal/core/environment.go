@@ -58,6 +58,27 @@ func (d *Domain) checkEnvironment(n NewEnvironment) error {
 	return nil
 }
 
+// DriverConfigKind says which of a driver's two schemas a configuration is of.
+type DriverConfigKind string
+
+// The kinds.
+const (
+	// EnvironmentConfig is that of an environment's driver binding.
+	EnvironmentConfig DriverConfigKind = "environment"
+	// ApplicationEnvironmentConfig is that of a pipeline's deploy step.
+	ApplicationEnvironmentConfig DriverConfigKind = "application_environment"
+)
+
+// ValidateDriverConfig says what is wrong with a configuration, by JSON pointer; nothing for one that is right. The error is
+// NotFound for a driver that the installation does not carry.
+func (d *Domain) ValidateDriverConfig(ref string, kind DriverConfigKind, config json.RawMessage) ([]fault.Field, error) {
+	check := d.drivers.ValidateEnvironment
+	if kind == ApplicationEnvironmentConfig {
+		check = d.drivers.ValidateApplicationEnvironment
+	}
+	return within("", check(ref, config))
+}
+
 // within are the fields of an Invalid error, located below a field; any other error comes back.
 func within(at string, err error) ([]fault.Field, error) {
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"strconv"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -32,15 +31,6 @@ type EnvironmentFilter struct {
 	Contains string
 	// Tiers; empty for all.
 	Tiers []Tier
-}
-
-// Cell is what is known of an application in an environment: one cell of the matrix.
-type Cell struct {
-	// LiveVersionSetID is the set of the last rollout that completed there, and LiveSince when; 0 and nil before the first.
-	LiveVersionSetID int64
-	LiveSince        *time.Time
-	// LatestStopID is the rollout environment of the newest rollout that goes there; 0 before the first.
-	LatestStopID int64
 }
 
 // JournalEntry is a row of any journal of an organization, with the rollout that it belongs to. The transition's ID is its

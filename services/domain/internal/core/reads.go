@@ -57,6 +57,11 @@ type Reads interface {
 
 	// Cells are of application environments, by their ids.
 	Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Cell, error)
+	// MatrixApplications are applications that have a cell as it is asked for, by name. Stops are the rollout environments at
+	// which a gate is open, which f.Waiting goes by.
+	MatrixApplications(ctx context.Context, organization int64, f MatrixFilter, stops []int64, p Page) (Slice[Application], error)
+	// EnvironmentsOfDrivers are environments that are bound to one of some drivers now.
+	EnvironmentsOfDrivers(ctx context.Context, organization int64, refs []string) ([]int64, error)
 	// RolloutsAsking are rollouts that are not over and have asked for an approval, by number, above one.
 	RolloutsAsking(ctx context.Context, organization, after int64, most int) ([]int64, error)
 	// JournalSince is the journal of the whole organization, oldest first: above one position, up to another.

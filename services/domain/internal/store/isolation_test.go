@@ -32,7 +32,8 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	}
 	err := pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {
 		for _, table := range tenantTables(t, owner) {
-			if table == "cd_organizations" {
+			// Cells come by themselves, from a trigger of the table that they are read off.
+			if table == "cd_organizations" || table == "cd_cells" {
 				continue
 			}
 			if _, err := tx.Exec(t.Context(), copyTwin(t, owner, table)); err != nil {

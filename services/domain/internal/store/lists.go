@@ -14,7 +14,9 @@ import (
 // Applications implements core.Reads.
 func (r reader) Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (s core.Slice[core.Application], err error) {
 	if f.Order == core.OrderName {
-		return r.applicationsByName(ctx, organization, f, p)
+		return r.byName(ctx, organization, p, func(q *sqlc.Queries, after string, most int32) ([]sqlc.Application, error) {
+			return q.ListApplicationsByName(ctx, sqlc.ListApplicationsByNameParams{OrganizationID: organization, AfterName: after, Contains: f.Contains, AtMost: most})
+		})
 	}
 	w, err := open(p, 0)
 	if err != nil {
@@ -31,7 +33,10 @@ func (r reader) Applications(ctx context.Context, organization int64, f core.App
 // nameCursor begins the cursors of lists that go by name, so that one of another list is told apart.
 const nameCursor = "name:"
 
-func (r reader) applicationsByName(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (s core.Slice[core.Application], err error) {
+// byName is a page of applications in the order of their names, of rows above a name and at most so many.
+func (r reader) byName(
+	ctx context.Context, organization int64, p core.Page, query func(q *sqlc.Queries, after string, most int32) ([]sqlc.Application, error),
+) (s core.Slice[core.Application], err error) {
 	after := ""
 	if p.After != "" {
 		text, err := base64.RawURLEncoding.DecodeString(p.After)
@@ -46,7 +51,7 @@ func (r reader) applicationsByName(ctx context.Context, organization int64, f co
 		return s, err
 	}
 	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListApplicationsByName(ctx, sqlc.ListApplicationsByNameParams{OrganizationID: organization, AfterName: after, Contains: f.Contains, AtMost: w.limit()})
+		rows, err := query(q, after, w.limit())
 		s = slice(w, convertAll(rows, application), func(a core.Application) int64 { return a.ID })
 		if n := len(s.Nodes); n > 0 {
 			s.EndCursor = base64.RawURLEncoding.EncodeToString([]byte(nameCursor + s.Nodes[n-1].Name))
@@ -72,13 +77,6 @@ func (r reader) Environments(ctx context.Context, organization int64, f core.Env
 		return pg.Classify(err, "list environments")
 	})
 	return s, err
-}
-
-// Cells implements core.Reads.
-func (r reader) Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Cell, error) {
-	return byKey(ctx, r, organization, applicationEnvironments, "cells of the matrix", (*sqlc.Queries).Cells, func(row sqlc.CellsRow) (int64, core.Cell) {
-		return row.ID, core.Cell{LiveVersionSetID: row.LiveVersionSetID, LiveSince: row.LiveSince, LatestStopID: row.LatestStopID}
-	})
 }
 
 // RolloutsAsking implements core.Reads.

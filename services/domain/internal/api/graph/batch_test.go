@@ -39,6 +39,8 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 		"environments": `{ environments(first: %d) { nodes { name driverBindings { version } } } }`,
 		"rollouts":     `{ rollouts(first: %d) { nodes { ` + rolloutFields + ` } } }`,
 	}
+	lists["matrix"] = `{ matrix(first: %d, filter: {waiting: true}) { nodes { application { name } newest { name } cells { environment { name } live { name } latestVersionSet { name } state health
+		gates { gateId viewerCan { allowed } } latest { rollout { id } } reconciliation { drift } } } } }`
 	lists["waiting for me"] = `{ gatesForMe(first: %d) { nodes { gateId rollout { id application { name } } viewerCan { allowed } } } }`
 	lists["journal"] = `{ journal(first: %d) { nodes { cursor rollout { id } transition { event principal { name } } } } }`
 	lists["members"] = `{ members(first: %d) { nodes { name groups { name } tokens { name } } } }`

@@ -20,6 +20,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -31,6 +32,9 @@ import (
 type Domain interface {
 	core.Reads
 	Drivers() []core.Driver
+	ValidateDriverConfig(ref string, kind core.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
+	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application], environments []int64, err error)
+	GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]core.Gate, error)
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
 	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
 	GatesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Gate], error)

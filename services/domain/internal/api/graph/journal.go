@@ -3,14 +3,13 @@ package graph
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// What lies across rollouts: the matrix, what waits, and the journal of everything.
+// What lies across rollouts: what waits, and the journal of everything.
 
 // GatesForMe is one page of the gates that wait for the viewer.
 func (q query) GatesForMe(ctx context.Context, first *int, after *string) (model.GateConnection, error) {
@@ -46,32 +45,6 @@ func (gate) Rollout(ctx context.Context, g *model.Gate) (model.Rollout, error) {
 // Rollout is what it is a part of.
 func (rolloutEnvironment) Rollout(ctx context.Context, e *model.RolloutEnvironment) (model.Rollout, error) {
 	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, e.RolloutID, model.WrapRollout)
-}
-
-// Live is the version set of the last rollout that completed there.
-func (applicationEnvironment) Live(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return optional(ctx, l.versionSets, c.LiveVersionSetID, model.WrapVersionSet)
-}
-
-// LiveSince is when that was.
-func (applicationEnvironment) LiveSince(ctx context.Context, e *model.ApplicationEnvironment) (*time.Time, error) {
-	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
-	return c.LiveSince, err
-}
-
-// Latest is where the newest rollout that goes there stands there.
-func (applicationEnvironment) Latest(ctx context.Context, e *model.ApplicationEnvironment) (*model.RolloutEnvironment, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return optional(ctx, l.rolloutEnvironments, c.LatestStopID, model.WrapRolloutEnvironment)
 }
 
 // journalEntry resolves the fields of JournalEntry that are loaded.

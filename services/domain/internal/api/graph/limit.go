@@ -10,6 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -107,6 +108,9 @@ func weights() exec.ComplexityRoot {
 		return connection(children, first, after)
 	}
 	c.Query.Environments = func(children int, first *int, after, _ *string, _ []core.Tier) int {
+		return connection(children, first, after)
+	}
+	c.Query.Matrix = func(children int, first *int, after *string, _ *model.MatrixFilter) int {
 		return connection(children, first, after)
 	}
 	c.Query.GatesForMe = connection

@@ -43,6 +43,7 @@ type loaders struct {
 	rolloutPolicyOf         *loader[int64, core.RolloutPolicy]
 	queuedRolloutOf         *loader[int64, core.QueuedRollout]
 	gatesOf                 *loader[int64, []core.Gate]
+	gatesOfStop             *loader[int64, []core.Gate]
 	rolloutEnvironments     *loader[int64, core.RolloutEnvironment]
 	rolloutEnvironmentsOf   *loader[int64, []core.RolloutEnvironment]
 	deployments             *loader[int64, core.Deployment]
@@ -102,6 +103,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		rolloutPolicyOf:         plain(b, r.RolloutPolicies),
 		queuedRolloutOf:         plain(b, r.QueuedRollouts),
 		gatesOf:                 plain(b, r.OpenGates),
+		gatesOfStop:             plain(b, r.GatesOfStops),
 		rolloutEnvironments:     plain(b, r.RolloutEnvironmentsByID),
 		rolloutEnvironmentsOf:   plain(b, r.RolloutEnvironmentsByRollout),
 		deployments:             plain(b, r.DeploymentsByID),

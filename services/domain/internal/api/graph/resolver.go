@@ -58,6 +58,9 @@ func (resolvers) ApplicationEnvironment() exec.ApplicationEnvironmentResolver {
 	return applicationEnvironment{}
 }
 
+// MatrixRow resolves its fields.
+func (resolvers) MatrixRow() exec.MatrixRowResolver { return matrixRow{} }
+
 // ArtifactSource resolves its fields.
 func (resolvers) ArtifactSource() exec.ArtifactSourceResolver { return artifactSource{} }
 

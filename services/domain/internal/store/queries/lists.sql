@@ -34,26 +34,6 @@ WHERE r.organization_id = @organization_id AND r.id < @before AND r.state IN (0,
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
 ORDER BY r.id DESC LIMIT @at_most;
 
--- name: Cells :many
--- One cell of the matrix of applications and environments for each that is asked about: what was last completed there, and
--- the newest rollout that goes there. Each looks at the application's own rollouts, newest first, until one is found.
-SELECT ae.id, COALESCE(live.version_set_id, 0)::bigint AS live_version_set_id, live.finished_at AS live_since,
-       COALESCE(latest.id, 0)::bigint AS latest_stop_id
-FROM cd_application_environments ae
-LEFT JOIN LATERAL (
-    SELECT r.version_set_id, e.finished_at FROM cd_rollouts r
-    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = ae.environment_id
-    WHERE r.organization_id = @organization_id AND r.application_id = ae.application_id AND e.state = 3
-    ORDER BY r.id DESC LIMIT 1
-) live ON true
-LEFT JOIN LATERAL (
-    SELECT e.id FROM cd_rollouts r
-    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = ae.environment_id
-    WHERE r.organization_id = @organization_id AND r.application_id = ae.application_id
-    ORDER BY r.id DESC LIMIT 1
-) latest ON true
-WHERE ae.organization_id = @organization_id AND ae.id = ANY(@ids::bigint[]);
-
 -- name: RolloutsAsking :many
 -- Rollouts that are not over and have asked for an approval, whether or not it has been answered.
 SELECT r.id FROM cd_rollouts r

@@ -10,59 +10,6 @@ import (
 	"time"
 )
 
-const cells = `-- name: Cells :many
-SELECT ae.id, COALESCE(live.version_set_id, 0)::bigint AS live_version_set_id, live.finished_at AS live_since,
-       COALESCE(latest.id, 0)::bigint AS latest_stop_id
-FROM cd_application_environments ae
-LEFT JOIN LATERAL (
-    SELECT r.version_set_id, e.finished_at FROM cd_rollouts r
-    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = ae.environment_id
-    WHERE r.organization_id = $1 AND r.application_id = ae.application_id AND e.state = 3
-    ORDER BY r.id DESC LIMIT 1
-) live ON true
-LEFT JOIN LATERAL (
-    SELECT e.id FROM cd_rollouts r
-    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = ae.environment_id
-    WHERE r.organization_id = $1 AND r.application_id = ae.application_id
-    ORDER BY r.id DESC LIMIT 1
-) latest ON true
-WHERE ae.organization_id = $1 AND ae.id = ANY($2::bigint[])
-`
-
-type CellsRow struct {
-	ID               int64
-	LiveVersionSetID int64
-	LiveSince        *time.Time
-	LatestStopID     int64
-}
-
-// One cell of the matrix of applications and environments for each that is asked about: what was last completed there, and
-// the newest rollout that goes there. Each looks at the application's own rollouts, newest first, until one is found.
-func (q *Queries) Cells(ctx context.Context, organizationID int64, ids []int64) ([]CellsRow, error) {
-	rows, err := q.db.Query(ctx, cells, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CellsRow
-	for rows.Next() {
-		var i CellsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.LiveVersionSetID,
-			&i.LiveSince,
-			&i.LatestStopID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const journalHorizon = `-- name: JournalHorizon :one
 SELECT GREATEST(
     (SELECT COALESCE(max(t.id), 0) FROM cd_rollout_transitions t WHERE t.organization_id = $1),

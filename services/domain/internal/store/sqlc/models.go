@@ -119,6 +119,22 @@ type CdRequest struct {
 	UpdatedAt time.Time
 }
 
+type Cell struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  int64
+	EnvironmentID  int64
+	// The stop of the newest rollout that goes there, and latest_state its state.
+	LatestRolloutEnvironmentID int64
+	LatestState                int16
+	// The stop of the newest rollout that completed there; NULL before the first.
+	LiveRolloutEnvironmentID *int64
+	LiveVersionSetID         *int64
+	LiveSince                *time.Time
+	CreatedAt                time.Time
+	UpdatedAt                time.Time
+}
+
 // Whether anybody can be reached who acts in the environment, and since when.
 type Contact struct {
 	ID             int64

@@ -39,6 +39,7 @@ type ResolverRoot interface {
 	Gate() GateResolver
 	Group() GroupResolver
 	JournalEntry() JournalEntryResolver
+	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
@@ -104,16 +105,20 @@ type ComplexityRoot struct {
 	}
 
 	ApplicationEnvironment struct {
-		Discovered      func(childComplexity int) int
-		Environment     func(childComplexity int) int
-		GlobalID        func(childComplexity int) int
-		Latest          func(childComplexity int) int
-		Live            func(childComplexity int) int
-		LiveSince       func(childComplexity int) int
-		Readiness       func(childComplexity int) int
-		ReadinessReason func(childComplexity int) int
-		Reconciliation  func(childComplexity int) int
-		ViewerCan       func(childComplexity int) int
+		Discovered       func(childComplexity int) int
+		Environment      func(childComplexity int) int
+		Gates            func(childComplexity int) int
+		GlobalID         func(childComplexity int) int
+		Health           func(childComplexity int) int
+		Latest           func(childComplexity int) int
+		LatestVersionSet func(childComplexity int) int
+		Live             func(childComplexity int) int
+		LiveSince        func(childComplexity int) int
+		Readiness        func(childComplexity int) int
+		ReadinessReason  func(childComplexity int) int
+		Reconciliation   func(childComplexity int) int
+		State            func(childComplexity int) int
+		ViewerCan        func(childComplexity int) int
 	}
 
 	ArchiveApplicationPayload struct {
@@ -158,6 +163,11 @@ type ComplexityRoot struct {
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	ConfigProblem struct {
+		Message func(childComplexity int) int
+		Pointer func(childComplexity int) int
 	}
 
 	Contact struct {
@@ -355,6 +365,17 @@ type ComplexityRoot struct {
 		Problem        func(childComplexity int) int
 	}
 
+	MatrixConnection struct {
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	MatrixRow struct {
+		Application func(childComplexity int) int
+		Cells       func(childComplexity int) int
+		Newest      func(childComplexity int) int
+	}
+
 	Member struct {
 		CreatedAt func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
@@ -425,23 +446,25 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		Application         func(childComplexity int, name string) int
-		Applications        func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
-		ArtifactSourceKinds func(childComplexity int) int
-		ArtifactSources     func(childComplexity int, first *int, after *string, application *string) int
-		Drivers             func(childComplexity int) int
-		Environment         func(childComplexity int, name string) int
-		Environments        func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
-		GatesForMe          func(childComplexity int, first *int, after *string) int
-		Groups              func(childComplexity int, first *int, after *string) int
-		Journal             func(childComplexity int, first *int, after *string) int
-		JournalCheck        func(childComplexity int, first *int, after *string) int
-		JournalCursor       func(childComplexity int) int
-		Members             func(childComplexity int, first *int, after *string) int
-		Node                func(childComplexity int, id string) int
-		Rollout             func(childComplexity int, id string) int
-		Rollouts            func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
-		Viewer              func(childComplexity int) int
+		Application          func(childComplexity int, name string) int
+		Applications         func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
+		ArtifactSourceKinds  func(childComplexity int) int
+		ArtifactSources      func(childComplexity int, first *int, after *string, application *string) int
+		Drivers              func(childComplexity int) int
+		Environment          func(childComplexity int, name string) int
+		Environments         func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
+		GatesForMe           func(childComplexity int, first *int, after *string) int
+		Groups               func(childComplexity int, first *int, after *string) int
+		Journal              func(childComplexity int, first *int, after *string) int
+		JournalCheck         func(childComplexity int, first *int, after *string) int
+		JournalCursor        func(childComplexity int) int
+		Matrix               func(childComplexity int, first *int, after *string, filter *model.MatrixFilter) int
+		Members              func(childComplexity int, first *int, after *string) int
+		Node                 func(childComplexity int, id string) int
+		Rollout              func(childComplexity int, id string) int
+		Rollouts             func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
+		ValidateDriverConfig func(childComplexity int, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) int
+		Viewer               func(childComplexity int) int
 	}
 
 	QueuedRollout struct {
@@ -687,6 +710,10 @@ type ApplicationEnvironmentResolver interface {
 	Live(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
 	LiveSince(ctx context.Context, obj *model.ApplicationEnvironment) (*time.Time, error)
 	Latest(ctx context.Context, obj *model.ApplicationEnvironment) (*model.RolloutEnvironment, error)
+	LatestVersionSet(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
+	State(ctx context.Context, obj *model.ApplicationEnvironment) (*core.RolloutState, error)
+	Gates(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Gate, error)
+	Health(ctx context.Context, obj *model.ApplicationEnvironment) (core.Health, error)
 	Reconciliation(ctx context.Context, obj *model.ApplicationEnvironment) (*model.Reconciliation, error)
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
@@ -720,6 +747,10 @@ type GroupResolver interface {
 }
 type JournalEntryResolver interface {
 	Rollout(ctx context.Context, obj *model.JournalEntry) (model.Rollout, error)
+}
+type MatrixRowResolver interface {
+	Newest(ctx context.Context, obj *model.MatrixRow) (*model.VersionSet, error)
+	Cells(ctx context.Context, obj *model.MatrixRow) ([]model.ApplicationEnvironment, error)
 }
 type MemberResolver interface {
 	Groups(ctx context.Context, obj *model.Member) ([]model.Group, error)
@@ -762,6 +793,7 @@ type QueryResolver interface {
 	Viewer(ctx context.Context) (model.Viewer, error)
 	Applications(ctx context.Context, first *int, after *string, name *string, orderBy *core.Order) (model.ApplicationConnection, error)
 	Application(ctx context.Context, name string) (*model.Application, error)
+	Matrix(ctx context.Context, first *int, after *string, filter *model.MatrixFilter) (model.MatrixConnection, error)
 	Environments(ctx context.Context, first *int, after *string, name *string, tiers []core.Tier) (model.EnvironmentConnection, error)
 	Environment(ctx context.Context, name string) (*model.Environment, error)
 	Rollouts(ctx context.Context, first *int, after *string, application *string, states []core.RolloutState, environment *string) (model.RolloutConnection, error)
@@ -774,6 +806,7 @@ type QueryResolver interface {
 	ArtifactSources(ctx context.Context, first *int, after *string, application *string) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
+	ValidateDriverConfig(ctx context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error)
 	JournalCheck(ctx context.Context, first *int, after *string) (model.JournalCheck, error)
 }
 type QueuedRolloutResolver interface {
@@ -1050,18 +1083,36 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.Environment(childComplexity), true
+	case "ApplicationEnvironment.gates":
+		if e.ComplexityRoot.ApplicationEnvironment.Gates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.Gates(childComplexity), true
 	case "ApplicationEnvironment.id":
 		if e.ComplexityRoot.ApplicationEnvironment.GlobalID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.GlobalID(childComplexity), true
+	case "ApplicationEnvironment.health":
+		if e.ComplexityRoot.ApplicationEnvironment.Health == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.Health(childComplexity), true
 	case "ApplicationEnvironment.latest":
 		if e.ComplexityRoot.ApplicationEnvironment.Latest == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.Latest(childComplexity), true
+	case "ApplicationEnvironment.latestVersionSet":
+		if e.ComplexityRoot.ApplicationEnvironment.LatestVersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.LatestVersionSet(childComplexity), true
 	case "ApplicationEnvironment.live":
 		if e.ComplexityRoot.ApplicationEnvironment.Live == nil {
 			break
@@ -1092,6 +1143,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationEnvironment.Reconciliation(childComplexity), true
+	case "ApplicationEnvironment.state":
+		if e.ComplexityRoot.ApplicationEnvironment.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEnvironment.State(childComplexity), true
 	case "ApplicationEnvironment.viewerCan":
 		if e.ComplexityRoot.ApplicationEnvironment.ViewerCan == nil {
 			break
@@ -1248,6 +1305,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelRolloutPayload.Rollout(childComplexity), true
+
+	case "ConfigProblem.message":
+		if e.ComplexityRoot.ConfigProblem.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConfigProblem.Message(childComplexity), true
+	case "ConfigProblem.pointer":
+		if e.ComplexityRoot.ConfigProblem.Pointer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConfigProblem.Pointer(childComplexity), true
 
 	case "Contact.observedAt":
 		if e.ComplexityRoot.Contact.ObservedAt == nil {
@@ -1943,6 +2013,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookAtArtifactSourcePayload.Problem(childComplexity), true
 
+	case "MatrixConnection.nodes":
+		if e.ComplexityRoot.MatrixConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixConnection.Nodes(childComplexity), true
+	case "MatrixConnection.pageInfo":
+		if e.ComplexityRoot.MatrixConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixConnection.PageInfo(childComplexity), true
+
+	case "MatrixRow.application":
+		if e.ComplexityRoot.MatrixRow.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixRow.Application(childComplexity), true
+	case "MatrixRow.cells":
+		if e.ComplexityRoot.MatrixRow.Cells == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixRow.Cells(childComplexity), true
+	case "MatrixRow.newest":
+		if e.ComplexityRoot.MatrixRow.Newest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixRow.Newest(childComplexity), true
+
 	case "Member.createdAt":
 		if e.ComplexityRoot.Member.CreatedAt == nil {
 			break
@@ -2506,6 +2608,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.JournalCursor(childComplexity), true
+	case "Query.matrix":
+		if e.ComplexityRoot.Query.Matrix == nil {
+			break
+		}
+
+		args, err := ec.field_Query_matrix_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Matrix(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*model.MatrixFilter)), true
 	case "Query.members":
 		if e.ComplexityRoot.Query.Members == nil {
 			break
@@ -2550,6 +2663,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string)), true
+	case "Query.validateDriverConfig":
+		if e.ComplexityRoot.Query.ValidateDriverConfig == nil {
+			break
+		}
+
+		args, err := ec.field_Query_validateDriverConfig_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ValidateDriverConfig(childComplexity, args["driverRef"].(string), args["kind"].(*core.DriverConfigKind), args["config"].(json.RawMessage)), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
@@ -3383,6 +3507,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
+		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputRemoveMemberInput,
@@ -3511,6 +3636,13 @@ type Query {
   "Name is a part of the name, in any case."
   applications(first: Int = 50, after: String, name: String, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
   application(name: String!): Application
+  """
+  Applications down, environments across, by name: a row for each application that has a cell which meets the whole filter,
+  with all its cells in the environments that are asked for. A cell is an ApplicationEnvironment: what is live there (live,
+  liveSince), what came last (latestVersionSet, state, latest), the gates that hold it up, health, and drift (reconciliation).
+  Columns are environments(…). At 200 rows of ten cells a page is large: ask for 25.
+  """
+  matrix(first: Int = 25, after: String, filter: MatrixFilter): MatrixConnection!
   "Name is a part of the name, in any case."
   environments(first: Int = 50, after: String, name: String, tiers: [Tier!]): EnvironmentConnection!
   environment(name: String!): Environment
@@ -3532,6 +3664,11 @@ type Query {
   artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
   drivers: [Driver!]!
+  """
+  What is wrong with a configuration by a driver's schema, as the mutations find it that take one; nothing is kept. Empty for
+  one that is right. A driver that this installation does not carry is NOT_FOUND.
+  """
+  validateDriverConfig(driverRef: String!, kind: DriverConfigKind = ENVIRONMENT, config: JSON!): [ConfigProblem!]!
   "Rebuilds the states of a page of rollouts, newest first, from the journal, and says where they differ (R42). For owners."
   journalCheck(first: Int = 50, after: String): JournalCheck!
 }
@@ -3614,6 +3751,51 @@ type JournalEntry {
 type JournalEntryConnection {
   nodes: [JournalEntry!]!
   pageInfo: PageInfo!
+}
+
+"Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing."
+input MatrixFilter {
+  "A part of the application's name, in any case."
+  text: String
+  "Names or identifiers. Other environments' cells are neither looked at nor shown."
+  environments: [String!]
+  "Drivers (name@major) of environments. Other environments' cells are neither looked at nor shown."
+  drivers: [String!]
+  "How the newest rollout that goes there stands there."
+  states: [RolloutState!]
+  "The worst health of a service there. Where nothing was seen yet there is none to go by."
+  health: [Health!]
+  "Whether a gate is open there."
+  waiting: Boolean
+}
+
+"An application in the matrix."
+type MatrixRow {
+  application: Application!
+  "Its newest version set; null before the first."
+  newest: VersionSet
+  "In the order of the pipeline's environments as they were made, without those that the filter leaves out."
+  cells: [ApplicationEnvironment!]!
+}
+
+type MatrixConnection {
+  nodes: [MatrixRow!]!
+  pageInfo: PageInfo!
+}
+
+enum DriverConfigKind {
+  "The driver's configuration of an environment."
+  ENVIRONMENT
+  "The driver's part of a deploy step: what an application is in an environment."
+  APPLICATION_ENVIRONMENT
+}
+
+"Something wrong with a configuration."
+type ConfigProblem {
+  "Where, as a JSON pointer (RFC 6901); empty for the configuration as a whole."
+  pointer: String!
+  "What was found and what was expected."
+  message: String!
 }
 
 enum ApplicationOrder {
@@ -4006,6 +4188,13 @@ type ApplicationEnvironment implements Node {
   liveSince: Time
   "Where the newest rollout that goes here stands here; null before the first."
   latest: RolloutEnvironment
+  "What that rollout brings, and how it stands here; null before the first."
+  latestVersionSet: VersionSet
+  state: RolloutState
+  "Open gates that hold that rollout up before or in this environment."
+  gates: [Gate!]!
+  "The worst health of the application's services here, rollout or not; UNKNOWN before any was seen."
+  health: Health!
   "What is in force here beside what was deployed last; null before anybody has looked."
   reconciliation: Reconciliation
   "What may be done with it."
@@ -4700,6 +4889,14 @@ func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Conte
 		return ec.fieldContext_ApplicationEnvironment_liveSince(ctx, field)
 	case "latest":
 		return ec.fieldContext_ApplicationEnvironment_latest(ctx, field)
+	case "latestVersionSet":
+		return ec.fieldContext_ApplicationEnvironment_latestVersionSet(ctx, field)
+	case "state":
+		return ec.fieldContext_ApplicationEnvironment_state(ctx, field)
+	case "gates":
+		return ec.fieldContext_ApplicationEnvironment_gates(ctx, field)
+	case "health":
+		return ec.fieldContext_ApplicationEnvironment_health(ctx, field)
 	case "reconciliation":
 		return ec.fieldContext_ApplicationEnvironment_reconciliation(ctx, field)
 	case "viewerCan":
@@ -4794,6 +4991,16 @@ func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context
 		return ec.fieldContext_CancelRolloutPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ConfigProblem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "pointer":
+		return ec.fieldContext_ConfigProblem_pointer(ctx, field)
+	case "message":
+		return ec.fieldContext_ConfigProblem_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConfigProblem", field.Name)
 }
 
 func (ec *executionContext) childFields_Contact(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5184,6 +5391,28 @@ func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.
 		return ec.fieldContext_LookAtArtifactSourcePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LookAtArtifactSourcePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "nodes":
+		return ec.fieldContext_MatrixConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_MatrixConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MatrixConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MatrixRow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_MatrixRow_application(ctx, field)
+	case "newest":
+		return ec.fieldContext_MatrixRow_newest(ctx, field)
+	case "cells":
+		return ec.fieldContext_MatrixRow_cells(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MatrixRow", field.Name)
 }
 
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6528,6 +6757,36 @@ func (ec *executionContext) field_Query_journal_args(ctx context.Context, rawArg
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_matrix_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
+		func(ctx context.Context, v any) (*model.MatrixFilter, error) {
+			return ec.unmarshalOMatrixFilter2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixFilter(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["filter"] = arg2
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_members_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -6621,6 +6880,36 @@ func (ec *executionContext) field_Query_rollouts_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["environment"] = arg4
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_validateDriverConfig_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "driverRef",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["driverRef"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "kind",
+		func(ctx context.Context, v any) (*core.DriverConfigKind, error) {
+			return ec.unmarshalODriverConfigKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐDriverConfigKind(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["kind"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "config",
+		func(ctx context.Context, v any) (json.RawMessage, error) {
+			return ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["config"] = arg2
 	return args, nil
 }
 
@@ -7748,6 +8037,116 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_latest(_ context
 	return fc, nil
 }
 
+func (ec *executionContext) _ApplicationEnvironment_latestVersionSet(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_latestVersionSet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().LatestVersionSet(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
+			return ec.marshalOVersionSet2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_latestVersionSet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ApplicationEnvironment_state(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().State(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *core.RolloutState) graphql.Marshaler {
+			return ec.marshalORolloutState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutState(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type RolloutState does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEnvironment_gates(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_gates(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().Gates(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Gate) graphql.Marshaler {
+			return ec.marshalNGate2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_gates(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Gate(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ApplicationEnvironment_health(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEnvironment_health(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ApplicationEnvironment().Health(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.Health) graphql.Marshaler {
+			return ec.marshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEnvironment_health(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type Health does not have child fields"))
+}
+
 func (ec *executionContext) _ApplicationEnvironment_reconciliation(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8450,6 +8849,52 @@ func (ec *executionContext) fieldContext_CancelRolloutPayload_errors(_ context.C
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ConfigProblem_pointer(ctx context.Context, field graphql.CollectedField, obj *model.ConfigProblem) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConfigProblem_pointer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pointer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConfigProblem_pointer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConfigProblem", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ConfigProblem_message(ctx context.Context, field graphql.CollectedField, obj *model.ConfigProblem) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConfigProblem_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConfigProblem_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConfigProblem", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Contact_reachable(ctx context.Context, field graphql.CollectedField, obj *model.Contact) (ret graphql.Marshaler) {
@@ -11401,6 +11846,166 @@ func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_errors(_ co
 	return fc, nil
 }
 
+func (ec *executionContext) _MatrixConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.MatrixConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.MatrixRow) graphql.Marshaler {
+			return ec.marshalNMatrixRow2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRowᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MatrixRow(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MatrixConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.MatrixConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MatrixRow_application(ctx context.Context, field graphql.CollectedField, obj *model.MatrixRow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixRow_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Application, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Application) graphql.Marshaler {
+			return ec.marshalNApplication2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixRow_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixRow",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MatrixRow_newest(ctx context.Context, field graphql.CollectedField, obj *model.MatrixRow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixRow_newest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.MatrixRow().Newest(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
+			return ec.marshalOVersionSet2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixRow_newest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixRow",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MatrixRow_cells(ctx context.Context, field graphql.CollectedField, obj *model.MatrixRow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixRow_cells(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.MatrixRow().Cells(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ApplicationEnvironment) graphql.Marshaler {
+			return ec.marshalNApplicationEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEnvironmentᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixRow_cells(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixRow",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ApplicationEnvironment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *model.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13371,6 +13976,50 @@ func (ec *executionContext) fieldContext_Query_application(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_matrix(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_matrix(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Matrix(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*model.MatrixFilter))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.MatrixConnection) graphql.Marshaler {
+			return ec.marshalNMatrixConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_matrix(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MatrixConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_matrix_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_environments(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13850,6 +14499,50 @@ func (ec *executionContext) fieldContext_Query_drivers(_ context.Context, field 
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Driver(ctx, field)
 		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_validateDriverConfig(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_validateDriverConfig(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().ValidateDriverConfig(ctx, fc.Args["driverRef"].(string), fc.Args["kind"].(*core.DriverConfigKind), fc.Args["config"].(json.RawMessage))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ConfigProblem) graphql.Marshaler {
+			return ec.marshalNConfigProblem2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐConfigProblemᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_validateDriverConfig(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ConfigProblem(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_validateDriverConfig_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -19162,6 +19855,71 @@ func (ec *executionContext) unmarshalInputLookAtArtifactSourceInput(ctx context.
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputMatrixFilter(ctx context.Context, obj any) (model.MatrixFilter, error) {
+	var it model.MatrixFilter
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"text", "environments", "drivers", "states", "health", "waiting"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "text":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Text = data
+		case "environments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environments"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environments = data
+		case "drivers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("drivers"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Drivers = data
+		case "states":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("states"))
+			data, err := ec.unmarshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStateᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.States = data
+		case "health":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("health"))
+			data, err := ec.unmarshalOHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealthᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Health = data
+		case "waiting":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("waiting"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Waiting = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputNewArtifactSourceInput(ctx context.Context, obj any) (model.NewArtifactSourceInput, error) {
 	var it model.NewArtifactSourceInput
 	if obj == nil {
@@ -20782,6 +21540,158 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "latestVersionSet":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_latestVersionSet(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "state":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_state(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "gates":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_gates(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "health":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationEnvironment_health(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "reconciliation":
 			field := field
 
@@ -21300,6 +22210,49 @@ func (ec *executionContext) _CancelRolloutPayload(ctx context.Context, sel ast.S
 			}
 		case "errors":
 			out.Values[i] = ec._CancelRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var configProblemImplementors = []string{"ConfigProblem"}
+
+func (ec *executionContext) _ConfigProblem(ctx context.Context, sel ast.SelectionSet, obj *model.ConfigProblem) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, configProblemImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConfigProblem")
+		case "pointer":
+			out.Values[i] = ec._ConfigProblem_pointer(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._ConfigProblem_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -23232,6 +24185,163 @@ func (ec *executionContext) _LookAtArtifactSourcePayload(ctx context.Context, se
 	return out
 }
 
+var matrixConnectionImplementors = []string{"MatrixConnection"}
+
+func (ec *executionContext) _MatrixConnection(ctx context.Context, sel ast.SelectionSet, obj *model.MatrixConnection) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, matrixConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MatrixConnection")
+		case "nodes":
+			out.Values[i] = ec._MatrixConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._MatrixConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var matrixRowImplementors = []string{"MatrixRow"}
+
+func (ec *executionContext) _MatrixRow(ctx context.Context, sel ast.SelectionSet, obj *model.MatrixRow) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, matrixRowImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MatrixRow")
+		case "application":
+			out.Values[i] = ec._MatrixRow_application(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "newest":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._MatrixRow_newest(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "cells":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._MatrixRow_cells(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var memberImplementors = []string{"Member", "Node"}
 
 func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *model.Member) graphql.Marshaler {
@@ -23945,6 +25055,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "matrix":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_matrix(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "environments":
 			field := field
 
@@ -24197,6 +25329,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_drivers(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "validateDriverConfig":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_validateDriverConfig(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -27287,6 +28441,26 @@ func (ec *executionContext) marshalNCancelRolloutPayload2githubᚗcomᚋlockstep
 	return ec._CancelRolloutPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNConfigProblem2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐConfigProblem(ctx context.Context, sel ast.SelectionSet, v model.ConfigProblem) graphql.Marshaler {
+	return ec._ConfigProblem(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNConfigProblem2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐConfigProblemᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ConfigProblem) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNConfigProblem2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐConfigProblem(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNCreateApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateApplicationInput(ctx context.Context, v any) (model.CreateApplicationInput, error) {
 	res, err := ec.unmarshalInputCreateApplicationInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -27756,6 +28930,30 @@ func (ec *executionContext) unmarshalNLookAtArtifactSourceInput2githubᚗcomᚋl
 
 func (ec *executionContext) marshalNLookAtArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.LookAtArtifactSourcePayload) graphql.Marshaler {
 	return ec._LookAtArtifactSourcePayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMatrixConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixConnection(ctx context.Context, sel ast.SelectionSet, v model.MatrixConnection) graphql.Marshaler {
+	return ec._MatrixConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMatrixRow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRow(ctx context.Context, sel ast.SelectionSet, v model.MatrixRow) graphql.Marshaler {
+	return ec._MatrixRow(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMatrixRow2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRowᚄ(ctx context.Context, sel ast.SelectionSet, v []model.MatrixRow) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNMatrixRow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRow(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNMember2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx context.Context, sel ast.SelectionSet, v model.Member) graphql.Marshaler {
@@ -28644,6 +29842,24 @@ func (ec *executionContext) marshalODeploymentSnapshot2ᚖgithubᚗcomᚋlockste
 	return ec._DeploymentSnapshot(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalODriverConfigKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐDriverConfigKind(ctx context.Context, v any) (*core.DriverConfigKind, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalDriverConfigKind(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalODriverConfigKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐDriverConfigKind(ctx context.Context, sel ast.SelectionSet, v *core.DriverConfigKind) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalDriverConfigKind(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx context.Context, sel ast.SelectionSet, v *model.Environment) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -28696,6 +29912,42 @@ func (ec *executionContext) marshalOGroup2ᚖgithubᚗcomᚋlockstepᚑcdᚋlock
 		return graphql.Null
 	}
 	return ec._Group(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealthᚄ(ctx context.Context, v any) ([]core.Health, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]core.Health, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealthᚄ(ctx context.Context, sel ast.SelectionSet, v []core.Health) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealth(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOID2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
@@ -28803,6 +30055,14 @@ func (ec *executionContext) marshalOJSON2encodingᚋjsonᚐRawMessage(ctx contex
 	_ = ctx
 	res := model.MarshalJSON(v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOMatrixFilter2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixFilter(ctx context.Context, v any) (*model.MatrixFilter, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMatrixFilter(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOMember2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx context.Context, sel ast.SelectionSet, v *model.Member) graphql.Marshaler {
@@ -28955,11 +30215,64 @@ func (ec *executionContext) marshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcd
 	return ret
 }
 
+func (ec *executionContext) unmarshalORolloutState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutState(ctx context.Context, v any) (*core.RolloutState, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalRolloutState(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalORolloutState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutState(ctx context.Context, sel ast.SelectionSet, v *core.RolloutState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalRolloutState(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOService2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx context.Context, sel ast.SelectionSet, v *model.Service) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Service(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]string, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNString2string(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOString2ᚕstringᚄ(ctx context.Context, sel ast.SelectionSet, v []string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNString2string(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOString2ᚖstring(ctx context.Context, v any) (*string, error) {

@@ -66,6 +66,14 @@ type CancelRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Something wrong with a configuration.
+type ConfigProblem struct {
+	// Where, as a JSON pointer (RFC 6901); empty for the configuration as a whole.
+	Pointer string `json:"pointer"`
+	// What was found and what was expected.
+	Message string `json:"message"`
+}
+
 type CreateApplicationInput struct {
 	Name        string               `json:"name"`
 	Description *string              `json:"description,omitempty"`
@@ -217,6 +225,27 @@ type LookAtArtifactSourcePayload struct {
 	// Why the look failed; empty when it went well.
 	Problem string      `json:"problem"`
 	Errors  []UserError `json:"errors"`
+}
+
+type MatrixConnection struct {
+	Nodes    []MatrixRow `json:"nodes"`
+	PageInfo PageInfo    `json:"pageInfo"`
+}
+
+// Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing.
+type MatrixFilter struct {
+	// A part of the application's name, in any case.
+	Text *string `json:"text,omitempty"`
+	// Names or identifiers. Other environments' cells are neither looked at nor shown.
+	Environments []string `json:"environments,omitempty"`
+	// Drivers (name@major) of environments. Other environments' cells are neither looked at nor shown.
+	Drivers []string `json:"drivers,omitempty"`
+	// How the newest rollout that goes there stands there.
+	States []core.RolloutState `json:"states,omitempty"`
+	// The worst health of a service there. Where nothing was seen yet there is none to go by.
+	Health []core.Health `json:"health,omitempty"`
+	// Whether a gate is open there.
+	Waiting *bool `json:"waiting,omitempty"`
 }
 
 type MemberConnection struct {

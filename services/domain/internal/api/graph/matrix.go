@@ -1,0 +1,136 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Applications beside environments: the matrix, and its cells.
+
+// Matrix is one page of it, by name.
+func (q query) Matrix(ctx context.Context, first *int, after *string, filter *model.MatrixFilter) (model.MatrixConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.MatrixConnection{}, err
+	}
+	var f core.MatrixFilter
+	if filter != nil {
+		f = core.MatrixFilter{Contains: orEmpty(filter.Text), Drivers: filter.Drivers, States: filter.States, Healths: filter.Health, Waiting: filter.Waiting}
+		for _, environment := range filter.Environments {
+			id, err := environmentNumber(ctx, q.domain, environment)
+			if err != nil {
+				return model.MatrixConnection{}, err
+			}
+			f.EnvironmentIDs = append(f.EnvironmentIDs, id)
+		}
+	}
+	s, environments, err := q.domain.Matrix(ctx, loadersOf(ctx).actor.Organization, f, p)
+	rows := wrapAll(s.Nodes, func(a core.Application) model.MatrixRow {
+		return model.MatrixRow{Application: model.WrapApplication(a), Environments: environments}
+	})
+	return model.MatrixConnection{Nodes: rows, PageInfo: pageInfo(s)}, err
+}
+
+// matrixRow resolves the fields of MatrixRow that are loaded.
+type matrixRow struct{}
+
+// Newest is the newest version set of the application.
+func (matrixRow) Newest(ctx context.Context, r *model.MatrixRow) (*model.VersionSet, error) {
+	s, _, err := loadersOf(ctx).versionSetsOf.load(ctx, paged{r.Application.ID, core.Page{First: 1}})
+	if err != nil || len(s.Nodes) == 0 {
+		return nil, err
+	}
+	newest := model.WrapVersionSet(s.Nodes[0])
+	return &newest, nil
+}
+
+// Cells are where the application stands, in the environments that are shown.
+func (matrixRow) Cells(ctx context.Context, r *model.MatrixRow) ([]model.ApplicationEnvironment, error) {
+	all, _, err := loadersOf(ctx).environmentsOf.load(ctx, r.Application.ID)
+	if err != nil {
+		return nil, err
+	}
+	shown := []model.ApplicationEnvironment{}
+	for _, one := range all {
+		if r.Environments == nil || slices.Contains(r.Environments, one.EnvironmentID) {
+			shown = append(shown, model.WrapApplicationEnvironment(one))
+		}
+	}
+	return shown, nil
+}
+
+// Live is the version set of the last rollout that completed there.
+func (applicationEnvironment) Live(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, l.versionSets, c.LiveVersionSetID, model.WrapVersionSet)
+}
+
+// LiveSince is when that was.
+func (applicationEnvironment) LiveSince(ctx context.Context, e *model.ApplicationEnvironment) (*time.Time, error) {
+	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
+	return c.LiveSince, err
+}
+
+// Latest is where the newest rollout that goes there stands there.
+func (applicationEnvironment) Latest(ctx context.Context, e *model.ApplicationEnvironment) (*model.RolloutEnvironment, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, l.rolloutEnvironments, c.LatestStopID, model.WrapRolloutEnvironment)
+}
+
+// LatestVersionSet is what the newest rollout that goes there brings.
+func (applicationEnvironment) LatestVersionSet(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return optional(ctx, l.versionSets, c.LatestVersionSetID, model.WrapVersionSet)
+}
+
+// State is how that rollout stands there.
+func (applicationEnvironment) State(ctx context.Context, e *model.ApplicationEnvironment) (*core.RolloutState, error) {
+	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
+	return c.LatestState, err
+}
+
+// Gates are those that hold it up there.
+func (applicationEnvironment) Gates(ctx context.Context, e *model.ApplicationEnvironment) ([]model.Gate, error) {
+	l := loadersOf(ctx)
+	c, _, err := l.cells.load(ctx, e.ID)
+	if err != nil || c.LatestState == nil || c.LatestState.Terminal() {
+		return []model.Gate{}, err
+	}
+	return list(ctx, l.gatesOfStop, c.LatestStopID, model.WrapGate)
+}
+
+// Health is the worst of the application's services there.
+func (applicationEnvironment) Health(ctx context.Context, e *model.ApplicationEnvironment) (core.Health, error) {
+	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
+	return c.Health, err
+}
+
+// ValidateDriverConfig says what is wrong with a configuration. That it is wrong is the answer, not an error.
+func (q query) ValidateDriverConfig(_ context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error) {
+	asked := core.EnvironmentConfig
+	if kind != nil {
+		asked = *kind
+	}
+	problems, err := q.domain.ValidateDriverConfig(driverRef, asked, config)
+	return wrapAll(problems, func(f fault.Field) model.ConfigProblem {
+		return model.ConfigProblem{Pointer: f.Name, Message: f.Problem}
+	}), err
+}

@@ -1,0 +1,157 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Cell is what is known of an application in an environment: one cell of the matrix.
+type Cell struct {
+	// LiveVersionSetID is the set of the last rollout that completed there, and LiveSince when; 0 and nil before the first.
+	LiveVersionSetID int64
+	LiveSince        *time.Time
+	// LatestStopID is the rollout environment of the newest rollout that goes there, LatestVersionSetID what that brings, and
+	// LatestState how it stands there; 0 and nil before the first.
+	LatestStopID, LatestVersionSetID int64
+	LatestState                      *RolloutState
+	// Health is the worst of its services', HealthUnknown before any was seen.
+	Health Health
+}
+
+// MatrixFilter narrows the matrix to applications that have a cell which meets all of it; its zero value shows all.
+type MatrixFilter struct {
+	// Contains is part of the application's name, in any case; empty for all.
+	Contains string
+	// EnvironmentIDs and Drivers say which cells are looked at, and shown; empty for all.
+	EnvironmentIDs []int64
+	Drivers        []string
+	// States are those of the newest rollout there; empty for all.
+	States []RolloutState
+	// Healths are of Cell.Health; empty for all. A cell of which nothing was seen has none.
+	Healths []Health
+	// Waiting is whether a gate is open there; nil for both.
+	Waiting *bool
+}
+
+// wantsCells reports whether anything is asked of the cells.
+func (f MatrixFilter) wantsCells() bool {
+	return len(f.EnvironmentIDs) > 0 || len(f.States) > 0 || len(f.Healths) > 0 || f.Waiting != nil
+}
+
+// Matrix is one page of applications, by name, and the environments whose cells are to be shown; nil for all.
+func (d *Domain) Matrix(ctx context.Context, organization int64, f MatrixFilter, p Page) (s Slice[Application], environments []int64, err error) {
+	if len(f.Drivers) > 0 {
+		bound, err := d.EnvironmentsOfDrivers(ctx, organization, f.Drivers)
+		if err != nil {
+			return s, nil, err
+		}
+		if len(f.EnvironmentIDs) > 0 {
+			bound = slices.DeleteFunc(bound, func(id int64) bool { return !slices.Contains(f.EnvironmentIDs, id) })
+		}
+		if len(bound) == 0 {
+			return s, bound, nil
+		}
+		f.EnvironmentIDs = bound
+	}
+	if !f.wantsCells() {
+		s, err = d.Applications(ctx, organization, ApplicationFilter{Contains: f.Contains, Order: OrderName}, p)
+		return s, nil, err
+	}
+	var stops []int64
+	if f.Waiting != nil {
+		if stops, err = d.stopsAsking(ctx, organization); err != nil {
+			return s, nil, err
+		}
+	}
+	s, err = d.MatrixApplications(ctx, organization, f, stops, p)
+	return s, f.EnvironmentIDs, err
+}
+
+// stopsAsking are the rollout environments at which a gate is open: as many queries as there are hundreds of rollouts that
+// ask, which is few beside all rollouts.
+func (d *Domain) stopsAsking(ctx context.Context, organization int64) ([]int64, error) {
+	var all []int64
+	for after := int64(0); ; {
+		rollouts, err := d.RolloutsAsking(ctx, organization, after, askedAtOnce)
+		if err != nil || len(rollouts) == 0 {
+			return all, err
+		}
+		gates, err := d.gatesAtStops(ctx, organization, rollouts)
+		if err != nil {
+			return all, err
+		}
+		for stop := range gates {
+			all = append(all, stop)
+		}
+		after = rollouts[len(rollouts)-1]
+	}
+}
+
+// GatesOfStops are the open gates at rollout environments; no key for one that has none.
+func (d *Domain) GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]Gate, error) {
+	known, err := d.RolloutEnvironmentsByID(ctx, organization, stops)
+	if err != nil {
+		return nil, err
+	}
+	var rollouts []int64
+	for _, e := range known {
+		if !e.State.Terminal() {
+			rollouts = append(rollouts, e.RolloutID)
+		}
+	}
+	slices.Sort(rollouts)
+	return d.gatesAtStops(ctx, organization, slices.Compact(rollouts))
+}
+
+// gatesAtStops says of rollouts at which of their environments a gate is open: its own, one of its weights, or, for a gate
+// that belongs to no environment, the next one that the rollout comes to.
+func (d *Domain) gatesAtStops(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Gate, error) {
+	gates, err := d.OpenGates(ctx, organization, rollouts)
+	if err != nil || len(gates) == 0 {
+		return nil, err
+	}
+	asking := make([]int64, 0, len(gates))
+	for id := range gates {
+		asking = append(asking, id)
+	}
+	stops, err := d.RolloutEnvironmentsByRollout(ctx, organization, asking)
+	if err != nil {
+		return nil, err
+	}
+	var places []int64
+	for _, of := range stops {
+		for _, e := range of {
+			places = append(places, e.EnvironmentID)
+		}
+	}
+	environments, err := d.EnvironmentsByID(ctx, organization, places)
+	if err != nil {
+		return nil, err
+	}
+	at := map[int64][]Gate{}
+	for rollout, open := range gates {
+		for _, g := range open {
+			if stop := guarded(g.GateID, stops[rollout], environments); stop != 0 {
+				at[stop] = append(at[stop], g)
+			}
+		}
+	}
+	return at, nil
+}
+
+// guarded is the stop that a gate is before; 0 when there is none left.
+func guarded(gate string, stops []RolloutEnvironment, environments map[int64]Environment) int64 {
+	name, _, _ := strings.Cut(gate, "/")
+	next := int64(0)
+	for _, e := range stops {
+		if environments[e.EnvironmentID].Name == name {
+			return e.ID
+		}
+		if next == 0 && !e.State.Terminal() {
+			next = e.ID
+		}
+	}
+	return next
+}
