@@ -42,12 +42,38 @@ type Config struct {
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
 	// BootstrapOrganization is the name of the first organization, whose id is 1.
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
+	// PublicURL is the address of the console as browsers know it: https://cd.example.com. Only OIDC needs it.
+	PublicURL string `koanf:"public_url"`
+	// OIDC is the identity provider where people sign in; without an issuer they sign in with tokens.
+	OIDC OIDC `koanf:"oidc"`
 	// DriverDir holds deploy drivers beside the built-in ones, one folder each; empty: none.
 	DriverDir string `koanf:"driver_dir"`
 	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// OIDC is an identity provider (OpenID Connect). The redirect address to register there is <public_url>/session/oidc/callback.
+type OIDC struct {
+	// Issuer is its address, as its tokens spell it.
+	Issuer string `koanf:"issuer"`
+	// Label is what the console's button calls it.
+	Label string `koanf:"label" default:"single sign-on"`
+	// ClientID and ClientSecret are what it knows this installation by. Public clients have no secret.
+	ClientID     string `koanf:"client_id"`
+	ClientSecret string `koanf:"client_secret" secret:"true"`
+	// Scopes are asked for beside openid.
+	Scopes []string `koanf:"scopes" default:"email,profile"`
+	// NameClaim says what somebody is called here. With email, whoever was added under a verified address beforehand is the same
+	// person; any other name is taken only while nobody has it.
+	NameClaim string `koanf:"name_claim" default:"email"`
+	// GroupsClaim says which groups somebody is in, and Roles what these make of them: platform=owner, shop=deployer. The
+	// greatest counts, at each sign-in anew; who is in none has no access. Without any, roles are those given here.
+	GroupsClaim string   `koanf:"groups_claim" default:"groups"`
+	Roles       []string `koanf:"roles"`
+	// CAFile holds the certificates to check its server's against; empty means the system's.
+	CAFile string `koanf:"ca_file"`
 }
 
 const (
@@ -72,6 +98,7 @@ func (c Config) Validate() error {
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
 	}
+	problems = append(problems, c.oidcProblems()...)
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
 	}
@@ -92,6 +119,9 @@ func (c Config) withDefaults() Config {
 		{&c.HTTPAddress, ":8080"},
 		{&c.WorkflowAddress, "127.0.0.1:8090"},
 		{&c.BootstrapOrganization, "default"},
+		{&c.OIDC.Label, "single sign-on"},
+		{&c.OIDC.NameClaim, "email"},
+		{&c.OIDC.GroupsClaim, "groups"},
 	} {
 		if *d.field == "" {
 			*d.field = d.value

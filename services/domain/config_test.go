@@ -20,6 +20,12 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"certificates without TLS", Config{WorkflowCAFile: "ca.pem"}, "workflow_ca_file"},
 		{"our certificate without TLS", Config{WorkflowCertFile: "c.pem", WorkflowKeyFile: "c.key"}, "workflow_cert_file"},
 		{"our certificate without its key", Config{WorkflowTLS: true, WorkflowCertFile: "c.pem"}, "workflow_cert_file"},
+		{"a whole identity provider", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep", Roles: []string{"cn=platform,dc=example=owner"}}}, ""},
+		{"an identity provider without our own address", Config{OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep"}}, "public_url"},
+		{"our own address with a path", Config{PublicURL: "https://cd.example.com/cd", OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep"}}, "public_url"},
+		{"an identity provider that is no address", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "id.example.com", ClientID: "lockstep"}}, "oidc.issuer"},
+		{"an identity provider without a client", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "https://id.example.com"}}, "oidc.client_id"},
+		{"a group with a role that there is not", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep", Roles: []string{"platform=king"}}}, "oidc.roles"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
 	}
 	for _, tt := range tests {

@@ -33,7 +33,12 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	signOn, err := s.signOn(c)
+	if err != nil {
+		return nil, err
+	}
 	return api.NewHandler(api.Deps{
+		SignOn:  signOn,
 		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log}),
 		Console: pages,
 		Tokens: api.Tokens{c.BootstrapToken: {

@@ -74,6 +74,7 @@ func table() []rule {
 		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow", "pkg/source"),
+		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc"),
 		adapter("workflow", "script", join(sql, nats, kube)),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star)),

@@ -18,6 +18,7 @@ import (
 
 func (c *command) dev() *cobra.Command {
 	var dir, kubeconfig string
+	var set []string
 	var verbose bool
 	cmd := &cobra.Command{
 		Use: "dev --data DIR", GroupID: "local",
@@ -44,7 +45,7 @@ DIR/run/*.pid        its process id`,
 				}
 			}
 			fmt.Fprintln(c.errOut, "starting; the first start in a folder takes longest")
-			s, err := stack.Start(cmd.Context(), stack.Config{Dir: dir, Kubeconfig: kubeconfig, Log: c.logger(verbose)})
+			s, err := stack.Start(cmd.Context(), stack.Config{Dir: dir, Kubeconfig: kubeconfig, Set: set, Log: c.logger(verbose)})
 			if err != nil {
 				return err
 			}
@@ -56,6 +57,7 @@ DIR/run/*.pid        its process id`,
 	}
 	cmd.Flags().StringVar(&dir, "data", "", "`folder` of everything; made when it is not there")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with which the relay signs in to a real cluster, in place of the simulated one")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "more configuration of one part, as `part.key=value`; repeatable")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd

@@ -32,6 +32,8 @@ type Config struct {
 	Kubeconfig string
 	// Fast gives up durability against a crash of the machine: for data that nobody needs tomorrow.
 	Fast bool
+	// Set is more configuration of parts, part.key=value each, over what the stack writes for them.
+	Set []string
 	// Log is told what happens to the processes; nil for nobody.
 	Log *slog.Logger
 	// Clock paces restarts; nil is the system's.
@@ -59,6 +61,9 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 	}
 	if c.DatabaseURL == "" {
 		c.DatabaseURL = os.Getenv("LOCKSTEP_DATABASE_URL")
+	}
+	if err := c.checkSet(); err != nil {
+		return nil, err
 	}
 	s := &Stack{config: c}
 	if err := s.start(ctx); err != nil {
@@ -160,7 +165,7 @@ func (s *Stack) startStage(ctx context.Context, children []child, stage int) err
 			continue
 		}
 		p := &process{
-			name: c.name, args: []string{"serve", c.name, "--config", s.path("config", c.name+".yaml")}, ready: c.ready,
+			name: c.name, args: append([]string{"serve", c.name, "--config", s.path("config", c.name+".yaml")}, s.config.setOf(c.name)...), ready: c.ready,
 			pidFile: s.path("run", c.name+".pid"), logFile: s.LogFile(c.name), environment: environment(os.Environ()),
 			clock: s.config.Clock, log: s.config.Log,
 		}
@@ -174,6 +179,28 @@ func (s *Stack) startStage(ctx context.Context, children []child, stage int) err
 		}
 	}
 	return nil
+}
+
+// checkSet finds what is for no part.
+func (c Config) checkSet() error {
+	for _, each := range c.Set {
+		part, setting, _ := strings.Cut(each, ".")
+		if key, _, ok := strings.Cut(setting, "="); !ok || key == "" || !slices.Contains(Parts(), part) {
+			return fault.New(fault.Invalid, "set: found %q, expected <part>.<key>=<value>, the part one of %q", each, Parts())
+		}
+	}
+	return nil
+}
+
+// setOf are the flags of one part.
+func (c Config) setOf(part string) []string {
+	var flags []string
+	for _, each := range c.Set {
+		if setting, ok := strings.CutPrefix(each, part+"."); ok {
+			flags = append(flags, "--set", setting)
+		}
+	}
+	return flags
 }
 
 // environment is the supervisor's without what would configure a service of ours: that is in its file.

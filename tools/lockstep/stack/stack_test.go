@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // TestMain is also the child process of the tests: `<this binary> child BEHAVIOUR ADDRESS`.
@@ -202,6 +203,22 @@ func poll(t *testing.T, done func() bool) {
 	for !done() {
 		if err := clock.Sleep(ctx, clock.System(), 5*time.Millisecond); err != nil {
 			t.Fatal("it did not happen within 30 seconds")
+		}
+	}
+}
+
+func TestSettingsGoToTheirPart(t *testing.T) {
+	t.Parallel()
+	c := Config{Set: []string{"domain.oidc.issuer=https://id.example.com", "relay.log_level=debug", "domain.label=a=b"}}
+	if got := strings.Join(c.setOf("domain"), " "); got != "--set oidc.issuer=https://id.example.com --set label=a=b" {
+		t.Errorf("found %q", got)
+	}
+	if got := c.setOf("registry"); len(got) != 0 || c.checkSet() != nil {
+		t.Errorf("found %q, %v", got, c.checkSet())
+	}
+	for _, wrong := range []string{"", "domain", "domain.label", "domain.=x", "kitchen.sink=x"} {
+		if _, err := Start(t.Context(), Config{Dir: t.TempDir(), Set: []string{wrong}}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: found %v; want it refused", wrong, err)
 		}
 	}
 }

@@ -16,15 +16,23 @@ type Deps struct {
 	Tokens Tokens
 	Access Access
 	Clock  clock.Clock
+	// SignOn is nil where tokens are the only way in.
+	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out, and the console everywhere else.
+// NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out (below it, by an identity provider), and the
+// console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
+	mux.HandleFunc("GET /session", d.SignOn.options)
+	if d.SignOn != nil {
+		mux.HandleFunc("GET "+signOnPath, d.SignOn.begin)
+		mux.HandleFunc("GET "+callbackPath, d.SignOn.finish)
+	}
 	mux.Handle("/", d.Console)
 	return guard(mux)
 }

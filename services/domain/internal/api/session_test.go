@@ -189,6 +189,9 @@ func TestTokensAndPages(t *testing.T) {
 	b.expect(200, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+token)
 	b.expect(401, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Basic "+token)
 	b.expect(401, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer nobody-has-this")
+	if w := b.expect(200, "GET", "http://cd.example.com/session", ""); strings.TrimSpace(w.Body.String()) != `{"options":[]}` {
+		t.Errorf("without an identity provider: found %s", w.Body)
+	}
 	w := b.expect(http.StatusTeapot, "GET", "http://cd.example.com/rollouts/rollout_1", "")
 	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("found %v", w.Header())

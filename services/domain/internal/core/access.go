@@ -91,25 +91,31 @@ func (d *Domain) RemoveMember(ctx context.Context, a Actor, member int64) (Membe
 func (d *Domain) changeMember(ctx context.Context, a Actor, action Action, member int64, change func(*Member)) (Member, error) {
 	var changed Member
 	err := d.by(ctx, a, action, func(ctx context.Context, tx Tx) error {
-		// The owners are locked too, so that of two who leave at the same moment the second sees the first.
-		locked, err := tx.LockMembers(ctx, member)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(locked, func(m Member) bool { return m.ID == member })
-		if i < 0 {
-			return fault.New(fault.NotFound, "member %d does not exist", member)
-		}
-		owns := func(m Member) bool { return m.Role == RoleOwner && m.RemovedAt == nil }
-		owned := owns(locked[i])
-		change(&locked[i])
-		changed = locked[i]
-		if owned && !slices.ContainsFunc(locked, owns) {
-			return fault.New(fault.Refused, "%q is the only owner; make somebody else an owner first", changed.Name)
-		}
-		return tx.SaveMember(ctx, changed)
+		var err error
+		changed, err = changeOne(ctx, tx, member, change)
+		return err
 	})
 	return changed, err
+}
+
+// changeOne changes a member in a transaction that is under way.
+func changeOne(ctx context.Context, tx Tx, member int64, change func(*Member)) (Member, error) {
+	// The owners are locked too, so that of two who leave at the same moment the second sees the first.
+	locked, err := tx.LockMembers(ctx, member)
+	if err != nil {
+		return Member{}, err
+	}
+	i := slices.IndexFunc(locked, func(m Member) bool { return m.ID == member })
+	if i < 0 {
+		return Member{}, fault.New(fault.NotFound, "member %d does not exist", member)
+	}
+	owns := func(m Member) bool { return m.Role == RoleOwner && m.RemovedAt == nil }
+	owned := owns(locked[i])
+	change(&locked[i])
+	if owned && !slices.ContainsFunc(locked, owns) {
+		return Member{}, fault.New(fault.Refused, "%q is the only owner; make somebody else an owner first", locked[i].Name)
+	}
+	return locked[i], tx.SaveMember(ctx, locked[i])
 }
 
 // CreateGroup makes a group with its first members.

@@ -159,6 +159,10 @@ type AccessWrites interface {
 	LockMembers(ctx context.Context, id int64) ([]Member, error)
 	// SaveMember writes role and removal.
 	SaveMember(ctx context.Context, m Member) error
+	// MemberByIdentity is whom an identity provider means, also one who was removed.
+	MemberByIdentity(ctx context.Context, issuer, subject string) (Member, error)
+	// SetMemberIdentity is for a member that has none yet; NotFound for any other.
+	SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error
 	AddGroup(ctx context.Context, g Group) (Group, error)
 	LockGroup(ctx context.Context, id int64) (Group, error)
 	// SetGroupMembers ends and begins memberships, so that these members belong to the group and nobody else.

@@ -143,6 +143,18 @@ func (t *tx) SaveMember(ctx context.Context, m core.Member) error {
 	return one(n, err, "member", m.ID)
 }
 
+// MemberByIdentity implements core.Tx.
+func (t *tx) MemberByIdentity(ctx context.Context, issuer, subject string) (core.Member, error) {
+	row, err := t.q.MemberByIdentity(ctx, t.organization, issuer, subject)
+	return member(row), missing(err, "member", "of this identity")
+}
+
+// SetMemberIdentity implements core.Tx.
+func (t *tx) SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error {
+	n, err := t.q.SetMemberIdentity(ctx, sqlc.SetMemberIdentityParams{OrganizationID: t.organization, ID: id, Issuer: issuer, Subject: subject})
+	return one(n, err, "member without an identity", id)
+}
+
 // AddGroup implements core.Tx.
 func (t *tx) AddGroup(ctx context.Context, g core.Group) (core.Group, error) {
 	row, err := t.q.InsertGroup(ctx, t.organization, g.Name)

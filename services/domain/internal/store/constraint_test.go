@@ -76,6 +76,9 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		stop       = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
 	)
 	tests := []struct{ name, sql, constraint string }{
+		// who somebody is at an identity provider
+		{"half an identity", `INSERT INTO cd_members (organization_id, name, kind, role, issuer) VALUES (1, 'a', 'user', 'viewer', 'https://id')`, "cd_members_identity_is_whole"},
+		{"an identity twice", `INSERT INTO cd_members (organization_id, name, kind, role, issuer, subject) VALUES (1, 'a', 'user', 'viewer', 'https://id', 's'), (1, 'b', 'user', 'viewer', 'https://id', 's')`, "cd_members_identity_is_unique"},
 		// R6: names
 		{"a second application of a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, 'shop')`, "cd_applications_name_is_unique"},
 		{"a second service of a name", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (1, 1, 'api')`, "cd_services_name_is_unique"},

@@ -111,3 +111,12 @@ WHERE organization_id = @organization_id AND principal_type = @principal_type AN
 -- name: AnswerRequest :exec
 UPDATE cd_requests SET answer = @answer
 WHERE organization_id = @organization_id AND principal_type = @principal_type AND principal_id = @principal_id AND key = @key AND answer IS NULL;
+
+-- name: MemberByIdentity :one
+-- Whoever belongs comes before whoever did.
+SELECT * FROM cd_members WHERE organization_id = @organization_id AND issuer = @issuer::text AND subject = @subject::text
+ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1;
+
+-- name: SetMemberIdentity :execrows
+UPDATE cd_members SET issuer = @issuer::text, subject = @subject::text
+WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL AND issuer IS NULL;

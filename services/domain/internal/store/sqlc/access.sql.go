@@ -177,7 +177,7 @@ func (q *Queries) InsertGroup(ctx context.Context, organizationID int64, name st
 }
 
 const insertMember = `-- name: InsertMember :one
-INSERT INTO cd_members (organization_id, name, kind, role) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, kind, role, removed_at, created_at, updated_at
+INSERT INTO cd_members (organization_id, name, kind, role) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject
 `
 
 type InsertMemberParams struct {
@@ -204,6 +204,8 @@ func (q *Queries) InsertMember(ctx context.Context, arg InsertMemberParams) (Mem
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Issuer,
+		&i.Subject,
 	)
 	return i, err
 }
@@ -343,7 +345,7 @@ func (q *Queries) ListGroups(ctx context.Context, organizationID int64, after in
 }
 
 const listMembers = `-- name: ListMembers :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND id > $2 AND removed_at IS NULL ORDER BY id LIMIT $3
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND id > $2 AND removed_at IS NULL ORDER BY id LIMIT $3
 `
 
 func (q *Queries) ListMembers(ctx context.Context, organizationID int64, after int64, atMost int32) ([]Member, error) {
@@ -364,6 +366,8 @@ func (q *Queries) ListMembers(ctx context.Context, organizationID int64, after i
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Issuer,
+			&i.Subject,
 		); err != nil {
 			return nil, err
 		}
@@ -393,7 +397,7 @@ func (q *Queries) LockGroup(ctx context.Context, organizationID int64, iD int64)
 }
 
 const lockMembers = `-- name: LockMembers :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND removed_at IS NULL AND (role = 'owner' OR id = $2) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND removed_at IS NULL AND (role = 'owner' OR id = $2) ORDER BY id FOR NO KEY UPDATE
 `
 
 // All owners, so that two who remove each other at the same moment do not leave an organization without one.
@@ -415,6 +419,8 @@ func (q *Queries) LockMembers(ctx context.Context, organizationID int64, iD int6
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Issuer,
+			&i.Subject,
 		); err != nil {
 			return nil, err
 		}
@@ -426,8 +432,32 @@ func (q *Queries) LockMembers(ctx context.Context, organizationID int64, iD int6
 	return items, nil
 }
 
+const memberByIdentity = `-- name: MemberByIdentity :one
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND issuer = $2::text AND subject = $3::text
+ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1
+`
+
+// Whoever belongs comes before whoever did.
+func (q *Queries) MemberByIdentity(ctx context.Context, organizationID int64, issuer string, subject string) (Member, error) {
+	row := q.db.QueryRow(ctx, memberByIdentity, organizationID, issuer, subject)
+	var i Member
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.Name,
+		&i.Kind,
+		&i.Role,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Issuer,
+		&i.Subject,
+	)
+	return i, err
+}
+
 const memberByName = `-- name: MemberByName :one
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND name = $2 AND removed_at IS NULL
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND name = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) MemberByName(ctx context.Context, organizationID int64, name string) (Member, error) {
@@ -442,12 +472,14 @@ func (q *Queries) MemberByName(ctx context.Context, organizationID int64, name s
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Issuer,
+		&i.Subject,
 	)
 	return i, err
 }
 
 const membersByGroup = `-- name: MembersByGroup :many
-SELECT g.group_id, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at FROM cd_group_members g
+SELECT g.group_id, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_group_members g
 JOIN cd_members m ON m.organization_id = g.organization_id AND m.id = g.member_id
 WHERE g.organization_id = $1 AND g.group_id = ANY($2::bigint[]) AND g.removed_at IS NULL AND m.removed_at IS NULL
 ORDER BY g.group_id, m.name
@@ -477,6 +509,8 @@ func (q *Queries) MembersByGroup(ctx context.Context, organizationID int64, ids 
 			&i.Member.RemovedAt,
 			&i.Member.CreatedAt,
 			&i.Member.UpdatedAt,
+			&i.Member.Issuer,
+			&i.Member.Subject,
 		); err != nil {
 			return nil, err
 		}
@@ -489,7 +523,7 @@ func (q *Queries) MembersByGroup(ctx context.Context, organizationID int64, ids 
 }
 
 const membersByID = `-- name: MembersByID :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []int64) ([]Member, error) {
@@ -510,6 +544,8 @@ func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []i
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Issuer,
+			&i.Subject,
 		); err != nil {
 			return nil, err
 		}
@@ -584,6 +620,31 @@ func (q *Queries) SaveMember(ctx context.Context, arg SaveMemberParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const setMemberIdentity = `-- name: SetMemberIdentity :execrows
+UPDATE cd_members SET issuer = $1::text, subject = $2::text
+WHERE organization_id = $3 AND id = $4 AND removed_at IS NULL AND issuer IS NULL
+`
+
+type SetMemberIdentityParams struct {
+	Issuer         string
+	Subject        string
+	OrganizationID int64
+	ID             int64
+}
+
+func (q *Queries) SetMemberIdentity(ctx context.Context, arg SetMemberIdentityParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setMemberIdentity,
+		arg.Issuer,
+		arg.Subject,
+		arg.OrganizationID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const skipMemberID = `-- name: SkipMemberID :exec
 SELECT nextval(pg_get_serial_sequence('cd_members', 'id'))
 `
@@ -595,7 +656,7 @@ func (q *Queries) SkipMemberID(ctx context.Context) error {
 }
 
 const tokenByDigest = `-- name: TokenByDigest :one
-SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at FROM cd_access_tokens t
+SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
 JOIN cd_members m ON m.organization_id = t.organization_id AND m.id = t.member_id
 LEFT JOIN cd_access_tokens p ON p.organization_id = t.organization_id AND p.id = t.parent_id
 WHERE t.organization_id = $1 AND t.digest = $2 AND t.revoked_at IS NULL AND t.expires_at > $3 AND m.removed_at IS NULL
@@ -632,6 +693,8 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 		&i.Member.RemovedAt,
 		&i.Member.CreatedAt,
 		&i.Member.UpdatedAt,
+		&i.Member.Issuer,
+		&i.Member.Subject,
 	)
 	return i, err
 }

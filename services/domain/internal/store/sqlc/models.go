@@ -312,6 +312,9 @@ type Member struct {
 	RemovedAt      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Issuer         *string
+	// The identifier that the issuer gives out once; names and addresses there may change hands. NULL for who signs in by tokens alone.
+	Subject *string
 }
 
 // The owner and shard key of every other table; id is its organization_id.

@@ -27,10 +27,10 @@ export async function tell(dir) {
   await run(lockstep, ['demo', '--data', dir], { maxBuffer: 1 << 24 })
 }
 
-/** `lockstep dev` in a folder; the answer has its endpoints, and stop(). */
-export async function start(dir) {
+/** `lockstep dev` in a folder, with more configuration of its parts; the answer has its endpoints, and stop(). */
+export async function start(dir, settings = {}) {
   await rm(join(dir, 'endpoints.json'), { force: true })
-  const child = spawn(lockstep, ['dev', '--data', dir], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(lockstep, ['dev', '--data', dir, ...Object.entries(settings).flatMap(([k, v]) => ['--set', `${k}=${v}`])], { stdio: ['ignore', 'pipe', 'pipe'] })
   let said = ''
   child.stdout.on('data', (d) => (said += d))
   child.stderr.on('data', (d) => (said += d))

@@ -60,6 +60,17 @@ export async function signIn(token: string): Promise<void> {
   if (response.status !== 204) refuse(response, await read(response))
 }
 
+/** A way to sign in beside a token: what the button says, and where it leads. */
+export interface SignInOption {
+  label: string
+  path: string
+}
+
+export async function signInOptions(): Promise<SignInOption[]> {
+  const response = await send('/session', { method: 'GET' })
+  return ((await response.json()) as { options: SignInOption[] }).options
+}
+
 export async function signOut(): Promise<void> {
   await send('/session', { method: 'DELETE' })
 }

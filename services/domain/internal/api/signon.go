@@ -1,0 +1,177 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// SignOn is where people sign in with an identity of their own, beside tokens.
+type SignOn struct {
+	// Label is what the button says: the provider's name, as people know it.
+	Label string
+	// Organization is the one that they sign in to.
+	Organization int64
+	Provider     Provider
+	Sessions     IdentitySessions
+	Clock        clock.Clock
+	Log          *slog.Logger
+}
+
+// Provider is an identity provider, as OpenID Connect has it.
+type Provider interface {
+	// AuthURL is where a browser goes to sign in.
+	AuthURL(ctx context.Context, state, nonce, verifier string) (string, error)
+	// Identify redeems the code with which it comes back.
+	Identify(ctx context.Context, code, nonce, verifier string) (core.Identity, error)
+}
+
+// IdentitySessions gives sessions to those whom a provider has vouched for.
+type IdentitySessions interface {
+	StartIdentitySession(ctx context.Context, organization int64, id core.Identity) (session string, until time.Time, err error)
+}
+
+const (
+	// signOnPath begins a sign-in, and callbackPath ends it: the redirect address to register at the provider.
+	signOnPath   = "/session/oidc"
+	callbackPath = "/session/oidc/callback"
+	// attemptSuffix makes the name of the cookie that an attempt leaves with the browser.
+	attemptSuffix = "-sign-in"
+	// attemptLife is how long people may take at the provider.
+	attemptLife = 10 * time.Minute
+	// maxAttempt bounds that cookie, in bytes.
+	maxAttempt = 2 << 10
+)
+
+// attempt is a sign-in under way. It stays with the browser, in a cookie that no script and no other host can read or write, so
+// that no replica has to remember it, and nobody else's browser can end it.
+type attempt struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"`
+	// Return is the page that was wanted.
+	Return string `json:"r"`
+}
+
+// options tells the console how people can sign in; anybody may know.
+func (s *SignOn) options(w http.ResponseWriter, _ *http.Request) {
+	type option struct {
+		Label string `json:"label"`
+		Path  string `json:"path"`
+	}
+	all := []option{}
+	if s != nil {
+		all = append(all, option{s.Label, signOnPath})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string][]option{"options": all}) // a client that is gone needs no answer
+}
+
+// begin sends the browser to the provider.
+func (s *SignOn) begin(w http.ResponseWriter, r *http.Request) {
+	name := cookieName(r)
+	if name == "" {
+		s.back(w, r, "insecure", nil)
+		return
+	}
+	a := attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: localPath(r.URL.Query().Get("return"))}
+	target, err := s.Provider.AuthURL(r.Context(), a.State, a.Nonce, a.Verifier)
+	if err != nil {
+		s.back(w, r, "provider", err)
+		return
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		s.back(w, r, "failed", err)
+		return
+	}
+	// Lax, not strict: the provider's redirect has to bring it.
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
+		Name: name + attemptSuffix, Value: base64.RawURLEncoding.EncodeToString(text), Path: "/", MaxAge: int(attemptLife.Seconds()),
+		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	http.Redirect(w, r, target, http.StatusFound)
+}
+
+// finish takes the browser back, and gives it a session.
+func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) {
+	name := cookieName(r)
+	a, ok := attemptOf(r, name+attemptSuffix)
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
+		Name: name + attemptSuffix, Path: "/", MaxAge: -1, Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	given := r.URL.Query()
+	if name == "" || !ok || subtle.ConstantTimeCompare([]byte(a.State), []byte(given.Get("state"))) != 1 {
+		s.back(w, r, "expired", nil)
+		return
+	}
+	if given.Get("code") == "" {
+		s.back(w, r, "refused", nil)
+		return
+	}
+	id, err := s.Provider.Identify(r.Context(), given.Get("code"), a.Nonce, a.Verifier)
+	if err != nil {
+		s.back(w, r, "provider", err)
+		return
+	}
+	session, until, err := s.Sessions.StartIdentitySession(r.Context(), s.Organization, id)
+	if err != nil {
+		outcome := "failed"
+		if c := fault.ClassOf(err); c == fault.Denied || c == fault.Refused || c == fault.Invalid {
+			outcome = "no-access"
+		}
+		s.back(w, r, outcome, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
+		Name: name, Value: session, Path: "/", MaxAge: int(until.Sub(s.Clock.Now()).Seconds()),
+		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, a.Return, http.StatusFound)
+}
+
+// back sends the browser to the console, which has words for each outcome: nothing that a caller sends is shown there. Why it
+// failed is in the log, for whoever runs the installation.
+func (s *SignOn) back(w http.ResponseWriter, r *http.Request, outcome string, err error) {
+	attrs := []any{slog.String(telemetry.KeyClass, outcome)}
+	if err != nil {
+		attrs = append(attrs, slog.Any(telemetry.KeyError, err))
+	}
+	s.Log.WarnContext(r.Context(), "sign-in failed", attrs...)
+	http.Redirect(w, r, "/?"+url.Values{"sign-in": {outcome}}.Encode(), http.StatusFound)
+}
+
+func attemptOf(r *http.Request, name string) (attempt, bool) {
+	var a attempt
+	cookie, err := r.Cookie(name)
+	if err != nil || len(cookie.Value) > maxAttempt {
+		return a, false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil || json.Unmarshal(text, &a) != nil || a.State == "" || a.Nonce == "" || a.Verifier == "" {
+		return a, false
+	}
+	a.Return = localPath(a.Return)
+	return a, true
+}
+
+// localPath is a page of the console; anything else, such as another host, is the first page.
+func localPath(wanted string) string {
+	u, err := url.Parse(wanted)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(wanted, "/") || strings.HasPrefix(wanted, "//") || strings.ContainsAny(wanted, "\\\r\n\t") || len(wanted) > maxAttempt/2 {
+		return "/"
+	}
+	return wanted
+}
