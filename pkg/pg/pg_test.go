@@ -239,21 +239,37 @@ func TestInTxRepeatsATransactionThatLostARace(t *testing.T) {
 
 func TestInTxUndoesWhatFailedAndReturnsItsError(t *testing.T) {
 	t.Parallel()
-	pool, _ := fruitPool(t)
-	mine := errors.New("mine")
-	err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), `DELETE FROM fruit`); err != nil {
-			return err
-		}
-		return mine
-	})
-	if err != mine { //nolint:errorlint // the very same
-		t.Errorf("answered %v", err)
+	for name, in := range map[string]func(context.Context, *pgxpool.Pool, func(pgx.Tx) error) error{"InTx": pg.InTx, "InPipeline": pg.InPipeline} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, _ := fruitPool(t)
+			mine := errors.New("mine")
+			err := in(t.Context(), pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), `DELETE FROM fruit`); err != nil {
+					return err
+				}
+				var left int
+				if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM fruit`).Scan(&left); err != nil || left != 0 {
+					t.Errorf("inside, %d rows are left, want 0 (%v)", left, err)
+				}
+				return mine
+			})
+			if err != mine { //nolint:errorlint // the very same
+				t.Errorf("answered %v", err)
+			}
+			if n := fruits(t, pool); n != 2 {
+				t.Errorf("%d rows are left, want 2", n)
+			}
+		})
 	}
-	var n int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM fruit`).Scan(&n); err != nil || n != 2 {
-		t.Errorf("%d rows are left, want 2 (%v)", n, err)
+}
+
+func fruits(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM fruit`).Scan(&n); err != nil {
+		t.Fatal(err)
 	}
+	return n
 }
 
 func TestClassify(t *testing.T) {

@@ -28,9 +28,18 @@ const (
 // A connection that breaks during the commit leaves open whether it happened. That error is Unavailable; the caller's
 // keys (event ids, unique constraints) must make doing it again harmless.
 func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	return repeated(ctx, func() error { return once(ctx, pool, fn) })
+}
+
+// Alone is for a single statement that is a transaction by itself: it is run again as InTx runs a transaction again. Its
+// error is returned as it is.
+func Alone(ctx context.Context, statement func() error) error { return repeated(ctx, statement) }
+
+// repeated runs a transaction, a few times if need be.
+func repeated(ctx context.Context, once func() error) error {
 	pause := txPause
 	for attempt := 1; ; attempt++ {
-		err := once(ctx, pool, fn)
+		err := once()
 		if err == nil || attempt == txAttempts || !again(err) {
 			return err
 		}

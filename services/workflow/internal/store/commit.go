@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -83,7 +85,7 @@ func emitted(emit core.Emit, source string) *told {
 func (s *Store) commitAll(ctx context.Context, items []*work) error {
 	var woken []core.Woken
 	emits := false
-	err := s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
+	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {
 		woken, emits = nil, false
 		var turns []*turn
 		var events []*told
@@ -139,13 +141,22 @@ func (s *Store) commitAll(ctx context.Context, items []*work) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return fenced(err)
 	}
 	if emits {
 		s.Committed()
 	}
 	s.wake(woken)
 	return nil
+}
+
+// fenced is ErrFenced where two owners wrote the same number of a history. The turns' fence should have refused one; the
+// primary key does it in any case.
+func fenced(err error) error {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && refusal.ConstraintName == "entry_pkey" {
+		return fmt.Errorf("%w: %w", core.ErrFenced, err)
+	}
+	return err
 }
 
 // matches reports whether the transaction makes an event or a wait known.

@@ -48,39 +48,48 @@ func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, 
 	return item.created, nil
 }
 
-// createAll is the transaction of many starts.
+// createAll is the transaction of many starts. Where all programs are known it is one statement, and one journey.
 func (s *Store) createAll(ctx context.Context, items []*start) error {
-	var saved [][32]byte
-	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
-		if saved, err = s.savePrograms(ctx, q, items); err != nil {
-			return err
-		}
-		rows, err := q.CreateExecutions(ctx, newExecutions(items))
-		if err != nil {
-			return pg.Classify(err, "create %d workflows", len(items))
-		}
-		created := make(map[string]int64, len(rows))
-		for _, row := range rows {
-			created[row.Ref] = row.ID
-		}
-		var known []*start
-		for _, item := range items {
-			id, isNew := created[item.Ref]
-			item.created = core.Created{ID: id, Ref: item.Ref, Created: isNew}
-			if !isNew {
-				known = append(known, item)
-			}
-		}
-		return existing(ctx, q, known)
-	})
-	if err == nil {
-		s.programs.add(saved)
+	p := newExecutions(items)
+	programs, saved := s.unsaved(items)
+	var rows []query.CreateExecutionsRow
+	create := func(q *query.Queries) (err error) {
+		rows, err = q.CreateExecutions(ctx, p)
+		return pg.Classify(err, "create %d workflows", len(items))
 	}
-	return err
+	var err error
+	if len(saved) == 0 {
+		err = pg.Alone(ctx, func() error { return create(s.queries) })
+	} else {
+		err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
+			if err := q.SavePrograms(ctx, programs); err != nil {
+				return pg.Classify(err, "save %d programs", len(saved))
+			}
+			return create(q)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	s.programs.add(saved)
+	created := make(map[string]int64, len(rows))
+	for _, row := range rows {
+		created[row.Ref] = row.ID
+	}
+	var known []*start
+	for _, item := range items {
+		id, isNew := created[item.Ref]
+		item.created = core.Created{ID: id, Ref: item.Ref, Created: isNew}
+		if !isNew {
+			known = append(known, item)
+		}
+	}
+	return existing(ctx, s.queries, known)
 }
 
 // existing answers those whose id was there. The insertion has waited for a start of the same id that was under way, so
-// its row is there to be seen (E19); it may be one of this very transaction.
+// its row is there to be seen (E19); it may be one of this very transaction, which has been committed. Where the question
+// fails, so do all starts of the transaction, although some are stored: their callers ask again, and find them.
 func existing(ctx context.Context, q *query.Queries, items []*start) error {
 	if len(items) == 0 {
 		return nil
@@ -114,10 +123,8 @@ func existing(ctx context.Context, q *query.Queries, items []*start) error {
 	return nil
 }
 
-// savePrograms stores the sources that this process has not stored or seen before. Most starts bring none.
-func (s *Store) savePrograms(ctx context.Context, q *query.Queries, items []*start) ([][32]byte, error) {
-	var p query.SaveProgramsParams
-	var saved [][32]byte
+// unsaved are the sources that this process has not stored or seen before. Most starts bring none.
+func (s *Store) unsaved(items []*start) (p query.SaveProgramsParams, sums [][32]byte) {
 	added := map[[32]byte]bool{}
 	for _, item := range items {
 		for sum, source := range item.sources {
@@ -125,15 +132,12 @@ func (s *Store) savePrograms(ctx context.Context, q *query.Queries, items []*sta
 				continue
 			}
 			added[sum] = true
-			saved = append(saved, sum)
+			sums = append(sums, sum)
 			p.Digests = append(p.Digests, sum[:])
 			p.Sources = append(p.Sources, source)
 		}
 	}
-	if len(saved) == 0 {
-		return nil, nil
-	}
-	return saved, pg.Classify(q.SavePrograms(ctx, p), "save %d programs", len(saved))
+	return p, sums
 }
 
 // newExecutions are the rows of runs. Sources are not in them: they name them by digest.

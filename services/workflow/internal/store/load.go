@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
 // Load reads everything needed to continue an execution. The row with its counters is read first: what arrives during
@@ -49,7 +51,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if l.Polls, err = s.polls(ctx, execution); err != nil {
 		return core.Loaded{}, err
 	}
-	l.Arrived, err = s.arrived(ctx, execution)
+	_, l.Arrived, err = s.Arrivals(ctx, execution)
 	return l, err
 }
 
@@ -83,27 +85,33 @@ func (s *Store) program(ctx context.Context, owner string, main, named []byte) (
 	return p, nil
 }
 
+// nothingCame is the kind of the row that says where an execution stands to which nothing has come.
+const nothingCame = -1
+
 // Arrivals reads what has come for an execution, where it stands, and the counter that tells a later commit whether more
-// came.
+// came: all at one moment. Events and answers are in the order in which they came, and timers behind them: what came in
+// time wins over the end of the time.
 func (s *Store) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
-	row, err := s.queries.WakesOf(ctx, execution)
+	rows, err := s.queries.Arrivals(ctx, execution)
 	if err != nil {
 		return core.Standing{}, nil, pg.Classify(err, "look at execution %d", execution)
 	}
-	standing := core.Standing{State: core.State(row.State), Wakes: row.Wakes}
+	if len(rows) == 0 {
+		return core.Standing{}, nil, fault.New(fault.NotFound, "there is no execution %d", execution)
+	}
+	standing := core.Standing{State: core.State(rows[0].State), Wakes: rows[0].Wakes}
 	if standing.State.Ended() {
 		return standing, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
 	}
-	arrived, err := s.arrived(ctx, execution)
+	if rows[0].Kind == nothingCame {
+		return standing, nil, nil
+	}
+	arrived, err := arrivals(execution, rows)
 	return standing, arrived, err
 }
 
-// arrived reads events and answers as they came, then timers: what came in time wins over the end of the time.
-func (s *Store) arrived(ctx context.Context, execution int64) ([]core.Arrival, error) {
-	rows, err := s.queries.Arrivals(ctx, execution)
-	if err != nil {
-		return nil, pg.Classify(err, "read arrivals of execution %d", execution)
-	}
+// arrivals are rows as core knows them.
+func arrivals(execution int64, rows []query.ArrivalsRow) (_ []core.Arrival, err error) {
 	arrived := make([]core.Arrival, len(rows))
 	for i, row := range rows {
 		a := core.Arrival{Op: ref(row.Branch, row.Op), Kind: core.ArrivalKind(row.Kind), Value: row.Value}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -64,30 +66,21 @@ func (s *Store) receive(ctx context.Context, e core.Event, claim func(context.Co
 // tell stores events and matches them, and new waits, with what is there. The transaction has the match lock. It answers
 // the executions that can go on.
 func (s *Store) tell(ctx context.Context, q *query.Queries, events []*told, waits []opRow) ([]core.Woken, error) {
-	stored, err := s.save(ctx, q, events)
+	stored, keys, err := s.save(ctx, q, events)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := saveKeys(ctx, q, stored)
-	if err != nil {
+	if err := keys.save(ctx, q); err != nil {
 		return nil, err
 	}
-	if len(keys) > 0 {
-		rows, err := q.WaitsWithKeys(ctx, keys)
-		if err != nil {
-			return nil, pg.Classify(err, "find waits for %d events", len(stored))
-		}
-		for _, row := range rows {
-			waits = append(waits, opRow{row.Execution, row.Branch, row.Op})
-		}
-	}
-	return s.satisfy(ctx, q, waits, stored)
+	return s.satisfy(ctx, q, waits, keys.params.Keys, stored)
 }
 
-// save stores events and answers those that were not there, by number.
-func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (map[int64]*told, error) {
+// save stores events and answers those that were not there, by number, with their keys: one for each set of paths that waits
+// for their type have.
+func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (stored map[int64]*told, keys keys, err error) {
 	if len(events) == 0 {
-		return nil, nil
+		return nil, keys, nil
 	}
 	type name struct {
 		organization int64
@@ -109,50 +102,26 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (map
 	}
 	rows, err := q.SaveEvents(ctx, p)
 	if err != nil {
-		return nil, pg.Classify(err, "save %d events", len(events))
+		return nil, keys, pg.Classify(err, "save %d events", len(events))
 	}
-	stored := make(map[int64]*told, len(rows))
+	stored = make(map[int64]*told, len(rows))
+	shapes := map[string][][]string{} // read once: many events have one type
 	for _, row := range rows {
 		e := byName[name{row.Organization, row.Source, row.EventID}]
 		e.Row = row.ID
 		stored[row.ID] = e
-	}
-	return stored, nil
-}
-
-// saveKeys gives events the keys of all shapes of their types, and answers the keys.
-func saveKeys(ctx context.Context, q *query.Queries, events map[int64]*told) ([][]byte, error) {
-	type kind struct {
-		organization int64
-		eventType    string
-	}
-	shapes := map[kind][][]string{}
-	var p query.ShapesOfTypesParams
-	for _, e := range events {
-		k := kind{e.Organization, e.Type}
-		if _, asked := shapes[k]; !asked {
-			shapes[k] = nil
-			p.Organizations, p.Types = append(p.Organizations, e.Organization), append(p.Types, e.Type)
+		paths, known := shapes[string(row.Shapes)]
+		if !known {
+			if err := json.Unmarshal(row.Shapes, &paths); err != nil {
+				return nil, keys, fmt.Errorf("filters of type %q: %w", e.Type, err)
+			}
+			shapes[string(row.Shapes)] = paths
+		}
+		for _, shape := range paths {
+			keys.add(e.Event, shape)
 		}
 	}
-	if len(p.Types) == 0 {
-		return nil, nil
-	}
-	rows, err := q.ShapesOfTypes(ctx, p)
-	if err != nil {
-		return nil, pg.Classify(err, "read filters of %d types", len(p.Types))
-	}
-	for _, row := range rows {
-		k := kind{row.Organization, row.Type}
-		shapes[k] = append(shapes[k], row.Paths)
-	}
-	var keys keys
-	for _, e := range events {
-		for _, paths := range shapes[kind{e.Organization, e.Type}] {
-			keys.add(e.Event, paths)
-		}
-	}
-	return keys.params.Keys, keys.save(ctx, q)
+	return stored, keys, nil
 }
 
 // keys are rows to be saved together.
@@ -179,30 +148,22 @@ func (k *keys) save(ctx context.Context, q *query.Queries) error {
 	return pg.Classify(q.SaveKeys(ctx, k.params), "save keys of events")
 }
 
-// satisfy hands waits their events, where there are some, and wakes their executions. A wait has one event and a run has
-// each event once (D19), so of several waits of a run that would have the same event one gets it in a round, and the
-// others are asked again.
-func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, events map[int64]*told) ([]core.Woken, error) {
-	if len(waits) == 0 {
+// satisfy hands waits their events, where there are some, and wakes their executions: the waits that are new, and those
+// with the keys of new events. A wait has one event and a run has each event once (D19), so of several waits of a run that
+// would have the same event one gets it in a round, and the others are asked again.
+func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, keys [][]byte, events map[int64]*told) ([]core.Woken, error) {
+	if len(waits)+len(keys) == 0 {
 		return nil, nil
 	}
-	var p query.SatisfyParams
-	several := false
-	asked, runs := map[opRow]bool{}, map[int64]bool{}
+	p := query.SatisfyParams{Keys: keys}
 	for _, w := range waits {
-		if asked[w] {
-			continue
-		}
-		asked[w] = true
-		several = several || runs[w.execution]
-		runs[w.execution] = true
 		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
 	}
 	var ids []int64
 	for {
 		rows, err := q.Satisfy(ctx, p)
 		if err != nil {
-			return nil, pg.Classify(err, "deliver to %d waits", len(waits))
+			return nil, pg.Classify(err, "match %d waits and the keys of %d events", len(waits), len(events))
 		}
 		for _, row := range rows {
 			ids = append(ids, row.Execution)
@@ -210,7 +171,7 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ev
 				e.matched++
 			}
 		}
-		if len(rows) == 0 || !several {
+		if len(rows) == 0 || !rows[0].Several {
 			break
 		}
 	}

@@ -134,11 +134,11 @@ func (s *Store) say(ctx context.Context, st statement) error {
 	}
 	e := core.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
 	_, _, err = s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
-		n, err := s.queries.WithTx(tx).ObserverSays(ctx, query.ObserverSaysParams{
+		said, err := s.queries.WithTx(tx).ObserverSays(ctx, query.ObserverSaysParams{
 			Said: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
 		})
 		// None: somebody has said something newer since it was read, which counts.
-		if err != nil || n == 0 {
+		if err != nil || len(said) == 0 {
 			return false, pg.Classify(err, "note what observer %s says", st.Key())
 		}
 		return true, s.Add(ctx, tx, wire)

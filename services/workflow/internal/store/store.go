@@ -91,6 +91,12 @@ func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) e
 	return pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
 }
 
+// pipelined is tx for the transactions that everybody waits for (pg.InPipeline): statements that answer nothing travel with
+// the next one that does.
+func (s *Store) pipelined(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
+	return pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
+}
+
 // Get finds an execution.
 func (s *Store) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
 	row, err := s.queries.FindExecution(ctx, query.FindExecutionParams{Organization: organization, Workflow: workflow})

@@ -3,10 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
@@ -70,12 +68,7 @@ func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {
 	if len(p.Executions) == 0 {
 		return nil
 	}
-	err := pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(turns))
-	// Two owners wrote the same number. The fence should have refused one; the primary key does it in any case.
-	if fault.Is(err, fault.Conflict) {
-		return fmt.Errorf("%w: %w", core.ErrFenced, err)
-	}
-	return err
+	return pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(turns))
 }
 
 // closeOps removes what was open for operations that are part of the history now, and all that ended executions have

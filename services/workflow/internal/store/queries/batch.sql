@@ -150,7 +150,7 @@ INSERT INTO channel (token, execution, organization)
 SELECT unnest(sqlc.arg(tokens)::text[]), unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(organizations)::bigint[]);
 
 -- name: SaveEvents :many
--- Answers no row for a duplicate.
+-- Answers no row for a duplicate, and with each event the sets of paths that waits for its type have.
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
 SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
 FROM (
@@ -159,34 +159,26 @@ FROM (
         unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
 ) AS u
 ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-RETURNING id, organization, source, event_id;
-
--- name: ShapesOfTypes :many
-SELECT shape.organization, shape.type, shape.paths
-FROM shape
-JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(types)::text[]) AS type) AS u USING (organization, type)
-ORDER BY shape.id;
+RETURNING id, organization, source, event_id, coalesce((
+    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
+), '[]')::json AS shapes;
 
 -- name: SaveKeys :exec
 INSERT INTO event_key (key, event)
 SELECT unnest(sqlc.arg(keys)::bytea[]), unnest(sqlc.arg(events)::bigint[])
 ON CONFLICT DO NOTHING;
 
--- name: WaitsWithKeys :many
--- The open waits that events with these keys could satisfy.
-SELECT DISTINCT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY (sqlc.arg(keys)::bytea[]);
-
 -- name: Satisfy :many
--- Hands waits the earliest event that each matches, that came after its execution began and that the execution has not
--- had yet. Where several waits of an execution would have one event, the first gets it, and the others have to be asked
--- again.
-INSERT INTO delivery (execution, branch, op, kind, event)
-SELECT DISTINCT ON (f.execution, f.event) f.execution, f.branch, f.op, 0, f.event
-FROM (
+-- Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
+-- execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
+-- first gets it, and the others have to be asked again: several says that there are such executions.
+WITH c AS (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
+    UNION
+    SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY (sqlc.arg(keys)::bytea[])
+), f AS (
     SELECT w.execution, w.branch, w.op, min(k.event) AS event
-    FROM (
-        SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
-    ) AS c
+    FROM c
     JOIN wait w ON w.execution = c.execution AND w.branch = c.branch AND w.op = c.op
     JOIN execution x ON x.id = w.execution AND x.state IN (0, 1)
     CROSS JOIN LATERAL (
@@ -200,10 +192,15 @@ FROM (
     ) AS k
     WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.branch = w.branch AND d.op = w.op)
     GROUP BY w.execution, w.branch, w.op
-) AS f
-ORDER BY f.execution, f.event, f.branch, f.op
-ON CONFLICT DO NOTHING
-RETURNING execution, event;
+), handed AS (
+    INSERT INTO delivery (execution, branch, op, kind, event)
+    SELECT DISTINCT ON (f.execution, f.event) f.execution, f.branch, f.op, 0, f.event
+    FROM f
+    ORDER BY f.execution, f.event, f.branch, f.op
+    ON CONFLICT DO NOTHING
+    RETURNING delivery.execution, delivery.event
+)
+SELECT handed.execution, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed;
 
 -- name: WakeMany :many
 -- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else

@@ -12,11 +12,12 @@ SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY 
 -- name: FindObserver :one
 SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1 AND key = $2;
 
--- name: ObserverSays :execrows
--- Unless another process has said something, or it was registered anew, since it was read.
+-- name: ObserverSays :many
+-- Answers no row if another process has said something, or it was registered anew, since it was read.
 UPDATE observer SET said = sqlc.arg(said), said_at = sqlc.arg(at)
 WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version = sqlc.arg(version)
-  AND said_at IS NOT DISTINCT FROM sqlc.narg(before);
+  AND said_at IS NOT DISTINCT FROM sqlc.narg(before)
+RETURNING version;
 
 -- name: SaveBeat :exec
 INSERT INTO agent (id, seen_at, reachable, message) VALUES ($1, $2, $3, $4)

@@ -40,21 +40,23 @@ SELECT branch, op, due FROM timer WHERE execution = $1;
 -- name: PollsOf :many
 SELECT branch, op, function, round, calling, deadline, value, error FROM poll WHERE execution = $1;
 
--- name: WakesOf :one
-SELECT wakes, state, turn FROM execution WHERE id = $1;
-
 -- name: Arrivals :many
--- What came for open operations: events and answers in the order in which they came, then timers by time.
-SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
-    e.event_id, e.source, e.type, e.data, e.occurred_at
-FROM delivery d
-LEFT JOIN event e ON e.id = d.event
-WHERE d.execution = sqlc.arg(execution)
-UNION ALL
-SELECT t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
-FROM timer t
-WHERE t.execution = sqlc.arg(execution) AND t.fired
-ORDER BY place, due, branch, op;
+-- Where an execution stands, and what came for its open operations: events and answers in the order in which they came, then
+-- timers by time. Where nothing came, one row of kind -1.
+SELECT x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind, a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at
+FROM execution x
+LEFT JOIN (
+    SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
+        e.event_id, e.source, e.type, e.data, e.occurred_at
+    FROM delivery d
+    LEFT JOIN event e ON e.id = d.event
+    UNION ALL
+    SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
+    FROM timer t
+    WHERE t.fired
+) AS a ON a.execution = x.id
+WHERE x.id = sqlc.arg(execution)
+ORDER BY a.place, a.due, a.branch, a.op;
 
 -- name: LockExecution :one
 SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;

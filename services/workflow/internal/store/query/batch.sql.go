@@ -486,13 +486,13 @@ func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) error {
 }
 
 const satisfy = `-- name: Satisfy :many
-INSERT INTO delivery (execution, branch, op, kind, event)
-SELECT DISTINCT ON (f.execution, f.event) f.execution, f.branch, f.op, 0, f.event
-FROM (
+WITH c AS (
+    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
+    UNION
+    SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY ($4::bytea[])
+), f AS (
     SELECT w.execution, w.branch, w.op, min(k.event) AS event
-    FROM (
-        SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
-    ) AS c
+    FROM c
     JOIN wait w ON w.execution = c.execution AND w.branch = c.branch AND w.op = c.op
     JOIN execution x ON x.id = w.execution AND x.state IN (0, 1)
     CROSS JOIN LATERAL (
@@ -506,28 +506,40 @@ FROM (
     ) AS k
     WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.branch = w.branch AND d.op = w.op)
     GROUP BY w.execution, w.branch, w.op
-) AS f
-ORDER BY f.execution, f.event, f.branch, f.op
-ON CONFLICT DO NOTHING
-RETURNING execution, event
+), handed AS (
+    INSERT INTO delivery (execution, branch, op, kind, event)
+    SELECT DISTINCT ON (f.execution, f.event) f.execution, f.branch, f.op, 0, f.event
+    FROM f
+    ORDER BY f.execution, f.event, f.branch, f.op
+    ON CONFLICT DO NOTHING
+    RETURNING delivery.execution, delivery.event
+)
+SELECT handed.execution, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed
 `
 
 type SatisfyParams struct {
 	Executions []int64
 	Branches   []int32
 	Ops        []int32
+	Keys       [][]byte
 }
 
 type SatisfyRow struct {
 	Execution int64
 	Event     *int64
+	Several   bool
 }
 
-// Hands waits the earliest event that each matches, that came after its execution began and that the execution has not
-// had yet. Where several waits of an execution would have one event, the first gets it, and the others have to be asked
-// again.
+// Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
+// execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
+// first gets it, and the others have to be asked again: several says that there are such executions.
 func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow, error) {
-	rows, err := q.db.Query(ctx, satisfy, arg.Executions, arg.Branches, arg.Ops)
+	rows, err := q.db.Query(ctx, satisfy,
+		arg.Executions,
+		arg.Branches,
+		arg.Ops,
+		arg.Keys,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -535,7 +547,7 @@ func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow,
 	var items []SatisfyRow
 	for rows.Next() {
 		var i SatisfyRow
-		if err := rows.Scan(&i.Execution, &i.Event); err != nil {
+		if err := rows.Scan(&i.Execution, &i.Event, &i.Several); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -555,7 +567,9 @@ FROM (
         unnest($6::text[]) AS data, unnest($7::timestamptz[]) AS occurred_at
 ) AS u
 ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-RETURNING id, organization, source, event_id
+RETURNING id, organization, source, event_id, coalesce((
+    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
+), '[]')::json AS shapes
 `
 
 type SaveEventsParams struct {
@@ -573,9 +587,10 @@ type SaveEventsRow struct {
 	Organization int64
 	Source       string
 	EventID      string
+	Shapes       []byte
 }
 
-// Answers no row for a duplicate.
+// Answers no row for a duplicate, and with each event the sets of paths that waits for its type have.
 func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveEventsRow, error) {
 	rows, err := q.db.Query(ctx, saveEvents,
 		arg.Received,
@@ -598,6 +613,7 @@ func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveE
 			&i.Organization,
 			&i.Source,
 			&i.EventID,
+			&i.Shapes,
 		); err != nil {
 			return nil, err
 		}
@@ -639,75 +655,6 @@ type SaveProgramsParams struct {
 func (q *Queries) SavePrograms(ctx context.Context, arg SaveProgramsParams) error {
 	_, err := q.db.Exec(ctx, savePrograms, arg.Digests, arg.Sources)
 	return err
-}
-
-const shapesOfTypes = `-- name: ShapesOfTypes :many
-SELECT shape.organization, shape.type, shape.paths
-FROM shape
-JOIN (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type) AS u USING (organization, type)
-ORDER BY shape.id
-`
-
-type ShapesOfTypesParams struct {
-	Organizations []int64
-	Types         []string
-}
-
-type ShapesOfTypesRow struct {
-	Organization int64
-	Type         string
-	Paths        []string
-}
-
-func (q *Queries) ShapesOfTypes(ctx context.Context, arg ShapesOfTypesParams) ([]ShapesOfTypesRow, error) {
-	rows, err := q.db.Query(ctx, shapesOfTypes, arg.Organizations, arg.Types)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ShapesOfTypesRow
-	for rows.Next() {
-		var i ShapesOfTypesRow
-		if err := rows.Scan(&i.Organization, &i.Type, &i.Paths); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const waitsWithKeys = `-- name: WaitsWithKeys :many
-SELECT DISTINCT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY ($1::bytea[])
-`
-
-type WaitsWithKeysRow struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-}
-
-// The open waits that events with these keys could satisfy.
-func (q *Queries) WaitsWithKeys(ctx context.Context, keys [][]byte) ([]WaitsWithKeysRow, error) {
-	rows, err := q.db.Query(ctx, waitsWithKeys, keys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsWithKeysRow
-	for rows.Next() {
-		var i WaitsWithKeysRow
-		if err := rows.Scan(&i.Execution, &i.Branch, &i.Op); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const wakeMany = `-- name: WakeMany :many

@@ -40,10 +40,11 @@ func (q *Queries) FindObserver(ctx context.Context, arg FindObserverParams) (Fin
 	return i, err
 }
 
-const observerSays = `-- name: ObserverSays :execrows
+const observerSays = `-- name: ObserverSays :many
 UPDATE observer SET said = $1, said_at = $2
 WHERE organization = $3 AND key = $4 AND version = $5
   AND said_at IS NOT DISTINCT FROM $6
+RETURNING version
 `
 
 type ObserverSaysParams struct {
@@ -55,9 +56,9 @@ type ObserverSaysParams struct {
 	Before       *time.Time
 }
 
-// Unless another process has said something, or it was registered anew, since it was read.
-func (q *Queries) ObserverSays(ctx context.Context, arg ObserverSaysParams) (int64, error) {
-	result, err := q.db.Exec(ctx, observerSays,
+// Answers no row if another process has said something, or it was registered anew, since it was read.
+func (q *Queries) ObserverSays(ctx context.Context, arg ObserverSaysParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, observerSays,
 		arg.Said,
 		arg.At,
 		arg.Organization,
@@ -66,9 +67,21 @@ func (q *Queries) ObserverSays(ctx context.Context, arg ObserverSaysParams) (int
 		arg.Before,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var version int64
+		if err := rows.Scan(&version); err != nil {
+			return nil, err
+		}
+		items = append(items, version)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const observersOf = `-- name: ObserversOf :many

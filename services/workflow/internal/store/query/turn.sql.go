@@ -30,27 +30,31 @@ func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int
 }
 
 const arrivals = `-- name: Arrivals :many
-SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
-    e.event_id, e.source, e.type, e.data, e.occurred_at
-FROM delivery d
-LEFT JOIN event e ON e.id = d.event
-WHERE d.execution = $1
-UNION ALL
-SELECT t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
-FROM timer t
-WHERE t.execution = $1 AND t.fired
-ORDER BY place, due, branch, op
+SELECT x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind, a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at
+FROM execution x
+LEFT JOIN (
+    SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
+        e.event_id, e.source, e.type, e.data, e.occurred_at
+    FROM delivery d
+    LEFT JOIN event e ON e.id = d.event
+    UNION ALL
+    SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
+    FROM timer t
+    WHERE t.fired
+) AS a ON a.execution = x.id
+WHERE x.id = $1
+ORDER BY a.place, a.due, a.branch, a.op
 `
 
 type ArrivalsRow struct {
+	Wakes      int64
+	State      int16
 	Branch     int32
 	Op         int32
 	Kind       int16
 	Value      []byte
 	Error      []byte
 	Event      *int64
-	Place      *int64
-	Due        time.Time
 	EventID    *string
 	Source     *string
 	Type       *string
@@ -58,7 +62,8 @@ type ArrivalsRow struct {
 	OccurredAt *time.Time
 }
 
-// What came for open operations: events and answers in the order in which they came, then timers by time.
+// Where an execution stands, and what came for its open operations: events and answers in the order in which they came, then
+// timers by time. Where nothing came, one row of kind -1.
 func (q *Queries) Arrivals(ctx context.Context, execution int64) ([]ArrivalsRow, error) {
 	rows, err := q.db.Query(ctx, arrivals, execution)
 	if err != nil {
@@ -69,14 +74,14 @@ func (q *Queries) Arrivals(ctx context.Context, execution int64) ([]ArrivalsRow,
 	for rows.Next() {
 		var i ArrivalsRow
 		if err := rows.Scan(
+			&i.Wakes,
+			&i.State,
 			&i.Branch,
 			&i.Op,
 			&i.Kind,
 			&i.Value,
 			&i.Error,
 			&i.Event,
-			&i.Place,
-			&i.Due,
 			&i.EventID,
 			&i.Source,
 			&i.Type,
@@ -369,21 +374,4 @@ func (q *Queries) TimersOf(ctx context.Context, execution int64) ([]TimersOfRow,
 		return nil, err
 	}
 	return items, nil
-}
-
-const wakesOf = `-- name: WakesOf :one
-SELECT wakes, state, turn FROM execution WHERE id = $1
-`
-
-type WakesOfRow struct {
-	Wakes int64
-	State int16
-	Turn  int64
-}
-
-func (q *Queries) WakesOf(ctx context.Context, id int64) (WakesOfRow, error) {
-	row := q.db.QueryRow(ctx, wakesOf, id)
-	var i WakesOfRow
-	err := row.Scan(&i.Wakes, &i.State, &i.Turn)
-	return i, err
 }

@@ -1,0 +1,183 @@
+package pg
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// InPipeline is InTx with fewer journeys to the server, for transactions that many wait for. An Exec only notes its
+// statement: it travels with the next Query or QueryRow, or with the commit. So Exec answers an empty CommandTag and no
+// error. What the server has against the statement comes out at that journey, and statements behind it are not done.
+//
+// fn may use Exec, Query and QueryRow, and has to read the rows of one to the end before it asks for the next. All else of
+// pgx.Tx is refused.
+func InPipeline(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	return repeated(ctx, func() error { return piped(ctx, pool, fn) })
+}
+
+func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return Classify(err, "begin transaction")
+	}
+	// A connection that is still in a transaction then, or broken, does not go back into the pool.
+	defer conn.Release()
+	p := &pipeline{conn: conn.Conn()}
+	p.batch.Queue("BEGIN")
+	err = fn(p)
+	if err == nil {
+		p.batch.Queue("COMMIT")
+		err = Classify(p.commit(ctx), "commit transaction")
+	}
+	if err != nil && p.conn.PgConn().TxStatus() != 'I' {
+		_, _ = p.conn.Exec(ctx, "ROLLBACK") // where it fails, Release ends the connection and with it the transaction
+	}
+	return err
+}
+
+// pipeline is the transaction that InPipeline hands out.
+type pipeline struct {
+	conn  *pgx.Conn
+	batch pgx.Batch
+}
+
+var _ pgx.Tx = (*pipeline)(nil)
+
+// errPipeline refuses what cannot wait for others, or would end the transaction.
+var errPipeline = errors.New("found a call that a pipelined transaction does not have, expected Exec, Query or QueryRow")
+
+// send takes everything noted to the server and reads the answers of all statements but the last. The results are to be
+// closed, also after an error.
+func (p *pipeline) send(ctx context.Context) (pgx.BatchResults, error) {
+	batch := p.batch
+	p.batch = pgx.Batch{}
+	results := p.conn.SendBatch(ctx, &batch)
+	for range batch.Len() - 1 {
+		if _, err := results.Exec(); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+func (p *pipeline) commit(ctx context.Context) error {
+	results, err := p.send(ctx)
+	var done pgconn.CommandTag
+	if err == nil {
+		done, err = results.Exec()
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && done.String() == "ROLLBACK" {
+		return pgx.ErrTxCommitRollback // a statement had failed, and fn went on
+	}
+	return err
+}
+
+func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	p.batch.Queue(sql, args...)
+	return pgconn.CommandTag{}, nil
+}
+
+func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	p.batch.Queue(sql, args...)
+	results, err := p.send(ctx)
+	var rows pgx.Rows
+	if err == nil {
+		rows, err = results.Query()
+	}
+	if err != nil {
+		_ = results.Close() // says the same
+		return nil, err
+	}
+	return &pipelineRows{Rows: rows, results: results}, nil
+}
+
+func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := p.Query(ctx, sql, args...)
+	return &pipelineRow{rows: rows, err: err}
+}
+
+func (*pipeline) Begin(context.Context) (pgx.Tx, error) { return nil, errPipeline }
+func (*pipeline) Commit(context.Context) error          { return errPipeline }
+func (*pipeline) Rollback(context.Context) error        { return errPipeline }
+func (*pipeline) LargeObjects() pgx.LargeObjects        { return pgx.LargeObjects{} }
+func (p *pipeline) Conn() *pgx.Conn                     { return p.conn }
+
+func (*pipeline) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {
+	return 0, errPipeline
+}
+
+func (*pipeline) Prepare(context.Context, string, string) (*pgconn.StatementDescription, error) {
+	return nil, errPipeline
+}
+
+func (*pipeline) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return refusedBatch{} }
+
+// refusedBatch is a batch that was not sent.
+type refusedBatch struct{}
+
+func (refusedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, errPipeline }
+func (refusedBatch) Query() (pgx.Rows, error)         { return nil, errPipeline }
+func (refusedBatch) QueryRow() pgx.Row                { return &pipelineRow{err: errPipeline} }
+func (refusedBatch) Close() error                     { return errPipeline }
+func (refusedBatch) Tx() pgx.Tx                       { return nil }
+
+// pipelineRows are the answer to the last statement of a journey. The connection is free again once they are closed.
+type pipelineRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	err     error
+}
+
+// Next closes the rows behind the last one, as those of a Query do.
+func (r *pipelineRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *pipelineRows) Close() {
+	r.Rows.Close()
+	if r.results != nil {
+		r.err, r.results = r.results.Close(), nil
+	}
+}
+
+func (r *pipelineRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+// pipelineRow is the first row of an answer.
+type pipelineRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+func (r *pipelineRow) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(into...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}

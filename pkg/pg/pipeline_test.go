@@ -1,0 +1,108 @@
+package pg_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+)
+
+func TestInPipelineCommitsWhatItNotesInItsOrder(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	for range 2 { // the second time its statements are prepared
+		err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+			for _, statement := range []string{`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `UPDATE fruit SET weight = weight * 7 WHERE name = 'fig'`} {
+				if _, err := tx.Exec(t.Context(), statement); err != nil {
+					return err
+				}
+			}
+			rows, err := tx.Query(t.Context(), `SELECT name FROM fruit WHERE weight < 10`)
+			if err != nil {
+				return err
+			}
+			if names, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(names) != 1 || names[0] != "fig" {
+				t.Errorf("found %v (%v), want the fig", names, err)
+			}
+			err = tx.QueryRow(t.Context(), `SELECT weight FROM fruit WHERE name = 'melon'`).Scan(new(int))
+			if !errors.Is(err, pgx.ErrNoRows) {
+				t.Errorf("a row that is not there answers %v", err)
+			}
+			_, err = tx.Exec(t.Context(), `DELETE FROM fruit WHERE name = 'pear'`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := fruits(t, pool); n != 2 {
+			t.Errorf("%d rows, want apple and fig", n)
+		}
+		if _, err := pool.Exec(t.Context(), `DELETE FROM fruit WHERE name = 'fig'; INSERT INTO fruit (name, weight) VALUES ('pear', 100)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestInPipelineAnswersWhatAStatementMetOnTheWay(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	twice := func(tx pgx.Tx) error {
+		for range 2 {
+			if _, err := tx.Exec(t.Context(), `INSERT INTO fruit (name, weight) VALUES ('fig', 1)`); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	// Met by the commit, and by a question before it whose error is kept, or forgotten.
+	for name, fn := range map[string]func(pgx.Tx) error{
+		"commit": twice,
+		"query": func(tx pgx.Tx) error {
+			_ = twice(tx)
+			return pg.Classify(tx.QueryRow(t.Context(), `SELECT 1`).Scan(new(int)), "count")
+		},
+	} {
+		if err := pg.InPipeline(t.Context(), pool, fn); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: answered %v, want a conflict", name, err)
+		}
+	}
+	err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+		_ = twice(tx)
+		_, _ = tx.Query(t.Context(), `SELECT 1`) //nolint:sqlclosecheck // it answers no rows
+		return nil
+	})
+	if err == nil {
+		t.Error("a transaction whose error was forgotten says that it was committed")
+	}
+	if n := fruits(t, pool); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+	if total := pool.Stat().NewConnsCount(); total > 2 {
+		t.Errorf("%d connections were made: errors have cost some", total)
+	}
+}
+
+func TestInPipelineRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+		_, begin := tx.Begin(t.Context())
+		_, prepare := tx.Prepare(t.Context(), "", "SELECT 1")
+		_, copied := tx.CopyFrom(t.Context(), pgx.Identifier{"fruit"}, nil, nil)
+		for name, err := range map[string]error{
+			"begin": begin, "prepare": prepare, "copy": copied, "commit": tx.Commit(t.Context()), "rollback": tx.Rollback(t.Context()),
+			"batch": tx.SendBatch(t.Context(), &pgx.Batch{}).Close(),
+		} {
+			if err == nil {
+				t.Errorf("%s was accepted", name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
