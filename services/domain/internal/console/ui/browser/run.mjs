@@ -99,7 +99,7 @@ describe('an installation with a history', () => {
   test('rolling back, by keyboard only', async () => {
     const page = await open(browser, stack)
     await page.goto('/rollouts/rollout_2')
-    const back = page.getByRole('button', { name: /^Roll back to/ })
+    const back = page.getByRole('button', { name: 'Roll back', exact: true })
     await tabTo(page, back)
     await page.keyboard.press('Enter')
     const go = page.getByRole('dialog').getByRole('button', { name: 'Roll back' })
@@ -198,7 +198,7 @@ test('from an empty installation to the first rollout', async () => {
     await pushImage(stack, 'books/store', '1.0')
     await page.getByRole('button', { name: 'Roll out books' }).click({ timeout: 60_000 })
     await page.getByRole('dialog').getByRole('button', { name: 'Roll out' }).click()
-    await page.locator('.page-head').getByText('Completed').waitFor({ timeout: 60_000 })
+    await page.locator('.page-head .chip').getByText('Completed').waitFor({ timeout: 60_000 })
     await shot(page, 'first-rollout-light')
     const { rollouts } = await graphql(stack, '{ rollouts { nodes { state } } }')
     assert.deepEqual(rollouts.nodes, [{ state: 'COMPLETED' }])

@@ -91,7 +91,7 @@ function spreads(node, found = new Set()) {
 
 const operations = document.definitions.filter((d) => d.kind === 'OperationDefinition').map((o) => {
   const name = o.name.value
-  const root = o.operation === 'query' ? schema.getQueryType() : schema.getMutationType()
+  const root = schema.getRootType(o.operation)
   const variables = o.variableDefinitions.map((v) => {
     const type = typeFromAST(schema, v.type)
     return `  ${v.variable.name.value}${isNonNullType(type) && !v.defaultValue ? '' : '?'}: ${reference(type)}\n`

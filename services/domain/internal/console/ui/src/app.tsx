@@ -1,12 +1,14 @@
 import { QueryClientProvider, useQueryClient } from '@tanstack/react-query'
-import { lazy, Suspense, useEffect, useRef, useState } from 'react'
+import { lazy, Suspense, useEffect, useRef, useState, useSyncExternalStore } from 'react'
 import { BrowserRouter, NavLink, Route, Routes, useLocation } from 'react-router'
 import { ApiError, signOut } from './api/client'
-import { Rollouts as RolloutsOperation, Viewer } from './api/generated'
-import { newQueryClient, useAsk } from './api/hooks'
+import { Inbox, Viewer } from './api/generated'
+import { always, newQueryClient, useAsk, useLive } from './api/hooks'
+import type { Live } from './api/live'
+import { absolute, clockTime } from './logic/time'
 import { useAnnouncement } from './parts/announce'
 import { Icon } from './parts/icon'
-import { Loading, NotThere } from './parts/page'
+import { Empty, Loading, NotThere } from './parts/page'
 import { Applications } from './pages/applications'
 import { ApplicationPage } from './pages/application'
 import { EnvironmentPage } from './pages/environment'
@@ -15,7 +17,7 @@ import { RolloutDetail } from './pages/rollout'
 import { Rollouts } from './pages/rollouts'
 import { Sets } from './pages/sets'
 import { SignIn } from './pages/sign-in'
-import { WaitingForMe } from './pages/waiting'
+import { inboxPage, WaitingForMe } from './pages/waiting'
 import { Where } from './pages/where'
 
 const NewApplication = lazy(() => import('./pages/new-application'))
@@ -38,12 +40,30 @@ function Gatekeeper() {
   const viewer = useAsk(Viewer, {})
   const client = useQueryClient()
   if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') return <SignIn done={() => client.resetQueries()} />
-  if (!viewer.data && !viewer.error) return <Loading what="console" />
-  return <Frame organization={viewer.data?.viewer.organization.name ?? ''} offline={viewer.error instanceof ApiError} />
+  if (!viewer.data) return viewer.error ? <Unreachable retry={() => void viewer.refetch()} /> : <Loading what="console" />
+  const { organization } = viewer.data.viewer
+  return <Frame key={organization.id} organization={organization} cursor={viewer.data.journalCursor} />
 }
 
-function Frame({ organization, offline }: { organization: string; offline: boolean }) {
+/** Nobody has answered yet, not even once. */
+function Unreachable({ retry }: { retry: () => void }) {
+  return (
+    <main id="main" className="alone">
+      <Empty icon="offline" title="Lockstep does not answer">
+        <p>The page tries again by itself. Is the domain service up, and is this machine on the network?</p>
+        <p>
+          <button type="button" onClick={retry}>
+            Try now
+          </button>
+        </p>
+      </Empty>
+    </main>
+  )
+}
+
+function Frame({ organization, cursor }: { organization: { id: string; name: string }; cursor: string }) {
   const client = useQueryClient()
+  const live = useLive(organization.id, cursor)
   const announcement = useAnnouncement()
   useFocusOnNavigation()
   const leave = async () => {
@@ -63,18 +83,13 @@ function Frame({ organization, offline }: { organization: string; offline: boole
           </div>
           <Menu />
           <div className="foot">
-            {organization && <span className="faint">Organization {organization}</span>}
+            <span className="faint">Organization {organization.name}</span>
             <button type="button" className="quiet" onClick={() => void leave()}>
               <Icon name="signout" /> Sign out
             </button>
           </div>
         </header>
         <main id="main">
-          {offline && (
-            <p className="banner bad" role="status">
-              <Icon name="offline" /> Lockstep does not answer. What you see is what was last known; it goes on by itself.
-            </p>
-          )}
           <Suspense fallback={<Loading what="page" />}>
             <Routes>
               <Route path="/" element={<Where />} />
@@ -94,6 +109,7 @@ function Frame({ organization, offline }: { organization: string; offline: boole
           </Suspense>
         </main>
       </div>
+      {live && <Away live={live} />}
       <div className="toast" role="status" aria-live="polite">
         {announcement && <span>{announcement}</span>}
       </div>
@@ -101,9 +117,27 @@ function Frame({ organization, offline }: { organization: string; offline: boole
   )
 }
 
+/** Below everything, so that nothing moves when it comes and goes. */
+function Away({ live }: { live: Live }) {
+  const state = useSyncExternalStore(live.onState, live.now)
+  if (state.at !== 'away') return null
+  return (
+    <div className="away" role="status">
+      <Icon name="offline" />
+      <p>
+        <strong>Lockstep does not answer.</strong> What you see is from <time title={absolute(new Date(state.since).toISOString())}>{clockTime(new Date(state.since).toISOString())}</time>. It goes on by itself
+        from there as soon as it can; if that takes long, look whether the domain service is up and this machine is on the network.
+      </p>
+      <button type="button" onClick={live.again}>
+        Try now
+      </button>
+    </div>
+  )
+}
+
 function Menu() {
-  const open = useAsk(RolloutsOperation, { first: 100, states: ['PENDING', 'IN_PROGRESS', 'PAUSED'] }, { live: () => true })
-  const gates = open.data?.rollouts.nodes.reduce((sum, r) => sum + r.openGates.length, 0) ?? 0
+  const inbox = useAsk(Inbox, { first: inboxPage, after: null }, { follows: always })
+  const gates = inbox.data?.gatesForMe.nodes.length ?? 0
   return (
     <nav aria-label="Main">
       <NavLink to="/" end>
@@ -114,6 +148,7 @@ function Menu() {
         {gates > 0 && (
           <span className="count">
             {gates}
+            {inbox.data?.gatesForMe.pageInfo.hasNextPage && '+'}
             <span className="visually-hidden"> open</span>
           </span>
         )}

@@ -1,49 +1,52 @@
 import { describe, expect, test } from 'vitest'
-import type { JournalRow, OverviewRollout, RolloutPageData, SetFields } from '../src/api/generated'
+import type { OverviewRollout, RolloutPageData, SetFields } from '../src/api/generated'
 import { documentOf, draftOf, draftProblem } from '../src/form/pipeline-draft'
+import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
 import { course, type Lane } from '../src/logic/gates'
 import { ago, span } from '../src/logic/time'
-import { whyWaiting } from '../src/logic/waiting'
+import { conditions } from '../src/logic/waiting'
 import { cell, gateBefore } from '../src/logic/where'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
+type Gates = Rollout['environments'][number]['deployments'][number]['gates']
 const at = '2026-11-21T04:00:00Z'
 
-function rollout(states: [string, string], change: object = {}): Rollout {
-  const deployment = (id: string, name: string, state: string) => ({ id, state, startedAt: state === 'PENDING' ? null : at, finishedAt: null, service: { id: name, name }, versions: [], snapshot: null })
+/** Weights that a deployment has reached, and those that it has passed. */
+const gates = (reached: number[], passed: number[] = []): Gates =>
+  reached.map((weight) => ({ gateId: `staging/${weight}`, weight, reachedAt: at, passedAt: passed.includes(weight) ? at : null }))
+
+function rollout(states: [string, string], seen: [Gates, Gates] = [[], []], change: object = {}): Rollout {
+  const deployment = (id: string, name: string, state: string, g: Gates) => ({ id, state, startedAt: state === 'PENDING' ? null : at, finishedAt: null, service: { id: name, name }, versions: [], gates: g, snapshot: null })
   return {
-    id: 'rollout_1', state: 'IN_PROGRESS', createdAt: at, workflowRef: 'x', openGates: [],
+    id: 'rollout_1', state: 'IN_PROGRESS', createdAt: at, workflowRef: 'x', openGates: [], waitingOn: [],
     flowDefinition: { id: 'f', version: 1, definition: { steps: [{ type: 'deploy', environment: 'staging', gates: [{ weight: 25 }, { weight: 50 }], config: {} }, { type: 'approval', name: 'release', reason: 'look' }, { type: 'dance' }] } },
-    environments: [{ id: 'e', position: 1, state: 'IN_PROGRESS', startedAt: at, environment: { id: 'x', name: 'staging', tier: 'STAGING' }, deployments: [deployment('deployment_1', 'api', states[0]), deployment('deployment_2', 'web', states[1])] }],
+    environments: [{ id: 'e', position: 1, state: 'IN_PROGRESS', startedAt: at, environment: { id: 'x', name: 'staging', tier: 'STAGING' }, deployments: [deployment('deployment_1', 'api', states[0], seen[0]), deployment('deployment_2', 'web', states[1], seen[1])] }],
     ...change,
   } as unknown as Rollout
 }
 
-const row = (subject: string, event: string, gateId: string | null = null) => ({ subject, event, gateId, createdAt: at, toState: 'x', reason: null }) as JournalRow
-const marks = (r: Rollout, journal: JournalRow[]) => {
-  const part = course(r, journal).find((p) => p.kind === 'lane') as { lane: Lane }
+const marks = (r: Rollout) => {
+  const part = course(r, []).find((p) => p.kind === 'lane') as { lane: Lane }
   return part.lane.rows.map((x) => [...x.marks, x.end].join(' '))
 }
 
 describe('gates', () => {
   test('from start to health', () => {
-    const journal: JournalRow[] = []
-    expect(marks(rollout(['PENDING', 'PENDING']), journal)).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
-    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['next ahead ahead', 'next ahead ahead'])
-    journal.push(row('deployment_1', 'reach_gate', 'staging/25'))
-    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['here ahead ahead', 'next ahead ahead'])
-    journal.push(row('deployment_2', 'reach_gate', 'staging/25'), row('deployment_1', 'pass_gate', 'staging/25'), row('deployment_2', 'pass_gate', 'staging/25'))
-    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']), journal)).toEqual(['passed next ahead', 'passed next ahead'])
-    expect(marks(rollout(['DEGRADED', 'FAILED']), journal)).toEqual(['passed stopped ahead', 'passed stopped ahead'])
-    for (const d of ['deployment_1', 'deployment_2']) journal.push(row(d, 'reach_gate', 'staging/50'), row(d, 'pass_gate', 'staging/50'))
-    expect(marks(rollout(['DEPLOYING', 'HEALTHY']), journal)).toEqual(['passed passed next', 'passed passed here'])
+    expect(marks(rollout(['PENDING', 'PENDING']))).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING']))).toEqual(['next ahead ahead', 'next ahead ahead'])
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING'], [gates([25]), []]))).toEqual(['here ahead ahead', 'next ahead ahead'])
+    const first = gates([25], [25])
+    expect(marks(rollout(['DEPLOYING', 'DEPLOYING'], [first, first]))).toEqual(['passed next ahead', 'passed next ahead'])
+    expect(marks(rollout(['DEGRADED', 'FAILED'], [first, first]))).toEqual(['passed stopped ahead', 'passed stopped ahead'])
+    const both = gates([25, 50], [25, 50])
+    expect(marks(rollout(['DEPLOYING', 'HEALTHY'], [both, both]))).toEqual(['passed passed next', 'passed passed here'])
   })
   test('a first deploy needs no gates; what never began is not stopped', () => {
-    expect(marks(rollout(['HEALTHY', 'CANCELLED']), [])).toEqual(['skipped skipped here', 'stopped ahead ahead'])
+    expect(marks(rollout(['HEALTHY', 'CANCELLED']))).toEqual(['skipped skipped here', 'stopped ahead ahead'])
     const never = rollout(['PENDING', 'PENDING'])
     for (const d of never.environments[0]!.deployments) d.state = 'CANCELLED'
-    expect(marks(never, [])).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
+    expect(marks(never)).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
   })
   test('stops between environments, and steps that this build does not know', () => {
     expect(course(rollout(['PENDING', 'PENDING']), []).map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['lane', 'approval', 'other'])
@@ -51,19 +54,29 @@ describe('gates', () => {
 })
 
 describe('why it waits', () => {
-  const what = (r: Rollout, journal: JournalRow[]) => whyWaiting(r, journal).map((x) => x.what)
-  test('names whoever has not come', () => {
-    expect(what(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])).toEqual(['web to reach 25 % in staging'])
-    const left = ['deployment_1', 'deployment_2'].map((d) => row(d, 'reach_gate', 'staging/25'))
-    expect(what(rollout(['DEPLOYING', 'DEPLOYING']), [...left, row('deployment_1', 'pass_gate', 'staging/25')])).toEqual(['the gate at 25 % in staging'])
-    expect(whyWaiting(rollout(['DEPLOYING', 'DEPLOYING']), [row('deployment_1', 'reach_gate', 'staging/25')])[0]?.why).toContain('api stands there already')
+  const wait = (kind: string, more: object = {}) => ({ kind, detail: 'because', resolver: 'the cluster', neededPermission: null, since: at, until: null, gateId: null, environment: { id: 'x', name: 'staging' }, service: null, ...more })
+  test('what moves to one gate is one condition, with those that stand there', () => {
+    const late = { waitingOn: [wait('HEALTH', { service: { id: 'web', name: 'web' } })] }
+    const one = conditions(rollout(['DEPLOYING', 'DEPLOYING'], [gates([25]), []], late))
+    expect(one.map((c) => c.title)).toEqual(['web is on its way to 25 % in staging'])
+    expect(one[0]?.joint).toContain('api stands there already')
+    const both = { waitingOn: ['api', 'web'].map((name) => wait('HEALTH', { service: { id: name, name } })) }
+    expect(conditions(rollout(['DEPLOYING', 'DEPLOYING'], [[], []], both)).map((c) => c.title)).toEqual(['api and web are on their way to 25 % in staging'])
+    const passed = gates([25, 50], [25, 50])
+    expect(conditions(rollout(['DEPLOYING', 'DEPLOYING'], [passed, passed], both)).map((c) => c.title)).toEqual(['api and web are on their way to full traffic and health in staging'])
   })
-  test('names open gates, a late start, and nothing when it is over', () => {
-    const gate = { gateId: 'release', reason: 'look', requestedAt: at }
-    expect(what(rollout(['HEALTHY', 'HEALTHY'], { openGates: [gate] }), [])).toEqual(['approval of “release”'])
-    expect(what(rollout(['PENDING', 'PENDING'], { state: 'PENDING', workflowRef: null, environments: [] }), [])).toEqual(['the workflow service to take it'])
-    expect(what(rollout(['FAILED', 'FAILED'], { state: 'FAILED' }), [])).toEqual([])
+  test('everything else is said in the server’s order and words', () => {
+    const open = { gateId: 'release', viewerCan: [] }
+    const all = conditions(rollout(['HEALTHY', 'HEALTHY'], [[], []], { openGates: [open], waitingOn: [wait('PAUSE', { environment: null }), wait('APPROVAL', { gateId: 'release' }), wait('AGENT')] }))
+    expect(all.map((c) => c.title)).toEqual(['It is held', '“release” needs approval', 'Nobody can be reached in staging'])
+    expect(all.map((c) => c.gate)).toEqual([null, open, null])
+    expect(all.every((c) => c.detail === 'because' && c.resolver === 'the cluster')).toBe(true)
   })
+})
+
+test('what the server does not speak of is left to it to refuse', () => {
+  expect(ability([{ action: 'a', allowed: false, reason: 'no' }], 'a')).toEqual({ action: 'a', allowed: false, reason: 'no' })
+  expect(ability(undefined, 'a').allowed).toBe(true)
 })
 
 describe('what is where', () => {

@@ -15,7 +15,8 @@ export class ApiError extends Error {
   }
 }
 
-const headers = { 'Content-Type': 'application/json', 'Lockstep-Csrf': '1' }
+/** What every request of this page has. */
+export const headers = { 'Content-Type': 'application/json', 'Lockstep-Csrf': '1' }
 const patience = 20_000
 
 async function send(path: string, init: RequestInit): Promise<Response> {

@@ -6,6 +6,11 @@ export interface Operation<Data, Variables> {
   phantom?: (v: Variables) => Data
 }
 
+export interface AbortRolloutInput {
+  rolloutId: string
+  reason?: string | null
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   reason?: string | null
@@ -43,15 +48,21 @@ export interface CreateServiceInput {
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
 
+export type GateOutcome = 'REJECT' | 'APPROVE'
+
 export interface NewArtifactSourceInput {
   sourceRef: string
   sourceConfig: unknown
 }
 
+export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
+
 export interface PauseRolloutInput {
   rolloutId: string
   reason?: string | null
 }
+
+export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER'
 
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
@@ -74,6 +85,13 @@ export interface RetryEnvironmentOnboardingInput {
   environmentId: string
 }
 
+export interface RetryRolloutInput {
+  rolloutId: string
+  reason?: string | null
+}
+
+export type Role = 'VIEWER' | 'APPROVER' | 'DEPLOYER' | 'MAINTAINER' | 'OWNER'
+
 export interface RollbackRolloutInput {
   rolloutId: string
   versionSetId?: string | null
@@ -83,6 +101,14 @@ export interface RollbackRolloutInput {
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
+
+export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT'
+
+export interface AbilityFields {
+  action: string
+  allowed: boolean
+  reason: string | null
+}
 
 export interface PlaceFields {
   id: string
@@ -182,6 +208,28 @@ export interface RolloutLine {
   }>
 }
 
+export interface GateFields {
+  gateId: string
+  reason: string
+  requestedAt: string
+  quorum: number
+  group: string | null
+  requesterMayApprove: boolean
+  expiresAt: string | null
+  onExpiry: GateOutcome
+  approvals: Array<{
+    principalType: string
+    principalId: number | null
+    reason: string | null
+    approvedAt: string
+  }>
+  viewerCan: Array<{
+    action: string
+    allowed: boolean
+    reason: string | null
+  }>
+}
+
 export interface JournalRow {
   subject: string
   fromState: string | null
@@ -190,6 +238,10 @@ export interface JournalRow {
   gateId: string | null
   principalType: string
   principalId: number | null
+  principal: {
+    id: string
+    name: string
+  } | null
   reason: string | null
   triggeredBy: string | null
   createdAt: string
@@ -250,10 +302,44 @@ export interface ViewerData {
     }
     principalType: string
     principalId: number
+    permissions: Array<Permission>
+    member: {
+      id: string
+      name: string
+      role: Role
+    } | null
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
   }
+  journalCursor: string
 }
 export type ViewerVariables = Record<string, never>
-export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId } }' }
+export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } journalCursor } fragment AbilityFields on Ability { action allowed reason }' }
+
+export interface JournalCursorData {
+  journalCursor: string
+}
+export type JournalCursorVariables = Record<string, never>
+export const JournalCursor: Operation<JournalCursorData, JournalCursorVariables> = { name: 'JournalCursor', text: 'query JournalCursor { journalCursor }' }
+
+export interface FollowData {
+  journal: {
+    cursor: string
+    rollout: {
+      id: string
+      application: {
+        id: string
+      }
+    }
+  }
+}
+export interface FollowVariables {
+  after?: string | null
+}
+export const Follow: Operation<FollowData, FollowVariables> = { name: 'Follow', text: 'subscription Follow($after: String) { journal(after: $after) { cursor rollout { id application { id } } } }' }
 
 export interface WhereData {
   applications: {
@@ -395,21 +481,6 @@ export interface RolloutPageData {
     application: {
       id: string
       name: string
-      activeRollout: {
-        id: string
-        state: RolloutState
-      } | null
-      rollouts: {
-        nodes: Array<{
-          id: string
-          state: RolloutState
-          versionSet: {
-            id: string
-            name: string
-          }
-          finishedAt: string | null
-        }>
-      }
     }
     versionSet: {
       id: string
@@ -443,6 +514,44 @@ export interface RolloutPageData {
       gateId: string
       reason: string
       requestedAt: string
+      quorum: number
+      group: string | null
+      requesterMayApprove: boolean
+      expiresAt: string | null
+      onExpiry: GateOutcome
+      approvals: Array<{
+        principalType: string
+        principalId: number | null
+        reason: string | null
+        approvedAt: string
+      }>
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
+    }>
+    waitingOn: Array<{
+      kind: WaitKind
+      detail: string
+      resolver: string
+      neededPermission: Permission | null
+      since: string | null
+      until: string | null
+      gateId: string | null
+      environment: {
+        id: string
+        name: string
+      } | null
+      service: {
+        id: string
+        name: string
+      } | null
+    }>
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
     }>
     environments: Array<{
       id: string
@@ -460,6 +569,11 @@ export interface RolloutPageData {
         id: string
         name: string
         tier: Tier
+        contact: {
+          reachable: boolean
+          reason: string
+          since: string
+        } | null
       }
       previousVersionSet: {
         id: string
@@ -480,9 +594,16 @@ export interface RolloutPageData {
           digest: string
           reference: string
         }>
+        gates: Array<{
+          gateId: string
+          weight: number
+          reachedAt: string | null
+          passedAt: string | null
+        }>
         snapshot: {
           commitSha: string
           manifestDigest: string
+          driverDigest: string
           parameters: unknown
         } | null
       }>
@@ -496,6 +617,10 @@ export interface RolloutPageData {
         gateId: string | null
         principalType: string
         principalId: number | null
+        principal: {
+          id: string
+          name: string
+        } | null
         reason: string | null
         triggeredBy: string | null
         createdAt: string
@@ -510,7 +635,65 @@ export interface RolloutPageData {
 export interface RolloutPageVariables {
   id: string
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name activeRollout { id state } rollouts(first: 5) { nodes { id state versionSet { id name } finishedAt } } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { gateId reason requestedAt } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } snapshot { commitSha manifestDigest parameters } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+
+export interface InboxData {
+  gatesForMe: {
+    nodes: Array<{
+      gateId: string
+      reason: string
+      requestedAt: string
+      quorum: number
+      group: string | null
+      requesterMayApprove: boolean
+      expiresAt: string | null
+      onExpiry: GateOutcome
+      approvals: Array<{
+        principalType: string
+        principalId: number | null
+        reason: string | null
+        approvedAt: string
+      }>
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
+      rollout: {
+        id: string
+        state: RolloutState
+        isRollback: boolean
+        createdAt: string
+        application: {
+          id: string
+          name: string
+        }
+        versionSet: {
+          id: string
+          name: string
+        }
+        environments: Array<{
+          id: string
+          state: RolloutState
+          environment: {
+            id: string
+            name: string
+            tier: Tier
+          }
+        }>
+      }
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface InboxVariables {
+  first: number
+  after?: string | null
+}
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {
@@ -523,6 +706,10 @@ export interface MoreJournalData {
         gateId: string | null
         principalType: string
         principalId: number | null
+        principal: {
+          id: string
+          name: string
+        } | null
         reason: string | null
         triggeredBy: string | null
         createdAt: string
@@ -538,7 +725,7 @@ export interface MoreJournalVariables {
   id: string
   after: string
 }
-export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId reason triggeredBy createdAt }' }
+export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
 
 export interface SetsData {
   application: {
@@ -548,61 +735,37 @@ export interface SetsData {
       id: string
       state: RolloutState
     } | null
-    flowDefinition: {
-      id: string
-    } | null
-    environments: Array<{
-      id: string
-      readiness: Readiness
-      readinessReason: string
-      environment: {
+    queuedRollout: {
+      versionSet: {
         id: string
         name: string
       }
-    }>
-    rollouts: {
-      nodes: Array<{
-        id: string
-        state: RolloutState
-        isRollback: boolean
-        createdAt: string
-        startedAt: string | null
-        finishedAt: string | null
-        versionSet: {
-          id: string
-          name: string
-        }
-        openGates: Array<{
-          gateId: string
-          reason: string
-          requestedAt: string
-        }>
-        environments: Array<{
-          id: string
-          position: number
-          state: RolloutState
-          startedAt: string | null
-          finishedAt: string | null
-          environment: {
-            id: string
-            name: string
-            tier: Tier
-          }
-          previousVersionSet: {
-            id: string
-            name: string
-          } | null
-          deployments: Array<{
-            id: string
-            state: DeploymentState
-            service: {
-              id: string
-              name: string
-            }
-          }>
-        }>
-      }>
+      requestedAt: string
+    } | null
+    rolloutPolicy: {
+      onNewer: NewerPolicy
     }
+    flowDefinition: {
+      id: string
+    } | null
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+    environments: Array<{
+      id: string
+      environment: {
+        id: string
+        name: string
+        tier: Tier
+      }
+      live: {
+        id: string
+        name: string
+      } | null
+      liveSince: string | null
+    }>
     versionSets: {
       nodes: Array<{
         id: string
@@ -639,7 +802,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } flowDefinition { id } environments { id readiness readinessReason environment { id name } } rollouts(first: 5) { nodes { ...OverviewRollout } } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment OverviewRollout on Rollout { id state isRollback createdAt startedAt finishedAt versionSet { id name } openGates { gateId reason requestedAt } environments { ...PlaceFields } } fragment PlaceFields on RolloutEnvironment { id position state startedAt finishedAt environment { id name tier } previousVersionSet { id name } deployments { id state service { id name } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } }' }
 
 export interface OneSetData {
   node: {
@@ -960,6 +1123,12 @@ export interface CreateRolloutData {
     rollout: {
       id: string
     } | null
+    queued: {
+      versionSet: {
+        id: string
+        name: string
+      }
+    } | null
     errors: Array<{
       field: Array<string>
       message: string
@@ -970,7 +1139,7 @@ export interface CreateRolloutData {
 export interface CreateRolloutVariables {
   input: CreateRolloutInput
 }
-export const CreateRollout: Operation<CreateRolloutData, CreateRolloutVariables> = { name: 'CreateRollout', text: 'mutation CreateRollout($input: CreateRolloutInput!) { createRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+export const CreateRollout: Operation<CreateRolloutData, CreateRolloutVariables> = { name: 'CreateRollout', text: 'mutation CreateRollout($input: CreateRolloutInput!) { createRollout(input: $input) { rollout { id } queued { versionSet { id name } } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ApproveGateData {
   approveGate: {
@@ -1073,3 +1242,37 @@ export interface RollbackRolloutVariables {
   input: RollbackRolloutInput
 }
 export const RollbackRollout: Operation<RollbackRolloutData, RollbackRolloutVariables> = { name: 'RollbackRollout', text: 'mutation RollbackRollout($input: RollbackRolloutInput!) { rollbackRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface AbortRolloutData {
+  abortRollout: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface AbortRolloutVariables {
+  input: AbortRolloutInput
+}
+export const AbortRollout: Operation<AbortRolloutData, AbortRolloutVariables> = { name: 'AbortRollout', text: 'mutation AbortRollout($input: AbortRolloutInput!) { abortRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RetryRolloutData {
+  retryRollout: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RetryRolloutVariables {
+  input: RetryRolloutInput
+}
+export const RetryRollout: Operation<RetryRolloutData, RetryRolloutVariables> = { name: 'RetryRollout', text: 'mutation RetryRollout($input: RetryRolloutInput!) { retryRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }

@@ -1,11 +1,18 @@
-// Queries and changes of pages. Live means: asked again every two seconds while something moves, every fifteen otherwise, and
-// at once when the page comes back to the front. What has not changed keeps its identity, so nothing moves under the cursor.
-import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+// Queries and changes of pages. What the journal tells of moves when it does: a query says which rows concern it, and is asked
+// again, at most twice a second however much happens. What the journal does not tell of (readiness, health, who can be
+// reached) is asked every fifteen seconds, every two while it is being looked at, and when the page comes back to the front.
+// What has not changed keeps its identity, so nothing moves under the cursor.
+import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient, type Query } from '@tanstack/react-query'
+import { useEffect, useState } from 'react'
 import { ApiError, ask } from './client'
 import { MoreJournal, RolloutPage, type JournalRow, type Operation, type RolloutPageData } from './generated'
+import { Live, nothing, type Touched } from './live'
 
 const lively = 2_000
 const calm = 15_000
+const beat = 500
+
+type Follows = (touched: Touched, data: unknown) => boolean
 
 export function newQueryClient(): QueryClient {
   return new QueryClient({
@@ -23,16 +30,30 @@ export function newQueryClient(): QueryClient {
   })
 }
 
-export function useAsk<Data, Variables>(operation: Operation<Data, Variables>, variables: Variables, options: { live?: (data: Data) => boolean; once?: boolean; enabled?: boolean } = {}) {
+interface Options<Data> {
+  /** Whether it is being looked at, so that something which the journal does not tell of will change soon. */
+  live?: (data: Data) => boolean
+  /** Whether rows of the journal concern it. */
+  follows?: (touched: Touched, data: Data) => boolean
+  /** It never changes. */
+  once?: boolean
+  enabled?: boolean
+}
+
+export function useAsk<Data, Variables>(operation: Operation<Data, Variables>, variables: Variables, options: Options<Data> = {}) {
+  const { live, follows, once } = options
   return useQuery({
     queryKey: [operation.name, variables],
     queryFn: () => ask(operation, variables),
     placeholderData: keepPreviousData,
     enabled: options.enabled ?? true,
-    staleTime: options.once ? Infinity : 0,
-    refetchInterval: options.once ? false : (query) => (query.state.data && options.live?.(query.state.data) ? lively : calm),
+    staleTime: once ? Infinity : 0,
+    meta: { follows: follows && ((touched: Touched, data: unknown) => data !== undefined && follows(touched, data as Data)) },
+    refetchInterval: once ? false : (query) => (query.state.data && live?.(query.state.data) ? lively : calm),
   })
 }
+
+export const always = () => true
 
 export type LiveRollout = { rollout: NonNullable<RolloutPageData['rollout']>; journal: JournalRow[] }
 
@@ -57,8 +78,56 @@ export function useRollout(id: string) {
   return useQuery({
     queryKey: ['RolloutPage', id],
     queryFn: () => wholeRollout(id),
-    refetchInterval: (query) => (['COMPLETED', 'FAILED', 'CANCELLED'].includes(query.state.data?.rollout.state ?? '') ? calm : lively),
+    meta: { follows: (touched: Touched) => touched.rollouts.has(id) },
+    refetchInterval: calm,
   })
+}
+
+/** The journal's stream, from a cursor on, for as long as somebody is signed in. Queries that follow it are asked again. */
+export function useLive(organization: string, cursor: string): Live | null {
+  const client = useQueryClient()
+  const [live, setLive] = useState<Live | null>(null)
+  // Where the stream begins counts once: afterwards it has a cursor of its own.
+  const [beginning] = useState(cursor)
+  useEffect(() => {
+    const signedOut = () => void client.invalidateQueries({ queryKey: ['Viewer'] })
+    const stream = new Live(organization, beginning, signedOut)
+    const stop = stream.onRows(inBeats((touched) => refresh(client, touched)))
+    setLive(stream)
+    return () => {
+      stop()
+      stream.stop()
+      setLive(null)
+    }
+  }, [client, organization, beginning])
+  return live
+}
+
+function refresh(client: QueryClient, touched: Touched): Promise<void> {
+  const concerned = (query: Query) => touched.all || ((query.meta?.follows as Follows | undefined)?.(touched, query.state.data) ?? false)
+  return client.invalidateQueries({ predicate: concerned })
+}
+
+/** Gathers what is touched while the last refresh is under way, and for half a second at least. */
+function inBeats(act: (touched: Touched) => Promise<void>): (touched: Touched) => void {
+  let gathered: Touched | null = null
+  let busy = false
+  const run = async () => {
+    busy = true
+    while (gathered) {
+      const now: Touched = gathered
+      gathered = null
+      await Promise.all([act(now).catch(() => undefined), new Promise((resolve) => setTimeout(resolve, beat))])
+    }
+    busy = false
+  }
+  return (touched) => {
+    gathered ??= nothing()
+    for (const id of touched.rollouts) gathered.rollouts.add(id)
+    for (const id of touched.applications) gathered.applications.add(id)
+    gathered.all ||= touched.all
+    if (!busy) void run()
+  }
 }
 
 /** A change: afterwards everything that is shown is asked again. */

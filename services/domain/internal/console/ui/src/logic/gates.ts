@@ -1,6 +1,6 @@
-// Where each service stands, read from the journal: a deployment reaches a gate and passes it, all services of an environment
-// together. The journal is the truth, so the console keeps no memory of its own.
-import type { DeploymentState, JournalRow, RolloutPageData } from '../api/generated'
+// Where each service stands: a deployment reaches a gate and passes it, all services of an environment together. The API reads
+// it off the journal, so the console keeps no memory of its own.
+import type { DeploymentState, GateFields, JournalRow, RolloutPageData } from '../api/generated'
 import { readPipeline, type GatePlan, type Step } from './pipeline'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
@@ -30,43 +30,27 @@ export function gateId(environment: string, weight: number): string {
   return `${environment}/${weight}`
 }
 
-interface Progress {
-  reached: Set<string>
-  passed: Set<string>
-}
-
-/** For each deployment, the gates that it has reached and passed. */
-export function progress(journal: JournalRow[]): Map<string, Progress> {
-  const all = new Map<string, Progress>()
-  for (const row of journal) {
-    if (!row.gateId || !row.subject.startsWith('deployment_')) continue
-    const p = all.get(row.subject) ?? { reached: new Set(), passed: new Set() }
-    all.set(row.subject, p)
-    if (row.event === 'reach_gate') p.reached.add(row.gateId)
-    if (row.event === 'pass_gate') p.passed.add(row.gateId)
-  }
-  return all
-}
-
 const over: DeploymentState[] = ['HEALTHY', 'DEGRADED', 'FAILED', 'CANCELLED']
 
-function row(deployment: Deployment, environment: string, plan: GatePlan[], done: Progress | undefined): Row {
+function row(deployment: Deployment, environment: string, plan: GatePlan[]): Row {
   const ended = over.includes(deployment.state)
   const healthy = deployment.state === 'HEALTHY'
+  const seen = new Map(deployment.gates.map((g) => [g.gateId, g]))
   let ahead = false // something before this gate is not done
   const marks = plan.map((gate): Mark => {
-    const id = gateId(environment, gate.weight)
-    if (done?.passed.has(id)) return 'passed'
-    if (healthy) return done?.reached.has(id) ? 'passed' : 'skipped'
+    const at = seen.get(gateId(environment, gate.weight))
+    if (at?.passedAt) return 'passed'
+    const reached = Boolean(at?.reachedAt)
+    if (healthy) return reached ? 'passed' : 'skipped'
     if (ended) {
-      if (done?.reached.has(id)) return ahead ? 'ahead' : 'passed'
+      if (reached) return ahead ? 'ahead' : 'passed'
       const stopped = !ahead && deployment.startedAt !== null
       ahead = true
       return stopped ? 'stopped' : 'ahead'
     }
     if (ahead) return 'ahead'
     ahead = true
-    if (done?.reached.has(id)) return 'here'
+    if (reached) return 'here'
     return deployment.state === 'DEPLOYING' ? 'next' : 'ahead'
   })
   return { deployment, marks, end: end(deployment.state, ahead, deployment.startedAt !== null) }
@@ -79,17 +63,17 @@ function end(state: DeploymentState, ahead: boolean, started: boolean): Mark {
   return started && over.includes(state) ? 'stopped' : 'ahead'
 }
 
-export function lane(place: Place, steps: Step[], done: Map<string, Progress>): Lane {
+export function lane(place: Place, steps: Step[]): Lane {
   const step = steps.find((s) => s.kind === 'deploy' && s.environment === place.environment.name)
   const plan = step?.kind === 'deploy' ? step.gates : []
-  const rows = place.deployments.map((d) => row(d, place.environment.name, plan, done.get(d.id)))
+  const rows = place.deployments.map((d) => row(d, place.environment.name, plan))
   const arrived = plan.map((_, i) => rows.filter((r) => r.marks[i] === 'here' || r.marks[i] === 'passed').length)
   return { place, plan, rows, arrived }
 }
 
 /** An approval or pause between environments, in the order of the pipeline, with what became of it. */
 export type Stop =
-  | { kind: 'approval'; gateId: string; reason: string; open: string | null; resolution: JournalRow | null; before: string }
+  | { kind: 'approval'; gateId: string; reason: string; open: GateFields | null; resolution: JournalRow | null; before: string }
   | { kind: 'pause'; seconds: number; name: string }
   | { kind: 'other'; type: string; name: string }
 
@@ -98,19 +82,18 @@ export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; ke
 /** The rollout from top to bottom: lanes, and what stands between them. */
 export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
   const steps = readPipeline(rollout.flowDefinition.definition)
-  const done = progress(journal)
   const parts: Part[] = []
   const ask = (gateId: string, reason: string, before: string) => {
     const open = rollout.openGates.find((g) => g.gateId === gateId)
     const resolution = journal.findLast((r) => r.gateId === gateId && (r.event === 'approve' || r.event === 'reject')) ?? null
-    parts.push({ kind: 'stop', key: gateId, stop: { kind: 'approval', gateId, reason, open: open?.requestedAt ?? null, resolution: open ? null : resolution, before } })
+    parts.push({ kind: 'stop', key: gateId, stop: { kind: 'approval', gateId, reason, open: open ?? null, resolution: open ? null : resolution, before } })
   }
   steps.forEach((s, index) => {
     if (s.kind === 'deploy') {
       const place = rollout.environments.find((e) => e.environment.name === s.environment)
       if (!place) return
       if (s.approval) ask(s.environment, s.approval.reason, s.environment)
-      parts.push({ kind: 'lane', lane: lane(place, steps, done) })
+      parts.push({ kind: 'lane', lane: lane(place, steps) })
     } else if (s.kind === 'approval') {
       const next = steps.slice(index + 1).find((n) => n.kind === 'deploy')
       ask(s.gateId, s.reason, next?.kind === 'deploy' ? next.environment : '')

@@ -21,6 +21,12 @@ export function ago(instant: string, now: number): string {
   return passed < 10_000 ? 'just now' : `${span(passed)} ago`
 }
 
+/** "in 5 min"; "any moment" once it is past. */
+export function due(instant: string, now: number): string {
+  const left = Date.parse(instant) - now
+  return left <= 0 ? 'any moment' : `in ${span(left)}`
+}
+
 export function absolute(instant: string): string {
   return new Date(instant).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'long' })
 }

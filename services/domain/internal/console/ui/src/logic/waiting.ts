@@ -1,21 +1,23 @@
-// Why a rollout is waiting: each condition that is not met, who or what can resolve it, and since when. It is said from what
-// the API shows; nothing is guessed.
-import type { JournalRow, RolloutPageData } from '../api/generated'
-import { course, type Lane } from './gates'
+// Why a rollout is waiting: the conditions are the server's (waitingOn), in its words. Here they are put together for people:
+// the services that are on their way to one gate are one condition, with those that stand there already.
+import type { GateFields, RolloutPageData, WaitKind } from '../api/generated'
+import { readPipeline } from './pipeline'
+import { lane, type Place } from './gates'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
+type Wait = Rollout['waitingOn'][number]
 
-export interface Reason {
+export interface Condition {
   key: string
-  /** What it waits for. */
-  what: string
-  /** Why that is so; empty where there is nothing to say. */
-  why: string
-  /** Who or what resolves it. */
-  who: string
+  kind: WaitKind
+  title: string
+  detail: string
+  /** Why others wait with it; empty where nobody does. */
+  joint: string
+  resolver: string
   since: string | null
-  /** The gate to approve or reject. */
-  gateId?: string
+  until: string | null
+  gate: GateFields | null
 }
 
 const terminal = ['COMPLETED', 'FAILED', 'CANCELLED']
@@ -24,62 +26,86 @@ export function isOver(state: string): boolean {
   return terminal.includes(state)
 }
 
-function names(all: string[]): string {
+export function names(all: string[]): string {
   return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
 }
 
-/** What an environment under way waits for: the services that have not come to the gate that others stand at, or to health. */
-function underway(lane: Lane, journal: JournalRow[]): Reason | null {
-  const moving = lane.rows.filter((r) => r.deployment.state === 'DEPLOYING' || r.deployment.state === 'PENDING')
-  if (moving.length === 0) return null
-  const environment = lane.place.environment.name
-  const ids = new Set(lane.rows.map((r) => r.deployment.id))
-  const since = journal.findLast((r) => ids.has(r.subject))?.createdAt ?? lane.place.startedAt
-  const key = `lane-${lane.place.id}`
-  const index = lane.plan.findIndex((_, i) => moving.some((r) => r.marks[i] === 'here' || r.marks[i] === 'next'))
-  const gate = lane.plan[index]
-  if (!gate) {
-    const late = names(moving.map((r) => r.deployment.service.name))
-    return { key, what: `${late} to be healthy in ${environment}`, why: 'All gates are behind it; the new version takes over completely.', who: 'the cluster', since }
-  }
-  const coming = moving.filter((r) => r.marks[index] === 'next' || r.marks[index] === 'ahead').map((r) => r.deployment.service.name)
-  const standing = moving.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
-  if (coming.length > 0) {
-    const why = standing.length > 0 ? `${names(standing)} ${standing.length > 1 ? 'stand' : 'stands'} there already: no service passes a gate before all have come.` : ''
-    return { key, what: `${names(coming)} to reach ${gate.weight} % in ${environment}`, why, who: 'the cluster', since }
-  }
-  if (gate.approval) return null // its gate is open, or about to be
-  const why = gate.soak > 0 ? `All services soak here for ${gate.soak} s.` : 'All services stand here, and go on together.'
-  return { key, what: `the gate at ${gate.weight} % in ${environment}`, why, who: gate.soak > 0 ? 'time' : 'the workflow', since }
+const verb = (all: string[], one: string, more: string) => (all.length > 1 ? more : one)
+
+/** What the services that move in an environment are on their way to, and who stands there already. */
+function together(rollout: Rollout, place: Place): { goal: string; joint: string } {
+  const { rows, plan } = lane(place, readPipeline(rollout.flowDefinition.definition))
+  const index = plan.findIndex((_, i) => rows.some((r) => r.marks[i] === 'next'))
+  const gate = plan[index]
+  if (!gate) return { goal: 'full traffic and health', joint: '' }
+  const there = rows.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
+  const joint = there.length > 0 ? `${names(there)} ${verb(there, 'stands', 'stand')} there already: no service passes a gate before all have come.` : ''
+  return { goal: `${gate.weight} %`, joint }
 }
 
-export function whyWaiting(rollout: Rollout, journal: JournalRow[]): Reason[] {
-  if (isOver(rollout.state)) return []
-  const reasons: Reason[] = rollout.openGates.map((g) => ({
-    key: `gate-${g.gateId}`,
-    what: `approval of “${g.gateId}”`,
-    why: g.reason,
-    who: 'anybody who may approve in this organization',
-    since: g.requestedAt,
-    gateId: g.gateId,
-  }))
-  if (rollout.state === 'PENDING') {
-    reasons.push({
-      key: 'start',
-      what: rollout.workflowRef ? 'its workflow to begin' : 'the workflow service to take it',
-      why: rollout.workflowRef ? '' : 'It is offered again and again until it is taken.',
-      who: 'the workflow service',
-      since: rollout.createdAt,
-    })
+function moving(rollout: Rollout, waits: Wait[]): Condition {
+  const first = waits[0] as Wait
+  const services = waits.flatMap((w) => (w.service ? [w.service.name] : []))
+  const place = rollout.environments.find((e) => e.environment.id === first.environment?.id)
+  const { goal, joint } = place ? together(rollout, place) : { goal: 'health', joint: '' }
+  const times = waits.flatMap((w) => (w.since ? [w.since] : [])).sort()
+  return {
+    ...plain(rollout, first),
+    key: `HEALTH ${first.environment?.id ?? ''}`,
+    title: `${names(services)} ${verb(services, 'is', 'are')} on ${verb(services, 'its', 'their')} way to ${goal} in ${first.environment?.name ?? 'an environment'}`,
+    detail: '',
+    joint,
+    since: times[0] ?? null,
   }
-  if (rollout.state === 'PAUSED') {
-    const pause = journal.findLast((r) => r.event === 'pause')
-    reasons.push({ key: 'pause', what: 'somebody to resume it', why: pause?.reason ?? '', who: 'anybody who may act in this organization', since: pause?.createdAt ?? null })
+}
+
+function title(w: Wait): string {
+  const where = w.environment?.name ?? 'an environment'
+  switch (w.kind) {
+    case 'HAND_OVER':
+      return 'Its workflow has not begun'
+    case 'APPROVAL':
+      return `“${w.gateId ?? ''}” needs approval`
+    case 'PAUSE':
+      return 'It is held'
+    case 'SOAK':
+      return `The gate ${w.gateId ?? ''} asks for time`
+    case 'ENVIRONMENT':
+      return `${where} is not ready`
+    case 'AGENT':
+      return `Nobody can be reached in ${where}`
+    case 'HEALTH':
+      return `A service is on its way in ${where}`
   }
-  for (const part of course(rollout, journal)) {
-    if (part.kind !== 'lane' || part.lane.place.state !== 'IN_PROGRESS') continue
-    const reason = underway(part.lane, journal)
-    if (reason) reasons.push(reason)
+}
+
+function plain(rollout: Rollout, w: Wait): Condition {
+  return {
+    key: `${w.kind} ${w.gateId ?? ''} ${w.environment?.id ?? ''} ${w.service?.id ?? ''}`,
+    kind: w.kind,
+    title: title(w),
+    detail: w.detail,
+    joint: '',
+    resolver: w.resolver,
+    since: w.since,
+    until: w.until,
+    gate: (w.kind === 'APPROVAL' && rollout.openGates.find((g) => g.gateId === w.gateId)) || null,
   }
-  return reasons
+}
+
+/** The conditions, in the order of promotion; what moves in an environment is one of them. */
+export function conditions(rollout: Rollout): Condition[] {
+  const all: Condition[] = []
+  const done = new Set<string>()
+  for (const w of rollout.waitingOn) {
+    if (w.kind !== 'HEALTH') {
+      all.push(plain(rollout, w))
+      continue
+    }
+    const place = w.environment?.id ?? ''
+    if (done.has(place)) continue
+    done.add(place)
+    all.push(moving(rollout, rollout.waitingOn.filter((o) => o.kind === 'HEALTH' && o.environment?.id === w.environment?.id)))
+  }
+  return all
 }

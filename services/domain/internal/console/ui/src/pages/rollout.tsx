@@ -1,20 +1,21 @@
 // A rollout: why it waits, where each service stands, and who did what.
 import { useEffect, useRef, useState } from 'react'
 import { Link, useParams } from 'react-router'
-import { OneSet, type RolloutPageData } from '../api/generated'
+import { OneSet, type RolloutPageData, type WaitKind } from '../api/generated'
 import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
 import { course } from '../logic/gates'
-import { isOver, whyWaiting } from '../logic/waiting'
+import { conditions, isOver } from '../logic/waiting'
 import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
-import { GateButtons, RolloutActs } from '../parts/decide'
+import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
+import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Journal } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
-import { Ago } from '../parts/time'
+import { Ago, Due } from '../parts/time'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 
@@ -95,19 +96,18 @@ function useSayWhatMoves(rollout: Rollout, what: string) {
 
 function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
   const [promote, setPromote] = useState<'again' | 'back' | null>(null)
-  if (!isOver(rollout.state)) return <RolloutActs rolloutId={rollout.id} what={what} held={rollout.state === 'PAUSED' || rollout.pauseRequested} />
-  const before = rollout.environments.map((e) => e.previousVersionSet).find((s) => s && s.id !== rollout.versionSet.id)
+  // What the server goes back to if no set is named: what was live before, in the last environment that had anything.
+  const before = rollout.environments.findLast((e) => e.previousVersionSet)?.previousVersionSet
   return (
     <>
-      {before && (
-        <button type="button" className={rollout.state === 'FAILED' ? 'primary' : undefined} onClick={() => setPromote('back')}>
-          Roll back to {before.name}
+      <RolloutActs rollout={rollout} what={what} rollBack={() => setPromote('back')} />
+      {isOver(rollout.state) && (
+        <button type="button" onClick={() => setPromote('again')}>
+          Roll out {rollout.versionSet.name} again
         </button>
       )}
-      <button type="button" onClick={() => setPromote('again')}>
-        Roll out {rollout.versionSet.name} again
-      </button>
-      {promote && <Promote application={rollout.application.name} setId={promote === 'back' ? before?.id : rollout.versionSet.id} rollback={promote === 'back'} onClose={() => setPromote(null)} />}
+      {promote === 'again' && <Promote application={rollout.application.name} setId={rollout.versionSet.id} onClose={() => setPromote(null)} />}
+      {promote === 'back' && <Promote application={rollout.application.name} setId={before?.id} rollBackFrom={rollout} onClose={() => setPromote(null)} />}
     </>
   )
 }
@@ -121,38 +121,47 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
       <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
         <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
         <p>{end.reason}</p>
-        {rollout.state === 'FAILED' && <p className="faint">What is deployed stays as it is. Roll back, or roll out a version set that mends it.</p>}
+        {rollout.state === 'FAILED' && <p className="faint">What is deployed stays as it is. Roll back, retry, or roll out a version set that mends it.</p>}
       </section>
     )
   }
-  const reasons = whyWaiting(rollout, journal)
+  const all = conditions(rollout)
   return (
     <section className="card why" aria-labelledby="why">
       <h2 id="why">Why is it waiting?</h2>
-      {reasons.length === 0 && <p className="faint">It is not: the next step is being taken.</p>}
+      {all.length === 0 && <p className="faint">It is not: the next step is being taken.</p>}
       <ul>
-        {reasons.map((r) => (
-          <li key={r.key} className={r.gateId ? 'gate' : undefined}>
-            <Icon name={r.gateId ? 'gate' : 'clock'} />
+        {all.map((c) => (
+          <li key={c.key} className={c.gate ? 'gate' : undefined}>
+            <Icon name={kindIcons[c.kind]} />
             <div>
               <p>
-                For <strong>{r.what}</strong>
-                {r.since && (
+                <strong>{c.title}</strong>
+                {c.since && (
                   <span className="faint">
-                    , since <Ago at={r.since} />
+                    , since <Ago at={c.since} />
+                  </span>
+                )}
+                {c.until && !c.gate && (
+                  <span className="faint">
+                    , until <Due at={c.until} />
                   </span>
                 )}
               </p>
-              {r.why && <p>{r.why}</p>}
-              <p className="faint">Resolved by {r.who}.</p>
+              {(c.gate ? c.gate.reason : c.detail) && <p>{sentence(c.gate ? c.gate.reason : c.detail)}</p>}
+              {c.joint && <p>{c.joint}</p>}
+              {c.gate && <GateRule gate={c.gate} />}
+              <p className="faint">Resolved by {c.resolver}.</p>
             </div>
-            {r.gateId && <GateButtons rolloutId={rollout.id} gateId={r.gateId} what={what} />}
+            {c.gate && <GateButtons rolloutId={rollout.id} gate={c.gate} what={what} />}
           </li>
         ))}
       </ul>
     </section>
   )
 }
+
+const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline' }
 
 /** The versions that this rollout changes, environment by environment. */
 function WhatChanges({ rollout }: { rollout: Rollout }) {

@@ -1,7 +1,6 @@
 import { Link, useSearchParams } from 'react-router'
 import { Rollouts as Operation, type RolloutLine, type RolloutState } from '../api/generated'
-import { useAsk } from '../api/hooks'
-import { isOver } from '../logic/waiting'
+import { always, useAsk } from '../api/hooks'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, RolloutChip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -20,7 +19,7 @@ export function Rollouts() {
   const application = search.get('application')
   const after = search.get('after')
   const states = filters.find(([k]) => k === key)?.[2] ?? null
-  const query = useAsk(Operation, { first: 50, after, application, states }, { live: (d) => d.rollouts.nodes.some((r) => !isOver(r.state)) })
+  const query = useAsk(Operation, { first: 50, after, application, states }, { follows: always })
   const nodes = query.data?.rollouts.nodes
   const to = (state: string) => `?${new URLSearchParams({ ...(application ? { application } : {}), state })}`
   return (

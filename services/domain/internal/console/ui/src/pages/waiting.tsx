@@ -1,14 +1,18 @@
-// Every open gate, across applications: approve or reject where you look.
-import { Link } from 'react-router'
-import { Rollouts } from '../api/generated'
-import { useAsk } from '../api/hooks'
-import { GateButtons } from '../parts/decide'
-import { Empty, Page, Waiting } from '../parts/page'
-import { Chip } from '../parts/state'
+// Every open gate that the viewer may answer, across applications: approve or reject where you look.
+import { Link, useSearchParams } from 'react-router'
+import { Inbox } from '../api/generated'
+import { always, useAsk } from '../api/hooks'
+import { GateButtons, GateRule } from '../parts/decide'
+import { Empty, More, Page, Waiting } from '../parts/page'
+import { Chip, RolloutChip } from '../parts/state'
 import { Ago } from '../parts/time'
 
+export const inboxPage = 50
+
 export function WaitingForMe() {
-  const query = useAsk(Rollouts, { first: 100, states: ['PENDING', 'IN_PROGRESS', 'PAUSED'] }, { live: () => true })
+  const [search] = useSearchParams()
+  const after = search.get('after')
+  const query = useAsk(Inbox, { first: inboxPage, after }, { follows: always })
   if (!query.data) {
     return (
       <Page title="Waiting for me">
@@ -16,21 +20,20 @@ export function WaitingForMe() {
       </Page>
     )
   }
-  const open = query.data.rollouts.nodes
-    .flatMap((rollout) => rollout.openGates.map((gate) => ({ rollout, gate })))
-    .sort((a, b) => Date.parse(a.gate.requestedAt) - Date.parse(b.gate.requestedAt))
+  const open = query.data.gatesForMe.nodes
   return (
-    <Page title="Waiting for me" lead={<p>Rollouts that stand at a gate until somebody decides. The oldest first.</p>}>
+    <Page title="Waiting for me" lead={<p>Gates of all applications that you may answer. The oldest rollouts first.</p>}>
       {open.length === 0 ? (
         <Empty icon="inbox" title="Nothing waits for you">
-          <p>A gate that asks for approval appears here by itself.</p>
+          <p>A gate that you may answer appears here by itself.</p>
           <p>
             <Link to="/rollouts?state=active">What is under way</Link>
           </p>
         </Empty>
       ) : (
         <ul className="inbox">
-          {open.map(({ rollout, gate }) => {
+          {open.map((gate) => {
+            const { rollout } = gate
             const what = `${rollout.versionSet.name} of ${rollout.application.name}`
             return (
               <li className="card" key={`${rollout.id} ${gate.gateId}`}>
@@ -42,19 +45,30 @@ export function WaitingForMe() {
                   </h2>
                   <p className="line">
                     <Chip tone="wait" icon="gate" word={gate.gateId} />
+                    {rollout.state === 'PAUSED' && <RolloutChip state={rollout.state} gates={0} />}
                     {rollout.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
                     <span className="faint">
                       asked <Ago at={gate.requestedAt} />
                     </span>
                   </p>
                   {gate.reason && <p>{gate.reason}</p>}
+                  <GateRule gate={gate} />
+                  <p className="faint">
+                    {rollout.environments.map((e, i) => (
+                      <span key={e.id}>
+                        {i > 0 && ' → '}
+                        {e.environment.name} {e.state === 'COMPLETED' ? '(done)' : ''}
+                      </span>
+                    ))}
+                  </p>
                 </div>
-                <GateButtons rolloutId={rollout.id} gateId={gate.gateId} what={what} />
+                <GateButtons rolloutId={rollout.id} gate={gate} what={what} />
               </li>
             )
           })}
         </ul>
       )}
+      <More info={query.data.gatesForMe.pageInfo} after={after} />
     </Page>
   )
 }

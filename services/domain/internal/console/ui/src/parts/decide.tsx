@@ -1,13 +1,17 @@
-// What people do to a rollout: resolve a gate, cancel. Each asks for a reason, because the journal keeps it, and shows the
+// What people do to a rollout: resolve a gate, pause, abort, go back. Each asks for a reason, because the journal keeps it, and shows the
 // server's own when it is not allowed.
 import { useId, useState, type ReactNode } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RollbackRollout } from '../api/generated'
+import { AbortRollout, ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
 import { useChange } from '../api/hooks'
+import { ability } from '../logic/ability'
+import { isOver } from '../logic/waiting'
+import { ActButton } from './act'
 import { announce } from './announce'
 import { Dialog } from './dialog'
 import { Field, FormError } from './form'
+import { Due } from './time'
 
 export function Reason({ value, onChange, label = 'Reason' }: { value: string; onChange: (v: string) => void; label?: string }) {
   const id = useId()
@@ -44,23 +48,25 @@ function Confirm({ title, submit, tone, explain, done, send, onClose }: Act) {
 }
 
 /** Approve and Reject, for one open gate. */
-export function GateButtons({ rolloutId, gateId, what }: { rolloutId: string; gateId: string; what: string }) {
+export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate: GateFields; what: string }) {
   const [open, setOpen] = useState<'approve' | 'reject' | null>(null)
+  const { gateId } = gate
   const close = () => setOpen(null)
+  const missing = gate.quorum - gate.approvals.length - 1
   return (
     <span className="buttons">
-      <button type="button" className="primary" onClick={() => setOpen('approve')} aria-label={`Approve ${gateId} of ${what}`}>
+      <ActButton ability={ability(gate.viewerCan, 'approveGate')} className="primary" onClick={() => setOpen('approve')} label={`Approve ${gateId} of ${what}`}>
         Approve
-      </button>
-      <button type="button" onClick={() => setOpen('reject')} aria-label={`Reject ${gateId} of ${what}`}>
+      </ActButton>
+      <ActButton ability={ability(gate.viewerCan, 'rejectGate')} onClick={() => setOpen('reject')} label={`Reject ${gateId} of ${what}`}>
         Reject
-      </button>
+      </ActButton>
       {open === 'approve' && (
         <Confirm
           title={`Approve “${gateId}”`}
           submit="Approve"
           tone="primary"
-          explain={<p>{what} goes on.</p>}
+          explain={<p>{missing > 0 ? `${what} goes on when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} goes on.`}</p>}
           done={`Approved “${gateId}” of ${what}.`}
           onClose={close}
           send={async (reason) => accepted((await ask(ApproveGate, { input: { rolloutId, gateId, reason } })).approveGate)}
@@ -81,69 +87,93 @@ export function GateButtons({ rolloutId, gateId, what }: { rolloutId: string; ga
   )
 }
 
+/** Who may answer a gate, by when, and who has. */
+export function GateRule({ gate }: { gate: GateFields }) {
+  const { approvals, quorum, group, expiresAt, onExpiry } = gate
+  return (
+    <p className="faint">
+      {approvals.length} of {quorum} {quorum > 1 ? 'approvals' : 'approval'}
+      {group && <>, by members of {group}</>}
+      {!gate.requesterMayApprove && ', not by whoever asked for the rollout'}
+      {expiresAt && (
+        <>
+          . Without an answer it is {onExpiry === 'APPROVE' ? 'approved' : 'rejected'} <Due at={expiresAt} />
+        </>
+      )}
+      .
+    </p>
+  )
+}
+
 interface RolloutActProps {
+  action: string
   label: string
   tone?: 'primary' | 'danger'
   title: string
   explain: string
   done: string
-  send: (reason: string) => Promise<unknown>
+  send: (input: { input: { rolloutId: string; reason: string } }) => Promise<unknown>
 }
 
-function RolloutAct({ label, tone = 'primary', title, explain, done, send }: RolloutActProps) {
-  const [open, setOpen] = useState(false)
-  return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {label}
-      </button>
-      {open && <Confirm title={title} submit={label} tone={tone} explain={<p>{explain}</p>} done={done} onClose={() => setOpen(false)} send={send} />}
-    </>
-  )
-}
-
-/** What can be done to a rollout that is not over. */
-export function RolloutActs({ rolloutId, what, held }: { rolloutId: string; what: string; held: boolean }) {
+/** What can be done to a rollout, all of it always in the same place; going back has a dialog of its own, which shows what changes. */
+export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<RolloutPageData['rollout']>; what: string; rollBack: () => void }) {
+  const [open, setOpen] = useState<RolloutActProps | null>(null)
   const navigate = useNavigate()
-  const input = (reason: string) => ({ input: { rolloutId, reason } })
+  const goTo = (made: { id: string } | null) => {
+    if (made && made.id !== rollout.id) void navigate(`/rollouts/${made.id}`)
+  }
+  const acts: RolloutActProps[] = [
+    held(rollout)
+      ? {
+          action: 'resumeRollout', label: 'Resume', title: `Resume ${what}`, explain: 'It goes on from where it stands.', done: `${what} goes on.`,
+          send: async (input) => accepted((await ask(ResumeRollout, input)).resumeRollout),
+        }
+      : {
+          action: 'pauseRollout', label: 'Pause', title: `Pause ${what}`, explain: 'It is held at the gate where it stands, or at the next one that it comes to.', done: `${what} pauses at its next gate.`,
+          send: async (input) => accepted((await ask(PauseRollout, input)).pauseRollout),
+        },
+    {
+      action: 'abortRollout', label: 'Abort', tone: 'danger', title: `Abort ${what}`, done: `${what} is aborted.`,
+      explain: 'What is being deployed goes back to the version that was stable. The rollout stands there until it is retried, rolled back or cancelled.',
+      send: async (input) => accepted((await ask(AbortRollout, input)).abortRollout),
+    },
+    {
+      action: 'retryRollout', label: 'Retry', title: `Retry ${what}`, done: `${what} begins again.`,
+      explain: isOver(rollout.state) ? 'A new rollout of the same version set begins.' : 'It starts again from its first gate.',
+      send: async (input) => goTo(accepted((await ask(RetryRollout, input)).retryRollout).rollout),
+    },
+    {
+      action: 'cancelRollout', label: 'Cancel rollout', tone: 'danger', title: `Cancel ${what}`, done: `Cancelled ${what}.`,
+      explain: 'It ends where it stands. What is deployed stays as it is.',
+      send: async (input) => accepted((await ask(CancelRollout, input)).cancelRollout),
+    },
+  ]
   return (
-    <>
-      {held ? (
-        <RolloutAct
-          label="Resume"
-          title={`Resume ${what}`}
-          explain="It goes on from where it stands."
-          done={`${what} goes on.`}
-          send={async (reason) => accepted((await ask(ResumeRollout, input(reason))).resumeRollout)}
-        />
-      ) : (
-        <RolloutAct
-          label="Pause"
-          title={`Pause ${what}`}
-          explain="It is held at the gate where it stands, or at the next one that it comes to."
-          done={`${what} pauses at its next gate.`}
-          send={async (reason) => accepted((await ask(PauseRollout, input(reason))).pauseRollout)}
+    <div className="buttons" role="group" aria-label="What can be done">
+      {acts.map((act) => (
+        <ActButton key={act.action} ability={ability(rollout.viewerCan, act.action)} onClick={() => setOpen(act)}>
+          {act.label}
+        </ActButton>
+      ))}
+      <ActButton ability={ability(rollout.viewerCan, 'rollbackRollout')} className={rollout.state === 'FAILED' ? 'primary' : undefined} onClick={rollBack}>
+        Roll back
+      </ActButton>
+      {open && (
+        <Confirm
+          title={open.title}
+          submit={open.label}
+          tone={open.tone ?? 'primary'}
+          explain={<p>{open.explain}</p>}
+          done={open.done}
+          onClose={() => setOpen(null)}
+          send={(reason) => open.send({ input: { rolloutId: rollout.id, reason } })}
         />
       )}
-      <RolloutAct
-        label="Roll back"
-        tone="danger"
-        title={`Roll back ${what}`}
-        explain="It ends where it stands, and a rollout of what was live before begins at once, through the same environments and gates."
-        done={`${what} is rolled back.`}
-        send={async (reason) => {
-          const made = accepted((await ask(RollbackRollout, input(reason))).rollbackRollout)
-          if (made.rollout) void navigate(`/rollouts/${made.rollout.id}`)
-        }}
-      />
-      <RolloutAct
-        label="Cancel rollout"
-        tone="danger"
-        title={`Cancel ${what}`}
-        explain="It ends where it stands. What is deployed stays as it is."
-        done={`Cancelled ${what}.`}
-        send={async (reason) => accepted((await ask(CancelRollout, input(reason))).cancelRollout)}
-      />
-    </>
+    </div>
   )
+}
+
+/** Whether resuming makes more sense than pausing: it is held, or will be at its next gate. */
+function held(rollout: { state: string; pauseRequested: boolean }): boolean {
+  return rollout.state === 'PAUSED' || rollout.pauseRequested
 }

@@ -148,11 +148,18 @@ export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
         ) : (
           reason && <span className="faint"> {reason}</span>
         )}
+        {open && (
+          <span className="faint">
+            {' '}
+            asked <Ago at={open.requestedAt} />, {open.approvals.length} of {open.quorum} approved
+          </span>
+        )}
       </span>
     </li>
   )
 }
 
-export function who(row: { principalType: string; principalId: number | null }): string {
+export function who(row: { principalType: string; principalId: number | null; principal?: { name: string } | null }): string {
+  if (row.principal) return row.principal.name
   return row.principalId ? `${row.principalType} ${row.principalId}` : `the ${row.principalType}`
 }

@@ -1,6 +1,6 @@
 // One clock for the whole page, so that relative times move together and rarely.
 import { useSyncExternalStore } from 'react'
-import { absolute, ago } from '../logic/time'
+import { absolute, ago, due } from '../logic/time'
 
 const beat = 5_000
 let now = Date.now()
@@ -33,6 +33,15 @@ export function Ago({ at }: { at: string }) {
   return (
     <time dateTime={at} title={absolute(at)}>
       {ago(at, Math.max(useNow(), now))}
+    </time>
+  )
+}
+
+/** "in 5 min", "overdue", with the absolute time on hover. */
+export function Due({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={absolute(at)}>
+      {due(at, useNow())}
     </time>
   )
 }
