@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
 // sender is how the sender of a source proves who it is, and one of its deliveries.
@@ -65,6 +67,10 @@ func senders() []sender {
 		{source: "acr", fixture: "push", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "artifactory", fixture: "7-predefined", events: 1, sign: sha256In("X-JFrog-Event-Auth", "")},
 		{source: "artifactory", fixture: "7-index", events: 1, sign: inHeader("X-JFrog-Event-Auth", "")},
+		{source: "cloudevents", fixture: "structured", events: 1, sign: standard(time.Now())},
+		{source: "cloudevents", fixture: "binary", events: 1, sign: inHeader("Authorization", "Bearer ")},
+		{source: "distribution", fixture: "2.0", events: 1, sign: inHeader("Authorization", "Bearer ")},
+		{source: "distribution", fixture: "3.0-index", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "cdevents", fixture: "0.4-published-cloudevent", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "dockerhub", fixture: "2025", hints: 1},
 		{source: "ecr", fixture: "2019", events: 1, sign: inHeader("X-Api-Key", "")},
@@ -227,6 +233,33 @@ func TestHooks(t *testing.T) {
 			}
 			stored("after bad deliveries")
 		})
+	}
+}
+
+// TestEverySourceHasItsCases: what TestHooks does to a delivery (accepted, replayed, bad signature, truncated, wrong type,
+// oversized, wrong charset, deeply nested) is done for every format there is; Google's identity tokens have a test of their
+// own. A format has deliveries of several versions or kinds, and a fuzz target.
+func TestEverySourceHasItsCases(t *testing.T) {
+	t.Parallel()
+	cases := map[string]bool{"google": true}
+	for _, s := range senders() {
+		cases[s.source] = true
+	}
+	targets, err := os.ReadFile(filepath.Join("internal", "source", "fuzz_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range source.Formats() {
+		fixtures, err := filepath.Glob(filepath.Join("internal", "source", "testdata", f.Name, "*.http"))
+		if err != nil || len(fixtures) < 2 {
+			t.Errorf("%s has the fixtures %v, %v; want two or more", f.Name, fixtures, err)
+		}
+		if !cases[f.Name] {
+			t.Errorf("%s is not among the senders of TestHooks", f.Name)
+		}
+		if !strings.Contains(string(targets), `(f, "`+f.Name+`")`) {
+			t.Errorf("%s has no fuzz target", f.Name)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	ociname "github.com/google/go-containerregistry/pkg/name"
@@ -168,48 +167,6 @@ func TestVerifiedHooksBelieveTheRegistry(t *testing.T) {
 		t.Fatalf("answered %d %s", status, answer)
 	}
 	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + index}) })
-}
-
-// Neither what a payload names nor where a registry redirects reaches anything inside that the operator has not listed.
-func TestNothingInsideIsReached(t *testing.T) {
-	t.Parallel()
-	var reached atomic.Int32
-	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
-	t.Cleanup(inside.Close)
-	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/v2/":
-		case "/v2/shop/realm/manifests/1":
-			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="x"`, inside.URL))
-			w.WriteHeader(http.StatusUnauthorized)
-		default:
-			http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)
-		}
-	}))
-	t.Cleanup(outside.Close)
-	host, forbidden := strings.TrimPrefix(outside.URL, "http://"), strings.TrimPrefix(inside.URL, "http://")
-	h := hook(t, HookConfig{Source: "quay"}, Config{AllowNetworks: []string{host}})
-	h.resolving(t)
-	images := []string{
-		forbidden + "/shop/api", "localhost:" + strings.Split(forbidden, ":")[1] + "/shop/api", "169.254.169.254/latest/meta-data", "127.0.0.1/shop/api",
-		"10.0.0.1:5000/shop/api", host + "/shop/api", host + "/shop/realm",
-	}
-	for _, image := range images {
-		body := fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image)
-		if status, answer := h.post(t, hookPath(h.config, secret), plainJSON(), body); status != http.StatusAccepted {
-			t.Errorf("%s: answered %d %s", image, status, answer)
-		}
-	}
-	eventually(t, "refusals", func() bool {
-		w := h.status(t).Waiting
-		return len(w) == len(images) && !slices.ContainsFunc(w, func(w api.WaitingStatus) bool { return w.LastError == "" })
-	})
-	for _, w := range h.status(t).Waiting {
-		t.Logf("%s: %s", w.Reference, w.LastError)
-	}
-	if reached.Load() != 0 || len(told(t, h.pool)) != 0 {
-		t.Errorf("reached %d times, events %v", reached.Load(), told(t, h.pool))
-	}
 }
 
 func TestStatusNeedsAToken(t *testing.T) {

@@ -67,20 +67,9 @@ func fixtures(tb testing.TB, format string) []fixture {
 	return all
 }
 
-// hookFormats are the formats that are read from fixtures.
-func hookFormats() []source.Format {
-	var all []source.Format
-	for _, f := range source.Formats() {
-		if f.Path == "" {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
 func TestFixtures(t *testing.T) {
 	t.Parallel()
-	for _, f := range hookFormats() {
+	for _, f := range source.Formats() {
 		for _, x := range fixtures(t, f.Name) {
 			t.Run(f.Name+"/"+x.name, func(t *testing.T) {
 				t.Parallel()
@@ -117,7 +106,7 @@ func TestFixtures(t *testing.T) {
 // Whatever is done to a delivery, it is read or refused by name.
 func TestDamagedFixtures(t *testing.T) {
 	t.Parallel()
-	for _, f := range hookFormats() {
+	for _, f := range source.Formats() {
 		for _, x := range fixtures(t, f.Name) {
 			t.Run(f.Name+"/"+x.name, func(t *testing.T) {
 				t.Parallel()
