@@ -177,6 +177,11 @@ charts-write: ## Write what in the charts is derived from elsewhere, and their g
 chaos: ## Run rollouts while everything is killed and stalled at random (ROLLOUTS=2; LOCKSTEP_CHAOS_SEED repeats a run)
 	@LOCKSTEP_CHAOS=$(or $(ROLLOUTS),2) go test -count=1 -timeout 60m -v -run TestChaos ./tools/lockstep/crash
 
+.PHONY: simulate
+simulate: ## Simulate the workflow engine while everything around it fails (SEEDS=100000; FOR=3m bounds it)
+	@go test -count=1 -timeout 0 -v -run TestWhatGoesWrongChangesNothing ./services/workflow/internal/simulation \
+		-seeds $(or $(SEEDS),1000000000) $(if $(FOR),-for $(FOR),$(if $(SEEDS),,-for 3m)) | grep -v '^=== '
+
 .PHONY: images
 images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3)
 	@mkdir -p bin/images && go run ./tools/image -version $(VERSION) -commit "$$(git rev-parse HEAD)" -out bin/images registry domain workflow relay lockstep
@@ -193,12 +198,13 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, charts, chaos, e2e, e2e-charts, then the console's tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, e2e, e2e-charts, then the console's tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
+	@$(MAKE) simulate
 	@$(MAKE) charts
 	@$(MAKE) chaos
 	@$(MAKE) e2e

@@ -79,6 +79,8 @@ func table() []rule {
 		adapter("workflow", "script", join(sql, nats, kube)),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star)),
 		adapter("workflow", "function", join(sql, nats, kube, star)),
+		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
+		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{

@@ -56,6 +56,9 @@ func (d *driver) start(ctx context.Context, op Op) {
 
 // carryOut calls a Function until it answers for good. It is not finished when ctx ended first.
 func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bool) {
+	if ctx.Err() != nil {
+		return Completion{}, false // nothing is begun for a run that this process has given up
+	}
 	// The place is taken here and not in start: a turn must not block because all of them are taken.
 	select {
 	case e.activities <- struct{}{}:

@@ -7,8 +7,15 @@ import (
 
 // await returns what has arrived, after a result of this process, a wake-up, or a while.
 func (d *driver) await(ctx context.Context) ([]Arrival, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	// Nothing runs: then the turn was cut short, or something had come that kept it from parking. Look at once.
 	if len(d.running) > 0 {
+		// What is there goes first: which of two comes first is not left to chance, so that a schedule can be run again.
+		if d.moreResults() {
+			return nil, nil
+		}
 		t := d.engine.Clock.NewTimer(d.patience())
 		defer t.Stop()
 		select {
@@ -26,16 +33,18 @@ func (d *driver) await(ctx context.Context) ([]Arrival, error) {
 	return arrived, err
 }
 
-// moreResults takes the results that have come meanwhile, so that they share the commit.
-func (d *driver) moreResults() {
+// moreResults takes the results that have come meanwhile, so that they share the commit, and reports whether there were some.
+func (d *driver) moreResults() (some bool) {
 	for len(d.running) > 0 {
 		select {
 		case c := <-d.results:
 			d.complete(c)
+			some = true
 		default:
-			return
+			return some
 		}
 	}
+	return some
 }
 
 // patience is how long to wait for the Functions under way before a look at the store, and before those become known

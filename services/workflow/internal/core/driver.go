@@ -141,7 +141,7 @@ func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 		Ref:    d.loaded.Ref,
 		Now:    e.Clock.Now,
 		UUID:   e.newRef,
-		Random: drawn,
+		Random: e.Random,
 		Token:  newToken,
 		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))

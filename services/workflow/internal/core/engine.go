@@ -47,8 +47,10 @@ type EngineDeps struct {
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(Emit) *FunctionError
 	Clock     clock.Clock
-	Log       *slog.Logger
-	Settings  Settings
+	// Random answers the programs' random(): at least 0 and below 1. nil: the system's randomness.
+	Random   func() float64
+	Log      *slog.Logger
+	Settings Settings
 }
 
 // Engine claims executions, runs their turns and commits them. It is made of loops that are woken by signals and look
@@ -74,6 +76,9 @@ var _ Runner = (*Engine)(nil)
 
 // NewEngine makes an Engine; Run starts it.
 func NewEngine(d EngineDeps) *Engine {
+	if d.Random == nil {
+		d.Random = drawn
+	}
 	return &Engine{
 		EngineDeps: d,
 		claims:     newSignal(),

@@ -142,7 +142,10 @@ func (p *places) park(d *driver, woken signal) bool {
 		p.mu.Unlock()
 		return false
 	}
-	evicted := p.parked.put(d)
+	evicted := []*driver{d}
+	if p.drive != nil { // else the process ends, and nobody would take it out again
+		evicted = p.parked.put(d)
+	}
 	p.free(d.loaded.ID)
 	p.mu.Unlock()
 	closeAll(evicted)

@@ -87,14 +87,14 @@ func (d *driver) observe(op Op, known openOp, c Completion) {
 	d.reopen(op.Ref, known, due)
 }
 
-// pollTime is what the end of a round's or a pause's time means.
+// pollTime is what the end of a round's or a pause's time means. That the timer has fired says that the time is over, and not this
+// process's clock: it may be behind that of the process which fired it, and a fired timer does not fire again.
 func (d *driver) pollTime(op Op, known openOp) {
 	p := known.poll
-	now := d.engine.Clock.Now()
 	switch {
-	case now.Before(known.deadline):
-		// The timer of the phase before, which came too late to matter.
-	case !now.Before(p.Deadline):
+	case !known.stored:
+		// The timer of the phase before: an answer that came with it has ended that. The store knows nothing of this one yet.
+	case !known.deadline.Before(p.Deadline), !d.engine.Clock.Now().Before(p.Deadline):
 		d.finish(Completion{Op: op.Ref, Value: p.Value, Error: p.expired(op, d.limit(op))})
 	case p.Calling:
 		d.observe(op, known, Completion{Op: op.Ref, Round: p.Round, Error: &FunctionError{Code: CodeTimeout, Message: op.Name + " was not answered in time"}})

@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// checker looks at a store after every step. It remembers the histories, which may only grow.
+type checker struct {
+	seen  map[int64][]core.Entry
+	wrong []string
+}
+
+func (c *checker) violation(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+// look checks what holds at every moment.
+func (c *checker) look(m *Memory) {
+	for _, e := range m.executions {
+		c.history(e)
+		c.consumed(m, e)
+		switch {
+		case e.State == core.Parked:
+			c.parked(e)
+		case e.State.Ended():
+			c.ended(m, e)
+		}
+		if !e.State.Ended() {
+			c.nothingMissed(m, e)
+		}
+	}
+}
+
+// history has to be what it was, with new entries at its end, numbered without a gap.
+func (c *checker) history(e *execution) {
+	if c.seen == nil {
+		c.seen = map[int64][]core.Entry{}
+	}
+	before := c.seen[e.ID]
+	if len(e.history) < len(before) {
+		c.violation("%s: the history had %d entries and has %d", e.Workflow, len(before), len(e.history))
+		return
+	}
+	for i, entry := range e.history {
+		if entry.Seq != int64(i+1) {
+			c.violation("%s: entry %d has number %d: the history forks or has a gap", e.Workflow, i+1, entry.Seq)
+		}
+		if i < len(before) && (before[i].Op != entry.Op || before[i].Kind != entry.Kind || !bytes.Equal(before[i].Value, entry.Value)) {
+			c.violation("%s: entry %d was %s of %s and is %s of %s", e.Workflow, i+1, before[i].Kind, before[i].Op, entry.Kind, entry.Op)
+		}
+	}
+	if len(e.history) == len(before) {
+		return
+	}
+	// An operation has one entry. Those that end a run have no operation.
+	done := map[core.OpRef]bool{}
+	for _, entry := range e.history {
+		if done[entry.Op] && entry.Op.Branch >= 0 {
+			c.violation("%s: operation %s is recorded twice", e.Workflow, entry.Op)
+		}
+		done[entry.Op] = true
+	}
+	c.seen[e.ID] = slices.Clone(e.history)
+}
+
+// consumed: each event once in a run, only where it matches, and none that came before the run.
+func (c *checker) consumed(m *Memory, e *execution) {
+	had := map[int64]bool{}
+	names := map[string]bool{}
+	for _, entry := range e.history {
+		if entry.Event == 0 {
+			continue
+		}
+		event := m.events[entry.Event-1]
+		if had[entry.Event] || names[eventName(event)] {
+			c.violation("%s: event %s is consumed twice", e.Workflow, event.ID)
+		}
+		had[entry.Event], names[eventName(event)] = true, true
+		if entry.Event <= e.startEvent {
+			c.violation("%s: event %s came before the run and is consumed", e.Workflow, event.ID)
+		}
+	}
+}
+
+// parked runs wait for something that exists, and nothing has come for them.
+func (c *checker) parked(e *execution) {
+	if len(e.deliveries) > 0 {
+		c.violation("%s is parked, and something has come for it", e.Workflow)
+	}
+	if e.owner != nil {
+		c.violation("%s is parked and owned", e.Workflow)
+	}
+	waiting := false
+	for _, t := range e.timers {
+		if t.fired {
+			c.violation("%s is parked, and a timer of it has fired", e.Workflow)
+		}
+		waiting = waiting || !t.fired
+	}
+	if !waiting {
+		c.violation("%s is parked and waits for nothing", e.Workflow)
+	}
+	for ref := range e.waits {
+		if e.timers[ref] == nil {
+			c.violation("%s: the wait %s has no timer", e.Workflow, ref)
+		}
+	}
+	for ref := range e.calls {
+		if e.timers[ref] == nil {
+			c.violation("%s: the call %s has no timer", e.Workflow, ref)
+		}
+	}
+}
+
+// ended runs have nothing open.
+func (c *checker) ended(m *Memory, e *execution) {
+	if left := len(e.timers) + len(e.waits) + len(e.calls) + len(e.polls) + len(e.deliveries); left > 0 {
+		c.violation("%s has ended, and %d things of it are left", e.Workflow, left)
+	}
+	for token, owner := range m.channels {
+		if owner == e {
+			c.violation("%s has ended, and its channel %s is open", e.Workflow, token)
+		}
+	}
+	if last := e.history[len(e.history)-1]; last.Op.Branch >= 0 {
+		c.violation("%s has ended with entry %s", e.Workflow, last.Kind)
+	}
+}
+
+// nothingMissed: no wait is open while an event is there that it matches and that the run has not had.
+func (c *checker) nothingMissed(m *Memory, e *execution) {
+	for _, ref := range refs(e.waits) {
+		if e.deliveries[ref] != nil {
+			continue
+		}
+		if event, found := e.earliest(ref, m.events); found {
+			c.violation("%s: wait %s was not given event %s, which is there", e.Workflow, ref, event.ID)
+		}
+	}
+}
+
+// finish checks what has to hold when all runs have ended.
+func (c *checker) finish(m *Memory, w *world) {
+	sent := map[string]int{}
+	for _, emit := range m.outbox {
+		sent[emit.ID]++
+	}
+	for _, e := range m.executions {
+		if !e.State.Ended() {
+			c.violation("%s has not ended", e.Workflow)
+		}
+		for _, entry := range e.history {
+			key := core.ActivityID(e.Ref, entry.Op)
+			switch {
+			case entry.Op.Branch < 0:
+				if id := e.Ref + "/" + string(entry.Kind); sent[id] != 1 {
+					c.violation("%s: its end was told %d times", e.Workflow, sent[id])
+				}
+				delete(sent, e.Ref+"/"+string(entry.Kind))
+			case entry.Kind == core.KindEmit:
+				if sent[key] != 1 {
+					c.violation("%s: the event of %s left %d times", e.Workflow, entry.Op, sent[key])
+				}
+				delete(sent, key)
+			case entry.Kind == core.KindRun && entry.Error == nil:
+				if done, known := w.effects[key]; !known || !bytes.Equal(done.answer, entry.Value) {
+					c.violation("%s: %s is recorded with %s, and the world answered %s", e.Workflow, entry.Op, entry.Value, done.answer)
+				}
+			}
+		}
+	}
+	for id := range sent {
+		c.violation("event %s left, and no history has it", id)
+	}
+	if w.running != 0 {
+		c.violation("%d Functions outlive their runs", w.running)
+	}
+}
+
+// standing says where the runs stand, for a report.
+func (c *checker) standing(m *Memory) string {
+	var all []string
+	for _, e := range m.executions {
+		all = append(all, fmt.Sprintf("%s %s, %d entries, owner %v, timers %v, waits %v, calls %v, deliveries %v",
+			e.Workflow, e.State, len(e.history), e.owner, refs(e.timers), refs(e.waits), refs(e.calls), refs(e.deliveries)))
+	}
+	return strings.Join(all, "; ")
+}

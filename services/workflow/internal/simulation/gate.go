@@ -1,0 +1,284 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// verdict is what becomes of a call that stands at the gate.
+type verdict int
+
+const (
+	// apply lets it through.
+	apply verdict = iota
+	// refuse has the connection break before it.
+	refuse
+	// hide lets it through and has the connection break before its answer.
+	hide
+	// die is the end of its process, before it; dieAfter after it.
+	die
+	dieAfter
+)
+
+var (
+	errBroken = fault.New(fault.Unavailable, "the connection broke")
+	errDead   = fault.New(fault.Unavailable, "the process is dead")
+)
+
+// visitor is a call that waits for its verdict.
+type visitor struct {
+	process *process
+	what    string
+	verdict chan verdict
+}
+
+// gate is where every call of every process waits for the scheduler.
+type gate struct {
+	mu      sync.Mutex
+	waiting []*visitor
+}
+
+// pass waits for the verdict on a call. What is the same in two runs of a seed is its name, so visitors are in the order of
+// names whatever the speed of their goroutines was.
+func (g *gate) pass(ctx context.Context, p *process, what string) (verdict, error) {
+	g.mu.Lock()
+	if p.dead {
+		g.mu.Unlock()
+		return die, errDead
+	}
+	v := &visitor{process: p, what: what, verdict: make(chan verdict, 1)}
+	g.waiting = append(g.waiting, v)
+	g.mu.Unlock()
+	select {
+	case given := <-v.verdict:
+		return given, nil
+	case <-ctx.Done():
+		g.leave(v)
+		return refuse, ctx.Err()
+	}
+}
+
+func (g *gate) leave(v *visitor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(w *visitor) bool { return w == v })
+}
+
+// visitors are the calls that may be let through now, in order.
+func (g *gate) visitors() []*visitor {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []*visitor
+	for _, v := range g.waiting {
+		if !v.process.stalled {
+			all = append(all, v)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *visitor) int {
+		return cmp.Or(cmp.Compare(a.process.name, b.process.name), cmp.Compare(a.process.life, b.process.life), cmp.Compare(a.what, b.what))
+	})
+	return all
+}
+
+func (g *gate) let(v *visitor, given verdict) {
+	g.leave(v)
+	v.verdict <- given
+}
+
+// kill ends a process: nothing that it does from now on has an effect.
+func (g *gate) kill(p *process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.dead = true
+	for _, v := range g.waiting {
+		if v.process == p {
+			v.verdict <- die
+		}
+	}
+	g.waiting = slices.DeleteFunc(g.waiting, func(v *visitor) bool { return v.process == p })
+}
+
+// port is a process's connection to the store.
+type port struct {
+	gate    *gate
+	process *process
+	memory  *Memory
+	// lease is set by Acquire: what the process wakes becomes its own.
+	lease *core.Lease
+	woken func(core.Woken)
+}
+
+var _ core.Store = (*port)(nil)
+
+// through takes a call through the gate. What do answers beside its result are the executions to wake, of which a process
+// learns only when its call has come to a good end.
+func through[T any](p *port, what string, do func() (T, []core.Woken, error)) (answer T, err error) {
+	var none T
+	// A transaction that has begun goes on when its caller gives up, as it does in internal/store.
+	given, err := p.gate.pass(context.Background(), p.process, what)
+	switch {
+	case err != nil:
+		return none, err
+	case given == refuse:
+		return none, errBroken
+	case given == die:
+		return none, errDead
+	}
+	p.memory.mu.Lock()
+	answer, woken, err := do()
+	p.memory.mu.Unlock()
+	switch {
+	case given == hide:
+		return none, errBroken
+	case given == dieAfter:
+		return none, errDead
+	case err != nil:
+		return none, err
+	}
+	for _, w := range woken {
+		p.woken(w)
+	}
+	return answer, nil
+}
+
+// read is through for what wakes nobody.
+func read[T any](p *port, what string, do func() (T, error)) (T, error) {
+	return through(p, what, func() (T, []core.Woken, error) {
+		answer, err := do()
+		return answer, nil, err
+	})
+}
+
+func (p *port) Create(_ context.Context, n core.NewExecution) (core.Created, error) {
+	return read(p, "create "+n.Workflow, func() (core.Created, error) { return p.memory.create(n), nil })
+}
+
+func (p *port) Get(_ context.Context, organization int64, workflow string) (core.Execution, error) {
+	return read(p, "get "+workflow, func() (core.Execution, error) {
+		if e := p.memory.find(organization, workflow); e != nil {
+			return e.Execution, nil
+		}
+		return core.Execution{}, fault.New(fault.NotFound, "there is no workflow %q", workflow)
+	})
+}
+
+// Waiting and History are for people, of whom there are none.
+func (p *port) Waiting(context.Context, int64) ([]core.Waiting, error) { return nil, nil }
+
+func (p *port) History(context.Context, int64, int64, int) ([]core.Entry, error) { return nil, nil }
+
+func (p *port) Cancel(_ context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return through(p, "cancel "+workflow, func() (bool, []core.Woken, error) {
+		ended, id, err := p.memory.cancel(organization, workflow, reason, at)
+		if !ended {
+			return false, nil, err
+		}
+		return true, []core.Woken{{ID: id}}, nil
+	})
+}
+
+// outcome is what became of an event.
+type outcome struct {
+	matched   int
+	duplicate bool
+}
+
+func (p *port) Receive(_ context.Context, e core.Event) (matched int, duplicate bool, err error) {
+	o, err := through(p, "receive "+e.ID, func() (o outcome, woken []core.Woken, _ error) {
+		o.matched, o.duplicate, woken = p.memory.receive(e, p.lease)
+		return o, woken, nil
+	})
+	return o.matched, o.duplicate, err
+}
+
+func (p *port) Send(_ context.Context, m core.Message) (matched int, duplicate bool, err error) {
+	o, err := through(p, "send "+m.ID, func() (o outcome, woken []core.Woken, err error) {
+		o.matched, o.duplicate, woken, err = p.memory.send(m, p.lease)
+		return o, woken, err
+	})
+	return o.matched, o.duplicate, err
+}
+
+func (p *port) Answer(_ context.Context, a core.Answer, retryAt time.Time) error {
+	_, err := through(p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []core.Woken, error) {
+		woken, err := p.memory.answer(a, retryAt, p.process.Now(), p.lease)
+		return struct{}{}, woken, err
+	})
+	return err
+}
+
+func (p *port) NextCalls(_ context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+	return read(p, "next calls", func() ([]core.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
+}
+
+func (p *port) Acquire(_ context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
+	return read(p, "acquire", func() (int64, error) {
+		epoch := p.memory.acquire(instance, now.Add(length))
+		p.lease = &core.Lease{Instance: instance, Epoch: epoch}
+		return epoch, nil
+	})
+}
+
+func (p *port) Renew(_ context.Context, l core.Lease, until time.Time) error {
+	_, err := read(p, "renew", func() (struct{}, error) { return struct{}{}, p.memory.renew(l, until) })
+	return err
+}
+
+func (p *port) Claim(_ context.Context, l core.Lease, now time.Time, here []int64, limit int) ([]core.Woken, error) {
+	return read(p, "claim", func() ([]core.Woken, error) { return p.memory.claim(l, now, here, limit), nil })
+}
+
+func (p *port) Load(_ context.Context, execution int64) (core.Loaded, error) {
+	return read(p, fmt.Sprintf("load %d", execution), func() (core.Loaded, error) { return p.memory.load(execution) })
+}
+
+// seen is what Arrivals answers.
+type seen struct {
+	standing core.Standing
+	arrived  []core.Arrival
+}
+
+func (p *port) Arrivals(_ context.Context, execution int64) (core.Standing, []core.Arrival, error) {
+	s, err := read(p, fmt.Sprintf("look %d", execution), func() (s seen, err error) {
+		s.standing, s.arrived, err = p.memory.look(execution)
+		return s, err
+	})
+	return s.standing, s.arrived, err
+}
+
+func (p *port) Commit(_ context.Context, c core.Commit) (core.Committed, error) {
+	return through(p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (core.Committed, []core.Woken, error) {
+		return p.memory.commit(c, p.lease)
+	})
+}
+
+// firing is what FireTimers answers.
+type firing struct {
+	fired int
+	next  time.Time
+}
+
+func (p *port) FireTimers(_ context.Context, now time.Time, _ int) (fired int, next time.Time, err error) {
+	f, err := through(p, "fire timers", func() (f firing, woken []core.Woken, _ error) {
+		f.fired, f.next, woken = p.memory.fireTimers(now, p.lease)
+		return f, woken, nil
+	})
+	return f.fired, f.next, err
+}
+
+// Forget forgets nothing: a simulation is shorter than any retention.
+func (p *port) Forget(context.Context, time.Time) error { return nil }
+
+// stall keeps the calls of a process waiting, or lets them go on.
+func (g *gate) stall(p *process, stalled bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.stalled = stalled
+}

@@ -1,0 +1,133 @@
+package simulation
+
+import (
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// eventName is what an event is known by: the same again is a duplicate.
+func eventName(e core.Event) string { return fmt.Sprintf("%d %q %q", e.Organization, e.Source, e.ID) }
+
+// save stores an event and reports whether it is new.
+func (m *Memory) save(e core.Event) (core.Event, bool) {
+	if name := eventName(e); m.defect != CountsDuplicates {
+		if m.heard[name] {
+			return core.Event{}, false
+		}
+		m.heard[name] = true
+	}
+	e.Row = int64(len(m.events) + 1)
+	m.events = append(m.events, e)
+	return e, true
+}
+
+func (m *Memory) receive(e core.Event, l *core.Lease) (matched int, duplicate bool, woken []core.Woken) {
+	stored, isNew := m.save(e)
+	if !isNew {
+		return 0, true, nil
+	}
+	woken = m.match([]core.Event{stored}, nil, l)
+	return len(woken), false, woken
+}
+
+func (m *Memory) send(msg core.Message, l *core.Lease) (matched int, duplicate bool, woken []core.Woken, err error) {
+	e, err := msg.Event()
+	if err != nil {
+		return 0, false, nil, err
+	}
+	if m.channels[msg.Token] == nil {
+		if m.heard[eventName(e)] {
+			return 0, true, nil, nil
+		}
+		return 0, false, nil, fault.New(fault.NotFound, "there is no such channel")
+	}
+	matched, duplicate, woken = m.receive(e, l)
+	return matched, duplicate, woken, nil
+}
+
+// emit puts events into the outbox, and answers them as waits see them.
+func (m *Memory) emit(emits []core.Emit) (told []core.Event) {
+	if m.defect == EmitsTwice {
+		emits = append(emits[:len(emits):len(emits)], emits...)
+	}
+	for _, e := range emits {
+		m.outbox = append(m.outbox, e)
+		stored, isNew := m.save(core.Event{
+			Organization: e.Organization, Source: "/workflow", ID: e.ID, Type: e.Type, Data: e.Data, Time: e.Time,
+		})
+		if isNew {
+			told = append(told, stored)
+		}
+	}
+	return told
+}
+
+// match hands waits the earliest event that each matches: new events to all waits, new waits all events. A wait has one event
+// and a run each event once (D19).
+func (m *Memory) match(told []core.Event, waits []opened, l *core.Lease) (woken []core.Woken) {
+	if m.defect == ForgetsEarlyEvents {
+		waits = nil
+	}
+	if len(told) > 0 {
+		waits = nil
+		for _, e := range m.executions {
+			for _, ref := range refs(e.waits) {
+				waits = append(waits, opened{e, ref})
+			}
+		}
+	}
+	satisfied := map[*execution]bool{}
+	for _, w := range waits {
+		if w.execution.State.Ended() || w.execution.deliveries[w.op] != nil {
+			continue
+		}
+		from := m.events
+		if m.defect == ForgetsEarlyEvents {
+			from = told
+		}
+		event, found := w.execution.earliest(w.op, from)
+		if !found {
+			continue
+		}
+		m.deliver(w.execution, w.op, core.Arrival{Op: w.op, Kind: core.EventArrived, Value: event.Value(), Event: event.Row})
+		satisfied[w.execution] = true
+	}
+	for _, e := range m.executions {
+		if satisfied[e] {
+			woken = append(woken, m.wake(e, l)...)
+		}
+	}
+	return woken
+}
+
+// earliest is the first of the events that the wait matches, that came after the run began and that the run has not had.
+func (e *execution) earliest(op core.OpRef, events []core.Event) (core.Event, bool) {
+	for _, event := range events {
+		if event.Row <= e.startEvent || e.had(event.Row) || event.Organization != e.Organization {
+			continue
+		}
+		for _, want := range e.waits[op] {
+			if want.Type == event.Type && want.Filter.Matches(event.Data) {
+				return event, true
+			}
+		}
+	}
+	return core.Event{}, false
+}
+
+// had reports whether the run has consumed the event, or is about to.
+func (e *execution) had(event int64) bool {
+	for _, entry := range e.history {
+		if entry.Event == event {
+			return true
+		}
+	}
+	for _, d := range e.deliveries {
+		if d.Event == event {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,316 @@
+package simulation
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// Defect is a rule that a Memory does not keep, to show that the simulation would notice.
+type Defect int
+
+// The defects. None is the store as it should be.
+const (
+	None Defect = iota
+	// NoFence lets a former owner write.
+	NoFence
+	// ParksBlindly parks an execution to which something has come since it last looked.
+	ParksBlindly
+	// ForgetsEarlyEvents hands an event only to waits that are there when it comes: the naive matching (B6).
+	ForgetsEarlyEvents
+	// CountsDuplicates stores an event again when it comes again.
+	CountsDuplicates
+	// ClosesTooMuch removes everything that an execution has open when one operation of it is over.
+	ClosesTooMuch
+	// LeavesTimers does not remove the timers of an execution that has ended.
+	LeavesTimers
+	// EmitsTwice repeats the events of a turn.
+	EmitsTwice
+	// ReplaysShort is a defect of the machine and not of the store: a replay leaves out the last entry of a long history.
+	ReplaysShort
+	// StealsExecutions is none that may do harm: a claim takes what others with a live lease have. The lease only saves work.
+	StealsExecutions
+)
+
+// Memory is a store in memory: the rules of internal/store without PostgreSQL. Each method is one transaction, because the
+// scheduler lets one call through at a time; mu is for those who only look.
+type Memory struct {
+	mu         sync.Mutex
+	defect     Defect
+	executions []*execution
+	events     []core.Event
+	// heard finds an event by its name, channels a run by its channel's token.
+	heard    map[string]bool
+	channels map[string]*execution
+	leases   map[string]lease
+	outbox   []core.Emit
+	// arrived numbers deliveries in the order in which they came.
+	arrived int
+	// trouble is what no store should ever be asked for.
+	trouble []string
+}
+
+type lease struct {
+	epoch int64
+	until time.Time
+}
+
+// execution is a row with everything that belongs to it.
+type execution struct {
+	core.Execution
+
+	start       core.Start
+	digests     core.Digests
+	startEvent  int64
+	turn, wakes int64
+	owner       *core.Lease
+	history     []core.Entry
+	timers      map[core.OpRef]*timer
+	waits       map[core.OpRef][]core.Want
+	calls       map[core.OpRef]*call
+	polls       map[core.OpRef]core.Polling
+	deliveries  map[core.OpRef]*delivery
+}
+
+type timer struct {
+	due   time.Time
+	fired bool
+}
+
+type call struct {
+	core.OutgoingCall
+
+	op      core.OpRef
+	cluster bool
+	noRetry bool
+	retry   *core.RetryPolicy
+	refused int
+	nextAt  time.Time
+}
+
+type delivery struct {
+	core.Arrival
+
+	order int
+}
+
+// NewMemory makes an empty store.
+func NewMemory(defect Defect) *Memory {
+	return &Memory{defect: defect, heard: map[string]bool{}, channels: map[string]*execution{}, leases: map[string]lease{}}
+}
+
+func (m *Memory) find(organization int64, workflow string) *execution {
+	for _, e := range m.executions {
+		if e.Organization == organization && e.Workflow == workflow {
+			return e
+		}
+	}
+	return nil
+}
+
+func (m *Memory) byID(id int64) (*execution, error) {
+	if id < 1 || id > int64(len(m.executions)) {
+		return nil, fault.New(fault.NotFound, "there is no execution %d", id)
+	}
+	return m.executions[id-1], nil
+}
+
+func (m *Memory) create(n core.NewExecution) core.Created {
+	if e := m.find(n.Organization, n.Workflow); e != nil {
+		return core.Created{ID: e.ID, Ref: e.Ref, Existing: e.digests}
+	}
+	e := &execution{
+		Execution: core.Execution{
+			ID: int64(len(m.executions) + 1), Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
+			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Program: core.Hex(n.Digests.Program),
+		},
+		start: n.Start, digests: n.Digests, startEvent: int64(len(m.events)),
+		timers: map[core.OpRef]*timer{}, waits: map[core.OpRef][]core.Want{}, calls: map[core.OpRef]*call{},
+		polls: map[core.OpRef]core.Polling{}, deliveries: map[core.OpRef]*delivery{},
+	}
+	if n.Owner != nil {
+		owner := *n.Owner
+		e.owner = &owner
+	}
+	m.executions = append(m.executions, e)
+	return core.Created{ID: e.ID, Ref: e.Ref, Created: true}
+}
+
+func (m *Memory) acquire(instance string, until time.Time) int64 {
+	l := lease{epoch: m.leases[instance].epoch + 1, until: until}
+	m.leases[instance] = l
+	return l.epoch
+}
+
+func (m *Memory) renew(l core.Lease, until time.Time) error {
+	if m.leases[l.Instance].epoch != l.Epoch {
+		return core.ErrFenced
+	}
+	m.leases[l.Instance] = lease{epoch: l.Epoch, until: until}
+	return nil
+}
+
+func (m *Memory) claim(l core.Lease, now time.Time, here []int64, limit int) (claimed []core.Woken) {
+	for _, e := range m.executions {
+		if len(claimed) == limit {
+			break
+		}
+		if e.State != core.Running || slices.Contains(here, e.ID) {
+			continue
+		}
+		if e.owner != nil && e.owner.Instance != l.Instance {
+			if owner := m.leases[e.owner.Instance]; owner.epoch == e.owner.Epoch && owner.until.After(now) && m.defect != StealsExecutions {
+				continue
+			}
+		}
+		owner := l
+		e.owner = &owner
+		claimed = append(claimed, core.Woken{ID: e.ID, Turn: e.turn, Ours: true})
+	}
+	return claimed
+}
+
+func (m *Memory) load(id int64) (core.Loaded, error) {
+	e, err := m.byID(id)
+	if err != nil {
+		return core.Loaded{}, err
+	}
+	if e.State.Ended() {
+		return core.Loaded{}, core.ErrFenced
+	}
+	l := core.Loaded{
+		Execution: e.Execution, Program: e.start.Program, Inputs: e.start.Inputs, Secrets: e.start.Secrets,
+		History: slices.Clone(e.history), Turn: e.turn, Wakes: e.wakes, Arrived: e.arrivals(),
+	}
+	for _, ref := range refs(e.timers) {
+		l.Open = append(l.Open, core.Opened{Op: ref, Deadline: e.timers[ref].due})
+	}
+	for _, ref := range refs(e.polls) {
+		l.Polls = append(l.Polls, e.polls[ref])
+	}
+	return l, nil
+}
+
+// arrivals are what came for open operations: events and answers as they came, then timers by time.
+func (e *execution) arrivals() []core.Arrival {
+	var came []*delivery
+	for _, d := range e.deliveries {
+		came = append(came, d)
+	}
+	slices.SortFunc(came, func(a, b *delivery) int { return a.order - b.order })
+	var arrived []core.Arrival
+	for _, d := range came {
+		arrived = append(arrived, d.Arrival)
+	}
+	fired := slices.DeleteFunc(refs(e.timers), func(r core.OpRef) bool { return !e.timers[r].fired })
+	slices.SortStableFunc(fired, func(a, b core.OpRef) int { return e.timers[a].due.Compare(e.timers[b].due) })
+	for _, ref := range fired {
+		arrived = append(arrived, core.Arrival{Op: ref, Kind: core.TimerArrived})
+	}
+	return arrived
+}
+
+func (m *Memory) look(id int64) (core.Standing, []core.Arrival, error) {
+	e, err := m.byID(id)
+	if err != nil {
+		return core.Standing{}, nil, err
+	}
+	if e.State.Ended() {
+		return core.Standing{State: e.State, Wakes: e.wakes}, nil, core.ErrFenced
+	}
+	return core.Standing{State: e.State, Wakes: e.wakes}, e.arrivals(), nil
+}
+
+// cancel ends an execution from outside.
+func (m *Memory) cancel(organization int64, workflow, reason string, at time.Time) (bool, int64, error) {
+	e := m.find(organization, workflow)
+	if e == nil {
+		return false, 0, fault.New(fault.NotFound, "there is no workflow %q", workflow)
+	}
+	if e.State.Ended() {
+		return false, 0, nil
+	}
+	data, err := json.Marshal(map[string]string{"workflow_id": workflow, "reason": reason})
+	if err != nil {
+		return false, 0, err
+	}
+	e.State, e.Error, e.EndedAt, e.owner = core.Cancelled, reason, at, nil
+	e.LastSeq, e.turn = e.LastSeq+1, e.turn+1
+	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: core.KindCancelled, Value: data, At: at})
+	m.closeAll(e)
+	m.outbox = append(m.outbox, core.Emit{
+		ID: e.Ref + "/" + string(core.KindCancelled), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
+	})
+	return true, e.ID, nil
+}
+
+// closeAll removes everything that an execution has open.
+func (m *Memory) closeAll(e *execution) {
+	if m.defect != LeavesTimers {
+		clear(e.timers)
+	}
+	clear(e.waits)
+	clear(e.calls)
+	clear(e.polls)
+	clear(e.deliveries)
+	for token, owner := range m.channels {
+		if owner == e {
+			delete(m.channels, token)
+		}
+	}
+}
+
+func (m *Memory) fireTimers(now time.Time, l *core.Lease) (fired int, next time.Time, woken []core.Woken) {
+	for _, e := range m.executions {
+		due := false
+		for _, t := range e.timers {
+			switch {
+			case t.fired:
+			case !t.due.After(now):
+				t.fired, due = true, true
+				fired++
+			case next.IsZero() || t.due.Before(next):
+				next = t.due
+			}
+		}
+		if due {
+			woken = append(woken, m.wake(e, l)...)
+		}
+	}
+	return fired, next, woken
+}
+
+// wake has an execution go on. One that is parked becomes the caller's.
+func (m *Memory) wake(e *execution, l *core.Lease) []core.Woken {
+	if e.State.Ended() {
+		return nil
+	}
+	e.wakes++
+	if e.State == core.Parked {
+		e.State, e.owner = core.Running, nil
+		if l != nil {
+			owner := *l
+			e.owner = &owner
+		}
+	}
+	return []core.Woken{{ID: e.ID, Turn: e.turn, Ours: l != nil && e.owner != nil && *e.owner == *l}}
+}
+
+// refs are the keys of a map of operations, in order.
+func refs[T any](of map[core.OpRef]T) []core.OpRef {
+	all := make([]core.OpRef, 0, len(of))
+	for ref := range of {
+		all = append(all, ref)
+	}
+	slices.SortFunc(all, compareRefs)
+	return all
+}
+
+func compareRefs(a, b core.OpRef) int {
+	return cmp.Or(a.Branch-b.Branch, a.Index-b.Index)
+}

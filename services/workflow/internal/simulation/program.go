@@ -1,0 +1,129 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// organization owns all runs of a simulation, agent is the relay that they call.
+const (
+	organization = 1
+	agent        = 7
+)
+
+// The types of the events that programs wait for: those that come from outside, and those that runs tell each other.
+const (
+	typeGo   = "com.example.go"
+	typeTold = "com.gitlab.cd.rollout.started"
+)
+
+// plan is a program made at random, and what the world sends it.
+type plan struct {
+	workflow string
+	source   string
+	// events are the numbers k of the events {wf, k} that it waits for and that will come. Some come before it starts.
+	events []int
+	// cancelled says that somebody cancels it at some time.
+	cancelled bool
+}
+
+// author writes programs. Every operation with an effect has a label of its own, by which the world tells one from another.
+type author struct {
+	random   *rand.Rand
+	workflow string
+	peers    []string
+	labels   int
+	events   int
+	sent     []int
+	out      strings.Builder
+}
+
+// write makes a program of up to four branches that use every operation there is. All of them end in bounded time: whatever
+// does not come has a timeout.
+func write(random *rand.Rand, workflow string, peers []string) plan {
+	a := &author{random: random, workflow: workflow, peers: peers}
+	branches := random.IntN(4)
+	for i := range branches {
+		a.line(0, "def branch%d():", i)
+		for range 1 + random.IntN(3) {
+			a.step(1)
+		}
+		a.line(1, "return %d", i)
+	}
+	for range random.IntN(2) {
+		a.step(0)
+	}
+	for i := range branches {
+		a.line(0, "b%d = spawn(branch%d)", i, i)
+	}
+	for range 1 + random.IntN(3) {
+		a.step(0)
+	}
+	if branches > 0 && random.IntN(4) > 0 {
+		names := make([]string, branches)
+		for i := range names {
+			names[i] = fmt.Sprintf("b%d", i)
+		}
+		a.line(0, "print(gather([%s]))", strings.Join(names, ", "))
+	}
+	if random.IntN(8) == 0 {
+		a.line(0, "run('act', {'label': %q, 'fail': True})", a.label())
+	}
+	return plan{workflow: workflow, source: a.out.String(), events: a.sent, cancelled: random.IntN(6) == 0}
+}
+
+func (a *author) line(depth int, format string, args ...any) {
+	a.out.WriteString(strings.Repeat("    ", depth))
+	fmt.Fprintf(&a.out, format, args...)
+	a.out.WriteByte('\n')
+}
+
+func (a *author) label() string {
+	a.labels++
+	return fmt.Sprintf("%s-%d", a.workflow, a.labels)
+}
+
+// step writes one operation, or a few that belong together.
+func (a *author) step(depth int) {
+	switch a.random.IntN(12) {
+	case 0, 1, 2:
+		a.line(depth, "run('act', {'label': %q, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
+	case 3:
+		a.line(depth, "run('k8s.get', {'agent_id': %d, 'label': %q}, timeout = %d, on_error = 'return')", agent, a.label(), 5+a.random.IntN(40))
+	case 4:
+		a.line(depth, "sleep(seconds = %d.5)", a.random.IntN(8))
+	case 5, 6:
+		a.waits(depth)
+	case 7:
+		peer := a.peers[a.random.IntN(len(a.peers))]
+		a.line(depth, "run('emit', {'type': %q, 'data': {'to': %q, 'label': %q}})", typeTold, peer, a.label())
+	case 8:
+		a.line(depth, "print(now(), uuid(), random())")
+		a.line(depth, "wait_for_event(%q, filter = {'to': %q}, timeout = %d)", typeTold, a.workflow, 1+a.random.IntN(10))
+	case 9:
+		a.line(depth, "poll('act', {'label': %q, 'poll': True}, until = {'n': %d}, interval = 1, timeout = %d, on_error = 'return')",
+			a.label(), 1+a.random.IntN(3), 5+a.random.IntN(20))
+	case 10:
+		a.line(depth, "poll('k8s.get', {'agent_id': %d, 'label': %q, 'poll': True}, until = {'n': 2}, interval = 1, timeout = %d, on_error = 'return')",
+			agent, a.label(), 5+a.random.IntN(20))
+	default:
+		name := fmt.Sprintf("c%d", a.labels)
+		a.line(depth, "%s = channel()", name)
+		a.line(depth, "run('act', {'label': %q, 'token': %s.token})", a.label(), name)
+		a.line(depth, "receive(%s, timeout = %d)", name, 1+a.random.IntN(20))
+	}
+}
+
+// waits writes a wait for an event that comes, for one that does not, or for one that another branch waits for too.
+func (a *author) waits(depth int) {
+	k := a.events
+	if k == 0 || a.random.IntN(4) > 0 {
+		a.events++
+		k = a.events
+		if a.random.IntN(5) > 0 {
+			a.sent = append(a.sent, k)
+		}
+	}
+	a.line(depth, "wait_for_event(%q, filter = {'wf': %q, 'k': %d}, timeout = %d)", typeGo, a.workflow, k, 1+a.random.IntN(30))
+}

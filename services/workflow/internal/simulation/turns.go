@@ -1,0 +1,206 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// commit ends a turn (internal/store/turns.go): the fence first, then entries, what is closed and opened, what is emitted, and
+// the matches of new events and waits.
+func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Woken, error) {
+	e, err := m.byID(c.Execution.ID)
+	if err != nil {
+		return core.Committed{}, nil, err
+	}
+	owned := e.owner != nil && *e.owner == c.Lease && e.turn == c.Turn
+	if (!owned && m.defect != NoFence) || e.State != core.Running {
+		return core.Committed{}, nil, core.ErrFenced
+	}
+	// The history's primary key, and the uniqueness of consumed events.
+	for i, entry := range c.Entries {
+		if entry.Seq <= int64(len(e.history)) && m.defect != NoFence {
+			return core.Committed{}, nil, core.ErrFenced
+		}
+		if entry.Seq != int64(len(e.history)+i+1) {
+			m.refuse("%s: entry %d after %d entries", e.Workflow, entry.Seq, len(e.history)+i)
+		}
+	}
+	if c.LastSeq != e.LastSeq+int64(len(c.Entries)) {
+		m.refuse("%s: the history ends with %d after %d and %d entries", e.Workflow, c.LastSeq, e.LastSeq, len(c.Entries))
+	}
+	e.turn++
+	e.LastSeq, e.UpdatedAt = c.LastSeq, c.At
+	e.history = append(e.history, c.Entries...)
+	done := core.Committed{Turn: e.turn, State: c.Next}
+	if c.Next == core.Parked && e.wakes != c.Wakes && m.defect != ParksBlindly {
+		done.State = core.Running
+	}
+	if e.State = done.State; e.State != core.Running {
+		e.owner = nil
+	}
+	if e.State.Ended() {
+		e.Error, e.EndedAt = c.Error, c.At
+	}
+	if err := m.openChannels(e, c.Entries); err != nil {
+		return core.Committed{}, nil, err
+	}
+	m.close(e, c)
+	opened, err := m.open(e, c)
+	if err != nil {
+		return core.Committed{}, nil, err
+	}
+	told := m.emit(c.Emits)
+	woken := m.match(told, opened, l)
+	var others []core.Woken
+	for _, w := range woken {
+		if w.ID == e.ID && w.Ours && done.State == core.Parked {
+			done.State = core.Running
+			continue
+		}
+		others = append(others, w)
+	}
+	return done, others, nil
+}
+
+// refuse notes what no engine may ask of a store.
+func (m *Memory) refuse(format string, args ...any) {
+	m.trouble = append(m.trouble, fmt.Sprintf(format, args...))
+}
+
+func (m *Memory) openChannels(e *execution, entries []core.Entry) error {
+	for _, entry := range entries {
+		if entry.Kind != core.KindChannel {
+			continue
+		}
+		var token string
+		if err := json.Unmarshal(entry.Value, &token); err != nil {
+			return fmt.Errorf("token of channel %s: %w", entry.Op, err)
+		}
+		m.channels[token] = e
+	}
+	return nil
+}
+
+func (m *Memory) close(e *execution, c core.Commit) {
+	if c.Next.Ended() {
+		if !c.Bare {
+			m.closeAll(e)
+		}
+		return
+	}
+	if m.defect == ClosesTooMuch && len(c.Closed) > 0 {
+		m.closeAll(e)
+	}
+	for _, ref := range c.Closed {
+		delete(e.timers, ref)
+		delete(e.waits, ref)
+		delete(e.calls, ref)
+		delete(e.polls, ref)
+		delete(e.deliveries, ref)
+	}
+}
+
+// opened is a wait that has to be matched.
+type opened struct {
+	execution *execution
+	op        core.OpRef
+}
+
+func (m *Memory) open(e *execution, c core.Commit) ([]opened, error) {
+	var waits []opened
+	for _, o := range c.Open {
+		ref := o.Op.Ref
+		if _, there := e.timers[ref]; there {
+			m.refuse("%s: operation %s is opened twice", e.Workflow, ref)
+			return nil, fault.New(fault.Conflict, "operation %s is open", ref)
+		}
+		e.timers[ref] = &timer{due: o.Due}
+		if wants := o.Op.Wants(); len(wants) > 0 {
+			e.waits[ref] = wants
+			waits = append(waits, opened{e, ref})
+		}
+		if o.Poll != nil {
+			e.polls[ref] = *o.Poll
+		}
+		if o.Op.Kind == core.KindRun || o.Poll != nil && o.Poll.Calling {
+			e.calls[ref] = newCall(e, o, c.At)
+		}
+	}
+	return waits, nil
+}
+
+func newCall(e *execution, o core.Opening, at time.Time) *call {
+	sent := &call{
+		op: o.Op.Ref, cluster: o.Location == core.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
+		OutgoingCall: core.OutgoingCall{
+			ID: o.Op.Activity(e.Ref), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow,
+		},
+	}
+	if sent.cluster {
+		sent.nextAt = at
+	}
+	return sent
+}
+
+// The intervals between attempts at a call of a relay, as internal/store has them.
+const (
+	firstResend   = 2 * time.Second
+	longestResend = 2 * time.Minute
+)
+
+func (m *Memory) nextCalls(now time.Time, limit int) (calls []core.OutgoingCall) {
+	for _, e := range m.executions {
+		for _, ref := range refs(e.calls) {
+			c := e.calls[ref]
+			if len(calls) == limit || !c.cluster || c.nextAt.IsZero() || c.nextAt.After(now) || !c.Deadline.After(now) {
+				continue
+			}
+			c.nextAt = now.Add(min(longestResend, firstResend<<min(c.Attempt, 20)))
+			c.Attempt++
+			calls = append(calls, c.OutgoingCall)
+		}
+	}
+	return calls
+}
+
+// answer takes a relay's answer: the first one stays.
+func (m *Memory) answer(a core.Answer, retryAt, now time.Time, l *core.Lease) ([]core.Woken, error) {
+	for _, e := range m.executions {
+		for _, ref := range refs(e.calls) {
+			c := e.calls[ref]
+			if c.ID != a.Call {
+				continue
+			}
+			if !c.cluster || c.Agent != a.Agent {
+				return nil, fault.New(fault.Denied, "agent %d answered call %q, which is not its own", a.Agent, a.Call)
+			}
+			again := true
+			if a.Error != nil && c.retry != nil {
+				var pause time.Duration
+				pause, again = c.retry.Pause(c.refused+1, a.Error.Code)
+				retryAt = now.Add(pause)
+			}
+			if a.Error != nil && a.Error.Retryable && !c.noRetry && again && retryAt.Before(c.Deadline) {
+				c.nextAt = retryAt
+				c.refused++
+				return nil, nil
+			}
+			if e.deliveries[ref] != nil {
+				return nil, nil
+			}
+			m.deliver(e, ref, core.Arrival{Op: ref, Kind: core.AnswerArrived, Value: a.Value, Error: a.Error})
+			c.nextAt = time.Time{}
+			return m.wake(e, l), nil
+		}
+	}
+	return nil, nil
+}
+
+func (m *Memory) deliver(e *execution, ref core.OpRef, a core.Arrival) {
+	m.arrived++
+	e.deliveries[ref] = &delivery{Arrival: a, order: m.arrived}
+}
