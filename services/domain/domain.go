@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer func() { _ = engine.Close() }()
 
-	s := assemble(pool, drivers, clock.System(), log)
+	s := assemble(pool, drivers, autoflow.New(engine), clock.System(), log)
 	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
@@ -152,12 +152,12 @@ type service struct {
 }
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
-func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, now clock.Clock, log *slog.Logger) *service {
+func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflows, now clock.Clock, log *slog.Logger) *service {
 	s := &service{log: log, bus: &lateBus{}, due: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Clock: now, Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Wake: s.wake})
 	return s
 }
 

@@ -68,7 +68,7 @@ func setupAt(t *testing.T, now clock.Clock) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assemble(service, drivers, now, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
+	f := &fixture{service: assemble(service, drivers, nil, now, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.domain, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {

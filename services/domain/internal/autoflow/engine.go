@@ -17,7 +17,10 @@ type Engine struct {
 	client autoflowv1.AutoFlowClient
 }
 
-var _ core.Engine = Engine{}
+var (
+	_ core.Engine    = Engine{}
+	_ core.Workflows = Engine{}
+)
 
 // New is the engine at the other end of a connection made by rpc.Dial.
 func New(conn grpc.ClientConnInterface) Engine {

@@ -17,8 +17,10 @@ type Domain struct {
 	flows   Flows
 	sources Sources
 	watch   SourceWatch
-	clock   clock.Clock
-	wake    func()
+	// workflows is the engine, for looking into it.
+	workflows Workflows
+	clock     clock.Clock
+	wake      func()
 
 	horizons horizons
 }
@@ -30,7 +32,9 @@ type Deps struct {
 	Flows   Flows
 	Sources Sources
 	Watch   SourceWatch
-	Clock   clock.Clock
+	// Workflows looks into the engine.
+	Workflows Workflows
+	Clock     clock.Clock
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
 }
@@ -40,7 +44,7 @@ func New(d Deps) *Domain {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, clock: d.Clock, wake: d.Wake}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, wake: d.Wake}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -66,6 +67,46 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 	d.wake()
 	return made, err
 }
+
+// CheckFlowDefinition says what is wrong with a definition that may become an application's pipeline, as it stands: nothing is kept,
+// and nothing locked. The fields are JSON pointers into the definition.
+func (d *Domain) CheckFlowDefinition(ctx context.Context, a Actor, definition json.RawMessage) ([]fault.Field, error) {
+	bound := map[string]BoundEnvironment{}
+	for p := (Page{First: mostAtOnce}); ; {
+		s, err := d.Environments(ctx, a.Organization, EnvironmentFilter{}, p)
+		if err != nil {
+			return nil, err
+		}
+		ids := make([]int64, len(s.Nodes))
+		for i, e := range s.Nodes {
+			ids[i] = e.ID
+		}
+		bindings, err := d.DriverBindingsByEnvironment(ctx, a.Organization, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range s.Nodes {
+			if of := bindings[e.ID]; len(of) > 0 {
+				bound[e.Name] = BoundEnvironment{Environment: e, Binding: of[0]}
+			}
+		}
+		if p.After = s.EndCursor; !s.HasNext {
+			break
+		}
+	}
+	_, err := d.checkFlow(definition, bound)
+	if fault.Is(err, fault.Refused) { // a driver that is not installed any more
+		return []fault.Field{{Problem: fault.Public(err)}}, nil
+	}
+	fields, err := within("", err)
+	for i := range fields {
+		fields[i].Name = strings.TrimPrefix(fields[i].Name, "/definition")
+	}
+	return fields, err
+}
+
+// mostAtOnce is the largest page that the store answers.
+const mostAtOnce = 500
 
 // checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
 // environments have one driver, which has to support every step.

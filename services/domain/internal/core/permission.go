@@ -138,6 +138,8 @@ const (
 	ActionCreateToken             Action = "createToken"
 	ActionRevokeToken             Action = "revokeToken"
 	ActionCheckJournal            Action = "journalCheck"
+	ActionRetryWorkflow           Action = "retryWorkflow"
+	ActionCancelWorkflow          Action = "cancelWorkflow"
 )
 
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
@@ -147,7 +149,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
-	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource:
+	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true

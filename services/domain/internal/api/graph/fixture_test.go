@@ -44,6 +44,7 @@ type fixture struct {
 	log     *bytes.Buffer
 	queries *counter
 	watch   *watch
+	runs    *runs
 	// owner is the owner's connection to the tables.
 	owner  *pgxpool.Pool
 	events int
@@ -66,7 +67,7 @@ func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
-	f := &fixture{t: t, watch: &watch{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
+	f := &fixture{t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
 	plain := pgtest.As(t, db, "lockstep_domain")
 	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ func setup(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: f.watch, Clock: clock.System()})
+	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: f.watch, Workflows: f.runs, Clock: clock.System()})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{
 		Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,

@@ -126,5 +126,10 @@ func weights() exec.ComplexityRoot {
 	c.Application.Rollouts = connection
 	c.ArtifactSource.Versions = connection
 	c.Rollout.Journal = connection
+	c.Query.Workflows = func(children int, first *int, after *string, _ []core.WorkflowState, _, _ *string) int {
+		return connection(children, first, after)
+	}
+	c.Workflow.History = connection
+	c.Workflow.Logs = connection
 	return c
 }

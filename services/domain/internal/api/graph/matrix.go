@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -130,7 +129,5 @@ func (q query) ValidateDriverConfig(_ context.Context, driverRef string, kind *c
 		asked = *kind
 	}
 	problems, err := q.domain.ValidateDriverConfig(driverRef, asked, config)
-	return wrapAll(problems, func(f fault.Field) model.ConfigProblem {
-		return model.ConfigProblem{Pointer: f.Name, Message: f.Problem}
-	}), err
+	return wrapAll(problems, wrapProblem), err
 }

@@ -164,8 +164,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := setup(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, // probed above or below, one's own, and nobody's
-		"application": {`(name: "shop")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
+		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
+		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
 		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
@@ -183,6 +183,9 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		}
 		for _, args := range arguments {
 			selection := "id"
+			if field.Type.Name() == "Workflow" {
+				selection = "workflowId"
+			}
 			if connection {
 				selection = "nodes { __typename } pageInfo { hasNextPage endCursor }"
 			}

@@ -32,6 +32,9 @@ func (resolvers) Gate() exec.GateResolver { return gate{} }
 // Wait resolves its fields.
 func (resolvers) Wait() exec.WaitResolver { return wait{} }
 
+// Workflow resolves its fields.
+func (r resolvers) Workflow() exec.WorkflowResolver { return workflow{r.domain} }
+
 // Query begins every query.
 func (r resolvers) Query() exec.QueryResolver { return query{r.domain} }
 

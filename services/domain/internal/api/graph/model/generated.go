@@ -66,6 +66,11 @@ type CancelRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+type CancelWorkflowInput struct {
+	WorkflowID string  `json:"workflowId"`
+	Reason     *string `json:"reason,omitempty"`
+}
+
 // Something wrong with a configuration.
 type ConfigProblem struct {
 	// Where, as a JSON pointer (RFC 6901); empty for the configuration as a whole.
@@ -334,6 +339,13 @@ type RetryRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+type RetryWorkflowInput struct {
+	WorkflowID string  `json:"workflowId"`
+	Reason     *string `json:"reason,omitempty"`
+	// The entry of the history to begin with; it and all after it are forgotten. 0 for the step that failed.
+	FromSequence *int `json:"fromSequence,omitempty"`
+}
+
 type RevokeTokenInput struct {
 	TokenID string `json:"tokenId"`
 }
@@ -464,4 +476,24 @@ type Viewer struct {
 	Permissions []core.Permission `json:"permissions"`
 	// What may be done in the organization as a whole.
 	ViewerCan []Ability `json:"viewerCan"`
+}
+
+type WorkflowConnection struct {
+	Nodes    []Workflow `json:"nodes"`
+	PageInfo PageInfo   `json:"pageInfo"`
+}
+
+type WorkflowHistoryConnection struct {
+	Nodes    []core.WorkflowEntry `json:"nodes"`
+	PageInfo PageInfo             `json:"pageInfo"`
+}
+
+type WorkflowLogConnection struct {
+	Nodes    []core.WorkflowLine `json:"nodes"`
+	PageInfo PageInfo            `json:"pageInfo"`
+}
+
+type WorkflowPayload struct {
+	Workflow *Workflow   `json:"workflow,omitempty"`
+	Errors   []UserError `json:"errors"`
 }

@@ -1,0 +1,93 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Workflows is a page of runs of the engine.
+func (q query) Workflows(ctx context.Context, first *int, after *string, states []core.WorkflowState, program, subject *string) (model.WorkflowConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.WorkflowConnection{}, err
+	}
+	s, err := q.domain.Workflows(ctx, loadersOf(ctx).actor, core.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
+	return model.WorkflowConnection{Nodes: wrapAll(s.Nodes, model.WrapWorkflow), PageInfo: pageInfo(s)}, err
+}
+
+// Workflow finds one; null where there is none.
+func (q query) Workflow(ctx context.Context, id string) (*model.Workflow, error) {
+	w, err := q.domain.Workflow(ctx, loadersOf(ctx).actor, id)
+	return orNull(w, err, model.WrapWorkflow)
+}
+
+// ValidateFlowDefinition says what is wrong with a definition. That it is wrong is the answer, not an error.
+func (q query) ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error) {
+	problems, err := q.domain.CheckFlowDefinition(ctx, loadersOf(ctx).actor, definition)
+	return wrapAll(problems, wrapProblem), err
+}
+
+func wrapProblem(f fault.Field) model.ConfigProblem {
+	return model.ConfigProblem{Pointer: f.Name, Message: f.Problem}
+}
+
+// workflow resolves the fields of Workflow that are asked of the engine by themselves.
+type workflow struct{ domain Domain }
+
+// History is what it recorded.
+func (r workflow) History(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowHistoryConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.WorkflowHistoryConnection{}, err
+	}
+	s, err := r.domain.WorkflowHistory(ctx, loadersOf(ctx).actor, w.ID, p)
+	return model.WorkflowHistoryConnection{Nodes: s.Nodes, PageInfo: pageInfo(s)}, err
+}
+
+// Logs is what it printed.
+func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowLogConnection, error) {
+	p, err := page(first, after)
+	if err != nil {
+		return model.WorkflowLogConnection{}, err
+	}
+	s, err := r.domain.WorkflowLogs(ctx, loadersOf(ctx).actor, w.ID, p)
+	return model.WorkflowLogConnection{Nodes: s.Nodes, PageInfo: pageInfo(s)}, err
+}
+
+// ViewerCan is about a run as it stands.
+func (workflow) ViewerCan(ctx context.Context, w *model.Workflow) ([]model.Ability, error) {
+	a := loadersOf(ctx).actor
+	return abilities(func(action core.Action) error { return w.MayOperate(a, action) }, core.ActionRetryWorkflow, core.ActionCancelWorkflow)
+}
+
+// RetryWorkflow has a failed run go on.
+func (m mutation) RetryWorkflow(ctx context.Context, in model.RetryWorkflowInput) (model.WorkflowPayload, error) {
+	from := int64(0)
+	if in.FromSequence != nil {
+		from = int64(*in.FromSequence)
+	}
+	w, err := m.domain.RetryWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason), from)
+	return operated(w, err)
+}
+
+// CancelWorkflow asks a run to stop.
+func (m mutation) CancelWorkflow(ctx context.Context, in model.CancelWorkflowInput) (model.WorkflowPayload, error) {
+	w, err := m.domain.CancelWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason))
+	return operated(w, err)
+}
+
+// operated is the payload of what was done with a run.
+func operated(w core.WorkflowRun, err error) (model.WorkflowPayload, error) {
+	p := model.WorkflowPayload{Errors: []model.UserError{}}
+	if err != nil {
+		p.Errors, err = userErrors(inField(err, "/workflowId"))
+		return p, err
+	}
+	run := model.WrapWorkflow(w)
+	p.Workflow = &run
+	return p, nil
+}

@@ -1,0 +1,223 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// runs is the workflow engine: it has runs of our organization, and takes notes of what it is asked to do.
+type runs struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (*runs) all() []core.WorkflowRun {
+	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	over := at.Add(time.Minute)
+	return []core.WorkflowRun{
+		{ID: "rollout-2", Ref: "run-2", State: core.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, WaitingFor: []string{"an answer to gate production"}},
+		{ID: "environment-3-1", Ref: "run-1", State: core.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding", Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over},
+	}
+}
+
+func (r *runs) ListWorkflows(_ context.Context, organization int64, f core.WorkflowFilter, p core.Page) (s core.Slice[core.WorkflowRun], err error) {
+	if organization != ours {
+		return s, nil
+	}
+	for _, w := range r.all() {
+		if (len(f.States) == 0 || slices.Contains(f.States, w.State)) && (f.Program == "" || f.Program == w.Program) && (f.Subject == "" || f.Subject == w.Subject) {
+			s.Nodes = append(s.Nodes, w)
+		}
+	}
+	if len(s.Nodes) > p.First {
+		s.Nodes, s.HasNext, s.EndCursor = s.Nodes[:p.First], true, "next"
+	}
+	return s, nil
+}
+
+func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (core.WorkflowRun, error) {
+	for _, w := range r.all() {
+		if organization == ours && w.ID == id {
+			return w, nil
+		}
+	}
+	return core.WorkflowRun{}, fault.New(fault.NotFound, "workflow %q does not exist", id)
+}
+
+func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowEntry], error) {
+	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, EndCursor: "h2"}, nil
+}
+
+func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowLine], error) {
+	return core.Slice[core.WorkflowLine]{Nodes: []core.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}}, nil
+}
+
+func (r *runs) RetryWorkflow(_ context.Context, organization int64, id, reason string, from int64) error {
+	return r.note(organization, id, fmt.Sprintf("retry %s from %d: %s", id, from, reason))
+}
+
+func (r *runs) Cancel(_ context.Context, organization int64, id, reason string) error {
+	return r.note(organization, id, fmt.Sprintf("cancel %s: %s", id, reason))
+}
+
+func (r *runs) note(organization int64, id, what string) error {
+	if _, err := r.WorkflowByID(context.Background(), organization, id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, what)
+	return nil
+}
+
+func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	type run struct {
+		WorkflowID, State, Error, Program, Subject string
+		ViewerCan                                  []struct {
+			Action, Reason string
+			Allowed        bool
+		}
+	}
+	list := func(args string) []string {
+		var data struct {
+			Workflows struct {
+				Nodes    []run
+				PageInfo struct{ HasNextPage bool }
+			}
+		}
+		f.ask(ours, `{ workflows`+args+` { nodes { workflowId state error program subject } pageInfo { hasNextPage } } }`, nil).into(t, &data)
+		var ids []string
+		for _, w := range data.Workflows.Nodes {
+			ids = append(ids, w.WorkflowID+" "+w.State)
+		}
+		if data.Workflows.PageInfo.HasNextPage {
+			ids = append(ids, "…")
+		}
+		return ids
+	}
+	for args, want := range map[string][]string{
+		"":                         {"rollout-2 PARKED", "environment-3-1 FAILED"},
+		"(first: 1)":               {"rollout-2 PARKED", "…"},
+		"(states: [FAILED])":       {"environment-3-1 FAILED"},
+		`(program: "deploy")`:      {"rollout-2 PARKED"},
+		`(subject: "rollout_999")`: nil,
+	} {
+		if diff := cmp.Diff(want, list(args)); diff != "" {
+			t.Errorf("workflows%s: (-want +got)\n%s", args, diff)
+		}
+	}
+	var one struct {
+		Workflow struct {
+			WaitingFor []string
+			History    struct {
+				Nodes    []struct{ Name, Value string }
+				PageInfo struct{ EndCursor string }
+			}
+			Logs      struct{ Nodes []struct{ Text string } }
+			ViewerCan []struct {
+				Action, Reason string
+				Allowed        bool
+			}
+		}
+	}
+	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor history { nodes { name value } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
+	f.ask(ours, query, map[string]any{"id": "rollout-2"}).into(t, &one)
+	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" || w.Logs.Nodes[0].Text != "token [redacted]" {
+		t.Errorf("found %+v", one)
+	}
+	if can := one.Workflow.ViewerCan; can[0].Allowed || !strings.Contains(can[0].Reason, "rollout-2 is parked") || !can[1].Allowed {
+		t.Errorf("a run that is parked: %+v; want it to be cancelled, not retried", can)
+	}
+}
+
+func TestWorkflowsAreRetriedAndCancelledByThoseWhoConfigure(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	change := func(organization int64, mutation, input string) []userError {
+		var data struct{ It struct{ Errors []userError } }
+		f.ask(organization, `mutation { it: `+mutation+`(input: {`+input+`}) { workflow { state } errors { code message field } } }`, nil).into(t, &data)
+		return data.It.Errors
+	}
+	if found := change(ours, "retryWorkflow", `workflowId: "environment-3-1", reason: "mended", fromSequence: 4`); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	if found := change(ours, "cancelWorkflow", `workflowId: "rollout-2"`); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	if diff := cmp.Diff([]string{"retry environment-3-1 from 4: mended", "cancel rollout-2: "}, f.runs.asked); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, mutation := range []string{"retryWorkflow", "cancelWorkflow"} {
+		if found := change(theirs, mutation, `workflowId: "rollout-2"`); len(found) != 1 || found[0].Code != "NOT_FOUND" {
+			t.Errorf("%s of another organization's: found %+v", mutation, found)
+		}
+		f.as = core.RoleDeployer.Permissions()
+		if found := change(ours, mutation, `workflowId: "rollout-2"`); len(found) != 1 || found[0].Code != "DENIED" {
+			t.Errorf("%s by a deployer: found %+v", mutation, found)
+		}
+		f.as = core.RoleOwner.Permissions()
+	}
+}
+
+func TestAPipelineIsCheckedAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.environment(ours, "staging", core.TierStaging)
+	check := func(definition any) []string {
+		var data struct {
+			It []struct{ Pointer, Message string }
+		}
+		f.ask(ours, `query($d: JSON!) { it: validateFlowDefinition(definition: $d) { pointer message } }`, map[string]any{"d": definition}).into(t, &data)
+		var pointers []string
+		for _, p := range data.It {
+			pointers = append(pointers, p.Pointer)
+		}
+		slices.Sort(pointers)
+		return slices.Compact(pointers)
+	}
+	deploy := func(environment string, weights ...int) map[string]any {
+		gates := []any{}
+		for _, w := range weights {
+			gates = append(gates, map[string]any{"weight": w})
+		}
+		return map[string]any{"type": "deploy", "environment": environment, "gates": gates, "config": map[string]any{
+			"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false, "repository_url": "https://git.example.com/shop.git",
+			"path": "x", "destination_namespace": "shop", "services": []any{map[string]any{"service": "api", "file": "x/api.yaml", "container": "api"}},
+		}}
+	}
+	steps := func(all ...any) map[string]any { return map[string]any{"steps": all} }
+	for name, c := range map[string]struct {
+		definition any
+		want       []string
+	}{
+		"right":                        {steps(deploy("staging", 25, 100)), nil},
+		"weights that fall":            {steps(deploy("staging", 50, 25)), []string{"/steps/0/gates/1/weight"}},
+		"no such environment":          {steps(deploy("nowhere", 25)), []string{"/steps/0/environment"}},
+		"a step that nobody knows":     {steps(deploy("staging", 25), map[string]any{"type": "dance"}), []string{"/steps/1/type"}},
+		"the driver's own finding":     {steps(map[string]any{"type": "deploy", "environment": "staging", "gates": []any{}, "config": map[string]any{}}), nil},
+		"something else than pipeline": {[]any{}, []string{""}},
+	} {
+		got := check(c.definition)
+		if name == "the driver's own finding" {
+			if len(got) == 0 || !strings.HasPrefix(got[0], "/steps/0/config") {
+				t.Errorf("%s: found %v; want it located in the configuration", name, got)
+			}
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}

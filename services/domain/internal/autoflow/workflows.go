@@ -1,0 +1,130 @@
+package autoflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The labels with which workflows are started here (core's hand-overs).
+const (
+	labelProgram = "program"
+	labelSubject = "subject"
+)
+
+// ListWorkflows implements core.Workflows. The engine's page tokens are the cursors.
+func (e Engine) ListWorkflows(ctx context.Context, organization int64, f core.WorkflowFilter, p core.Page) (s core.Slice[core.WorkflowRun], err error) {
+	labels := map[string]string{}
+	if f.Program != "" {
+		labels[labelProgram] = f.Program
+	}
+	if f.Subject != "" {
+		labels[labelSubject] = f.Subject
+	}
+	var states []autoflowv1.WorkflowState
+	for _, wanted := range f.States {
+		for state, known := range published() {
+			if known == wanted {
+				states = append(states, state)
+			}
+		}
+	}
+	answer, err := e.client.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
+		OrganizationId: organization, States: states, Labels: labels, PageSize: int32(p.First), PageToken: p.After,
+	})
+	if err != nil {
+		return s, fmt.Errorf("list workflows: %w", err)
+	}
+	for _, w := range answer.GetWorkflows() {
+		s.Nodes = append(s.Nodes, run(w))
+	}
+	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	return s, nil
+}
+
+// WorkflowByID implements core.Workflows.
+func (e Engine) WorkflowByID(ctx context.Context, organization int64, id string) (core.WorkflowRun, error) {
+	answer, err := e.client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id})
+	if err != nil {
+		return core.WorkflowRun{}, fmt.Errorf("get workflow %s: %w", id, err)
+	}
+	return run(answer.GetWorkflow()), nil
+}
+
+// WorkflowHistory implements core.Workflows.
+func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[core.WorkflowEntry], err error) {
+	answer, err := e.client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
+	if err != nil {
+		return s, fmt.Errorf("get history of workflow %s: %w", id, err)
+	}
+	for _, h := range answer.GetEntries() {
+		s.Nodes = append(s.Nodes, core.WorkflowEntry{
+			Sequence: h.GetSequence(), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(), Value: h.GetValue(),
+			Truncated: h.GetTruncated(), RecordedAt: h.GetRecordedAt().AsTime(),
+		})
+	}
+	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	return s, nil
+}
+
+// WorkflowLogs implements core.Workflows.
+func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[core.WorkflowLine], err error) {
+	answer, err := e.client.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
+	if err != nil {
+		return s, fmt.Errorf("get logs of workflow %s: %w", id, err)
+	}
+	for _, l := range answer.GetLines() {
+		s.Nodes = append(s.Nodes, core.WorkflowLine{
+			Sequence: l.GetSequence(), Branch: int(l.GetBranch()), Kind: l.GetKind(), Name: l.GetName(), Text: l.GetText(), Code: l.GetCode(),
+			Truncated: l.GetTruncated(), Redacted: l.GetRedacted(), RecordedAt: l.GetRecordedAt().AsTime(),
+		})
+	}
+	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	return s, nil
+}
+
+// RetryWorkflow implements core.Workflows.
+func (e Engine) RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error {
+	_, err := e.client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: id, Reason: reason, FromSequence: from})
+	if err != nil {
+		return fmt.Errorf("retry workflow %s: %w", id, err)
+	}
+	return nil
+}
+
+func run(w *autoflowv1.Workflow) core.WorkflowRun {
+	r := core.WorkflowRun{
+		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
+		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Digest: w.GetProgramDigest(),
+		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()), LastSequence: w.GetLastSequence(),
+	}
+	for _, again := range w.GetRetries() {
+		r.Retries = append(r.Retries, core.WorkflowRetry{At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(), FromSequence: again.GetFromSequence()})
+	}
+	return r
+}
+
+func ended(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}
+
+// published keeps the contract's numbers and the domain's words apart.
+func published() map[autoflowv1.WorkflowState]core.WorkflowState {
+	return map[autoflowv1.WorkflowState]core.WorkflowState{
+		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:    core.WorkflowRunning,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED:     core.WorkflowParked,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:  core.WorkflowCompleted,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED:     core.WorkflowFailed,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED:  core.WorkflowCancelled,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED: core.WorkflowTerminated,
+	}
+}
