@@ -157,7 +157,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflo
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, Wake: s.wake})
 	return s
 }
 

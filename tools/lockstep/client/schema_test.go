@@ -78,6 +78,12 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.CreateToken(ctx, client.TokenInput{Scopes: []string{"READ"}}); return err },
 		func() error { _, err := c.RevokeToken(ctx, "accesstoken_1"); return err },
 		func() error { _, err := c.Journal(ctx, "", 0); return err },
+		func() error { _, err := c.Agents(ctx, true); return err },
+		func() error { _, err := c.RegisterAgent(ctx, "production"); return err },
+		func() error { _, err := c.RotateAgent(ctx, "agent_1", 0); return err },
+		func() error { _, err := c.RevokeAgent(ctx, "agent_1"); return err },
+		func() error { _, err := c.RevokeAgentKey(ctx, "agentkey_1"); return err },
+		func() error { _, err := c.AccessChanges(ctx, 0); return err },
 	}
 	for _, call := range calls {
 		_ = call() // the empty answer is an error for most; what was asked is the point

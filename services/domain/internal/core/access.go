@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -68,7 +69,10 @@ func (d *Domain) CreateMember(ctx context.Context, a Actor, n NewMember) (Member
 		if fault.Is(err, fault.Conflict) {
 			return fault.Because(err, fault.Conflict, "a member named %q exists already", n.Name)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return a.note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, made.ID, made.Name}, string(made.Role))
 	})
 	return made, err
 }
@@ -78,22 +82,33 @@ func (d *Domain) SetMemberRole(ctx context.Context, a Actor, member int64, role 
 	if found := checkRole(role); len(found) > 0 {
 		return Member{}, fault.InvalidFields(found...)
 	}
-	return d.changeMember(ctx, a, ActionSetMemberRole, member, func(m *Member) { m.Role = role })
+	return d.changeMember(ctx, a, ActionSetMemberRole, member, func(m *Member) string {
+		before := m.Role
+		m.Role = role
+		return fmt.Sprintf("%s, before %s", role, before)
+	})
 }
 
 // RemoveMember ends a membership: its tokens are good for nothing from then on, and what it has done stays on record.
 func (d *Domain) RemoveMember(ctx context.Context, a Actor, member int64) (Member, error) {
 	now := d.clock.Now()
-	return d.changeMember(ctx, a, ActionRemoveMember, member, func(m *Member) { m.RemovedAt = &now })
+	return d.changeMember(ctx, a, ActionRemoveMember, member, func(m *Member) string {
+		m.RemovedAt = &now
+		return fmt.Sprintf("before %s", m.Role)
+	})
 }
 
-// changeMember changes one, unless the organization would be left without an owner.
-func (d *Domain) changeMember(ctx context.Context, a Actor, action Action, member int64, change func(*Member)) (Member, error) {
+// changeMember changes one, unless the organization would be left without an owner. The change says what it is, for the log.
+func (d *Domain) changeMember(ctx context.Context, a Actor, action Action, member int64, change func(*Member) string) (Member, error) {
 	var changed Member
 	err := d.by(ctx, a, action, func(ctx context.Context, tx Tx) error {
+		var detail string
 		var err error
-		changed, err = changeOne(ctx, tx, member, change)
-		return err
+		changed, err = changeOne(ctx, tx, member, func(m *Member) { detail = change(m) })
+		if err != nil {
+			return err
+		}
+		return a.note(ctx, tx, action, AccessSubject{AccessMember, changed.ID, changed.Name}, detail)
 	})
 	return changed, err
 }
@@ -133,7 +148,7 @@ func (d *Domain) CreateGroup(ctx context.Context, a Actor, name string, members 
 		if err != nil {
 			return err
 		}
-		return d.setMembers(ctx, tx, a.Organization, made.ID, members)
+		return d.setMembers(ctx, tx, a, ActionCreateGroup, made, members)
 	})
 	return made, err
 }
@@ -149,22 +164,27 @@ func (d *Domain) SetGroupMembers(ctx context.Context, a Actor, group int64, memb
 		if changed, err = tx.LockGroup(ctx, group); err != nil {
 			return err
 		}
-		return d.setMembers(ctx, tx, a.Organization, group, members)
+		return d.setMembers(ctx, tx, a, ActionSetGroupMembers, changed, members)
 	})
 	return changed, err
 }
 
-func (d *Domain) setMembers(ctx context.Context, tx Tx, organization, group int64, members []int64) error {
-	known, err := tx.MembersByID(ctx, organization, members)
+func (d *Domain) setMembers(ctx context.Context, tx Tx, a Actor, action Action, group Group, members []int64) error {
+	known, err := tx.MembersByID(ctx, a.Organization, members)
 	if err != nil {
 		return err
 	}
+	names := make([]string, len(members))
 	for i, id := range members {
 		if m, ok := known[id]; !ok || m.RemovedAt != nil {
 			return fault.InvalidFields(fault.Field{Name: fmt.Sprintf("/members/%d", i), Problem: fmt.Sprintf("member_%d does not exist", id)})
 		}
+		names[i] = known[id].Name
 	}
-	return tx.SetGroupMembers(ctx, group, members, d.clock.Now())
+	if err := tx.SetGroupMembers(ctx, group.ID, members, d.clock.Now()); err != nil {
+		return err
+	}
+	return a.note(ctx, tx, action, AccessSubject{AccessGroup, group.ID, group.Name}, "members: "+strings.Join(names, " "))
 }
 
 func checkRole(r Role) []fault.Field {

@@ -20,7 +20,9 @@ type Domain struct {
 	// workflows is the engine, for looking into it.
 	workflows Workflows
 	clock     clock.Clock
+	keys      Keys
 	wake      func()
+	barred    func()
 
 	horizons horizons
 }
@@ -35,6 +37,10 @@ type Deps struct {
 	// Workflows looks into the engine.
 	Workflows Workflows
 	Clock     clock.Clock
+	// Keys makes the keys of agents.
+	Keys Keys
+	// Barred is called after a change by which somebody connected may not be any more; may be nil.
+	Barred func()
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
 }
@@ -44,7 +50,10 @@ func New(d Deps) *Domain {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, wake: d.Wake}
+	if d.Barred == nil {
+		d.Barred = func() {}
+	}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, keys: d.Keys, wake: d.Wake, barred: d.Barred}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

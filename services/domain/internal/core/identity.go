@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -52,6 +53,9 @@ func (d *Domain) StartIdentitySession(ctx context.Context, organization int64, i
 	return session, until, err
 }
 
+// provider is who the log names for what a sign-in has changed: nobody here.
+var provider = Actor{Type: PrincipalSystem}
+
 // identified is the member of an identity, with the role that its groups give it.
 func identified(ctx context.Context, tx Tx, organization int64, id Identity) (Member, error) {
 	m, err := tx.MemberByIdentity(ctx, id.Issuer, id.Subject)
@@ -67,7 +71,12 @@ func identified(ctx context.Context, tx Tx, organization int64, id Identity) (Me
 	if !id.GroupsDecide || m.Role == id.Role {
 		return m, nil
 	}
-	return changeOne(ctx, tx, m.ID, func(m *Member) { m.Role = id.Role })
+	before := m.Role
+	changed, err := changeOne(ctx, tx, m.ID, func(m *Member) { m.Role = id.Role })
+	if err != nil {
+		return Member{}, err
+	}
+	return changed, provider.note(ctx, tx, ActionSetMemberRole, AccessSubject{AccessMember, changed.ID, changed.Name}, fmt.Sprintf("%s, before %s, by groups at %s", id.Role, before, id.Issuer))
 }
 
 // introduced is the member for an identity that signs in for the first time: the one that was added under its name, or a new one.
@@ -84,6 +93,9 @@ func introduced(ctx context.Context, tx Tx, organization int64, id Identity, may
 		return Member{}, fault.New(fault.Denied, "%s is no member of the organization; an owner can add that name", id.Name)
 	default:
 		if m, err = tx.AddMember(ctx, Member{Name: id.Name, Kind: PrincipalUser, Role: id.Role}); err != nil {
+			return Member{}, err
+		}
+		if err = provider.note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, m.ID, m.Name}, fmt.Sprintf("%s, signed in at %s", id.Role, id.Issuer)); err != nil {
 			return Member{}, err
 		}
 	}

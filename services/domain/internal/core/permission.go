@@ -137,6 +137,11 @@ const (
 	ActionSetGroupMembers         Action = "setGroupMembers"
 	ActionCreateToken             Action = "createToken"
 	ActionRevokeToken             Action = "revokeToken"
+	ActionRegisterAgent           Action = "registerAgent"
+	ActionRotateAgent             Action = "rotateAgent"
+	ActionRevokeAgent             Action = "revokeAgent"
+	ActionRevokeAgentKey          Action = "revokeAgentKey"
+	ActionAccessChanges           Action = "accessChanges"
 	ActionCheckJournal            Action = "journalCheck"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
@@ -153,7 +158,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
-	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal:
+	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal, ActionAccessChanges,
+		ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken:
 		return MayRead, true // one's own; those of others are for whoever administers

@@ -55,6 +55,19 @@ type Reads interface {
 	// TokensByMember is newest first, and without browsers' sessions.
 	TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]AccessToken, error)
 
+	// Agents are in the order in which they were registered.
+	Agents(ctx context.Context, organization int64, withRevoked bool, p Page) (Slice[Agent], error)
+	// AgentsByID and AgentKeysByAgent find revoked ones as well; AgentByName does not.
+	AgentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Agent, error)
+	AgentByName(ctx context.Context, organization int64, name string) (Agent, error)
+	// AgentKeysByAgent are the latest of each, newest first.
+	AgentKeysByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]AgentKey, error)
+	AgentKeysByID(ctx context.Context, organization int64, ids []int64) (map[int64]AgentKey, error)
+	// EnvironmentsByAgent are those whose configurations name an agent.
+	EnvironmentsByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]Environment, error)
+	// AccessChanges are newest first.
+	AccessChanges(ctx context.Context, organization int64, p Page) (Slice[AccessChange], error)
+
 	// Cells are of application environments, by their ids.
 	Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Cell, error)
 	// MatrixApplications are applications that have a cell as it is asked for, by name. Stops are the rollout environments at

@@ -41,6 +41,8 @@ type Tx interface {
 	HandoffWrites
 	PolicyWrites
 	AccessWrites
+	AccessChangeWrites
+	AgentWrites
 	RequestWrites
 	ObservedWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).

@@ -66,7 +66,10 @@ func (d *Domain) CreateToken(ctx context.Context, a Actor, n NewToken) (AccessTo
 			return err
 		}
 		made, err = tx.AddToken(ctx, AccessToken{MemberID: n.MemberID, Name: n.Name, Scopes: n.Scopes, ExpiresAt: d.clock.Now().Add(n.Lifetime)}, digestOf(secret))
-		return err
+		if err != nil {
+			return err
+		}
+		return a.note(ctx, tx, ActionCreateToken, AccessSubject{AccessOfToken, made.ID, made.Name}, fmt.Sprintf("of %s: %s", m.Name, made.grant()))
 	})
 	return made, secret, err
 }
@@ -110,8 +113,14 @@ func (d *Domain) RevokeToken(ctx context.Context, a Actor, token int64) (AccessT
 			return err
 		}
 		again, err := tx.TokensByID(ctx, a.Organization, []int64{token})
+		if err != nil {
+			return err
+		}
 		revoked = again[token]
-		return err
+		if t.RevokedAt != nil { // again is nothing, and no news
+			return nil
+		}
+		return a.note(ctx, tx, ActionRevokeToken, AccessSubject{AccessOfToken, token, t.Name}, fmt.Sprintf("of member %d: %s", t.MemberID, t.grant()))
 	})
 	return revoked, err
 }

@@ -45,6 +45,11 @@ INSERT INTO cd_rollout_transitions (organization_id, rollout_id, to_state, event
 INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
 INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now());
+INSERT INTO cd_agents (organization_id, name) VALUES (1, 'cluster');
+INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES (1, 1, 'U' || repeat('A', 55));
+INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id) VALUES (1, 1, 1);
+INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail)
+    VALUES (1, 'user', 1, 'registerAgent', 'agent', 1, 'cluster', '');
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 `

@@ -36,7 +36,8 @@ type viewer struct{}
 // ViewerCan is about the organization as a whole.
 func (viewer) ViewerCan(ctx context.Context, _ *model.Viewer) ([]model.Ability, error) {
 	return abilities(loadersOf(ctx).actor.May, core.ActionCreateApplication, core.ActionCreateEnvironment,
-		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers, core.ActionCreateToken, core.ActionRevokeToken)
+		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers, core.ActionCreateToken, core.ActionRevokeToken,
+		core.ActionRegisterAgent, core.ActionAccessChanges)
 }
 
 // ViewerCan is about an application.

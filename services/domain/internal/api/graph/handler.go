@@ -51,6 +51,11 @@ type Domain interface {
 	SetGroupMembers(ctx context.Context, a core.Actor, group int64, members []int64) (core.Group, error)
 	CreateToken(ctx context.Context, a core.Actor, n core.NewToken) (core.AccessToken, string, error)
 	RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error)
+	AccessChangesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.AccessChange], error)
+	RegisterAgent(ctx context.Context, a core.Actor, name string) (core.Agent, string, error)
+	RotateAgent(ctx context.Context, a core.Actor, r core.Rotation) (core.Agent, string, error)
+	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)
+	RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error)
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Wait, error)
 	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
 	SourceKinds() []core.SourceKind

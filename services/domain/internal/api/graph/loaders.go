@@ -12,6 +12,7 @@ import (
 // loaders are the reads of one request, all within the viewer's organization: there is no way from here to another's.
 type loaders struct {
 	actor core.Actor
+	clock clock.Clock
 
 	applications            *loader[int64, core.Application]
 	services                *loader[int64, core.Service]
@@ -61,6 +62,9 @@ type loaders struct {
 	groupsOf                *loader[int64, []core.Group]
 	tokens                  *loader[int64, core.AccessToken]
 	tokensOf                *loader[int64, []core.AccessToken]
+	agents                  *loader[int64, core.Agent]
+	agentKeysOf             *loader[int64, []core.AgentKey]
+	environmentsOfAgent     *loader[int64, []core.Environment]
 }
 
 // paged is one page of what belongs to an object.
@@ -73,6 +77,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 	b := batching{organization: actor.Organization, clock: c, window: window}
 	return &loaders{
 		actor:                   actor,
+		clock:                   c,
 		applications:            plain(b, r.ApplicationsByID),
 		services:                plain(b, r.ServicesByID),
 		servicesOf:              plain(b, r.ServicesByApplication),
@@ -120,6 +125,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		membersOf:               plain(b, r.MembersByGroup),
 		groupsOf:                plain(b, r.GroupsByMember),
 		tokens:                  plain(b, r.TokensByID),
+		agents:                  plain(b, r.AgentsByID),
+		agentKeysOf:             plain(b, r.AgentKeysByAgent),
+		environmentsOfAgent:     plain(b, r.EnvironmentsByAgent),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
 			return r.VisibleTokens(ctx, actor, members)
 		}),

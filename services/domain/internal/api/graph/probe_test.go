@@ -17,7 +17,7 @@ import (
 // not here fails the test, so that a new one cannot be forgotten.
 var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3", "applicationEnvironmentId": "applicationenvironment_1",
-	"application": "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1", "members": "member_1",
+	"application": "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1", "agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
 
@@ -167,6 +167,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
 		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
+		"agent":           {`(name: "cluster")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
 	for _, field := range contract(t).Query.Fields {
@@ -231,6 +232,9 @@ func (f *fixture) populate() {
 	f.t.Helper()
 	f.story()
 	m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
+	if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), "cluster"); err != nil {
+		f.t.Fatal(err)
+	}
 	must(f.domain.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
 	if _, _, err := f.domain.CreateToken(f.t.Context(), actor(ours), core.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
 		f.t.Fatal(err)

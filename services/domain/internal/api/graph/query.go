@@ -166,6 +166,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.members, number, model.WrapMember)
 	case model.KindGroup:
 		return node(ctx, l.groups, number, model.WrapGroup)
+	case model.KindAgent:
+		return node(ctx, l.agents, number, model.WrapAgent)
 	case model.KindRollout:
 		return node(ctx, l.rollouts, number, model.WrapRollout)
 	case model.KindRolloutEnvironment:

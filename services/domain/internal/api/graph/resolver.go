@@ -23,6 +23,12 @@ func (resolvers) Member() exec.MemberResolver { return member{} }
 // Group resolves its fields.
 func (resolvers) Group() exec.GroupResolver { return group{} }
 
+// Agent resolves its fields.
+func (resolvers) Agent() exec.AgentResolver { return agent{} }
+
+// AccessChange resolves its fields.
+func (resolvers) AccessChange() exec.AccessChangeResolver { return accessChange{} }
+
 // Transition resolves its fields.
 func (resolvers) Transition() exec.TransitionResolver { return transition{} }
 

@@ -9,6 +9,21 @@ import (
 	"time"
 )
 
+// Who has given or taken whose access, and when; append-only (R39).
+type AccessChange struct {
+	ID             int64
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Action         string
+	SubjectKind    string
+	SubjectNumber  int64
+	SubjectName    string
+	Detail         string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type AccessToken struct {
 	ID             int64
 	OrganizationID int64
@@ -25,6 +40,31 @@ type AccessToken struct {
 	LastUsedAt *time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+// Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.
+type Agent struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	RevokedAt      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// The public halves: the seed is shown once and kept nowhere. Two are good while an agent is rotated.
+type AgentKey struct {
+	ID             int64
+	OrganizationID int64
+	AgentID        int64
+	PublicKey      string
+	// Set by a rotation; NULL for the key that replaces it.
+	ExpiresAt *time.Time
+	RevokedAt *time.Time
+	// When a connection with it was seen last, to the minute.
+	SeenAt    *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Application struct {
@@ -219,6 +259,16 @@ type Environment struct {
 	UpdatedAt   time.Time
 	// Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.
 	ArchivedAt *time.Time
+}
+
+// Which agents the configuration of an environment names: those of its own organization, or none.
+type EnvironmentAgent struct {
+	ID             int64
+	OrganizationID int64
+	EnvironmentID  int64
+	AgentID        int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 // No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.

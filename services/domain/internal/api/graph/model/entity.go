@@ -185,6 +185,38 @@ type AccessToken struct{ core.AccessToken }
 // Scopes are what it is good for.
 func (t AccessToken) Scopes() []core.Permission { return t.AccessToken.Scopes.List() }
 
+// Agent wraps the domain's.
+type Agent struct{ core.Agent }
+
+// Number is what configurations name it by.
+func (a Agent) Number() int64 { return a.ID }
+
+// AgentKey wraps the domain's.
+type AgentKey struct{ core.AgentKey }
+
+// AccessChange wraps the domain's.
+type AccessChange struct{ core.AccessChange }
+
+// PrincipalType says what kind of actor it was.
+func (c AccessChange) PrincipalType() string { return string(c.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (c AccessChange) PrincipalID() *int64 {
+	if c.Principal.ID == 0 {
+		return nil
+	}
+	return &c.Principal.ID
+}
+
+// Action is the mutation that did it.
+func (c AccessChange) Action() string { return string(c.AccessChange.Action) }
+
+// SubjectID is the identifier of whose access it is.
+func (c AccessChange) SubjectID() string { return id.Format(string(c.Subject.Kind), c.Subject.ID) }
+
+// SubjectName is what it was called then.
+func (c AccessChange) SubjectName() string { return c.Subject.Name }
+
 // Wait wraps the domain's.
 type Wait struct{ core.Wait }
 

@@ -27,6 +27,28 @@ type AbortRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+type AccessChangeConnection struct {
+	Nodes    []AccessChange `json:"nodes"`
+	PageInfo PageInfo       `json:"pageInfo"`
+}
+
+type AgentConnection struct {
+	Nodes    []Agent  `json:"nodes"`
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+type AgentKeyPayload struct {
+	Agent *Agent `json:"agent,omitempty"`
+	// The secret half of the key (an NKey seed), for the relay: it is kept nowhere, and cannot be shown again.
+	Seed   *string     `json:"seed,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+type AgentPayload struct {
+	Agent  *Agent      `json:"agent,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 type ApplicationConnection struct {
 	Nodes    []Application `json:"nodes"`
 	PageInfo PageInfo      `json:"pageInfo"`
@@ -285,6 +307,11 @@ type PauseRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+type RegisterAgentInput struct {
+	// Such as the cluster's; unique among those that are not revoked.
+	Name string `json:"name"`
+}
+
 type RemoveMemberInput struct {
 	MemberID string `json:"memberId"`
 }
@@ -346,6 +373,14 @@ type RetryWorkflowInput struct {
 	FromSequence *int `json:"fromSequence,omitempty"`
 }
 
+type RevokeAgentInput struct {
+	AgentID string `json:"agentId"`
+}
+
+type RevokeAgentKeyInput struct {
+	KeyID string `json:"keyId"`
+}
+
 type RevokeTokenInput struct {
 	TokenID string `json:"tokenId"`
 }
@@ -372,6 +407,12 @@ type RollbackRolloutPayload struct {
 type RolloutConnection struct {
 	Nodes    []Rollout `json:"nodes"`
 	PageInfo PageInfo  `json:"pageInfo"`
+}
+
+type RotateAgentInput struct {
+	AgentID string `json:"agentId"`
+	// How long the key before stays good: 0 to 2592000 (30 days).
+	OverlapSeconds *int `json:"overlapSeconds,omitempty"`
 }
 
 type SetArtifactSourceConfigInput struct {

@@ -20,6 +20,8 @@ const (
 	KindMember                 = "member"
 	KindGroup                  = "group"
 	KindAccessToken            = "accesstoken"
+	KindAgent                  = "agent"
+	KindAgentKey               = "agentkey"
 	KindRollout                = string(core.SubjectRollout)
 	KindRolloutEnvironment     = string(core.SubjectRolloutEnvironment)
 	KindDeployment             = string(core.SubjectDeployment)
@@ -41,6 +43,12 @@ func (g Group) GlobalID() string { return id.Format(KindGroup, g.ID) }
 
 // GlobalID is accesstoken_<number>.
 func (t AccessToken) GlobalID() string { return id.Format(KindAccessToken, t.ID) }
+
+// GlobalID is agent_<number>.
+func (a Agent) GlobalID() string { return id.Format(KindAgent, a.ID) }
+
+// GlobalID is agentkey_<number>.
+func (k AgentKey) GlobalID() string { return id.Format(KindAgentKey, k.ID) }
 
 // GlobalID is organization_<number>.
 func (o Organization) GlobalID() string { return id.Format(KindOrganization, o.ID) }
@@ -86,6 +94,9 @@ func (Member) IsNode() {}
 
 // IsNode marks a node.
 func (Group) IsNode() {}
+
+// IsNode marks a node.
+func (Agent) IsNode() {}
 
 // IsNode marks a node.
 func (Organization) IsNode() {}

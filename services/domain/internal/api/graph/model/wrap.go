@@ -88,6 +88,15 @@ func WrapGroup(g core.Group) Group { return Group{g} }
 // WrapAccessToken wraps the domain's.
 func WrapAccessToken(t core.AccessToken) AccessToken { return AccessToken{t} }
 
+// WrapAgent wraps the domain's.
+func WrapAgent(a core.Agent) Agent { return Agent{a} }
+
+// WrapAgentKey wraps the domain's.
+func WrapAgentKey(k core.AgentKey) AgentKey { return AgentKey{k} }
+
+// WrapAccessChange wraps the domain's.
+func WrapAccessChange(c core.AccessChange) AccessChange { return AccessChange{c} }
+
 // WrapWait wraps the domain's.
 func WrapWait(w core.Wait) Wait { return Wait{w} }
 

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+func agent(r sqlc.Agent) core.Agent {
+	return core.Agent{ID: r.ID, Name: r.Name, RevokedAt: r.RevokedAt, CreatedAt: r.CreatedAt}
+}
+
+func agentKey(r sqlc.AgentKey) core.AgentKey {
+	return core.AgentKey{
+		ID: r.ID, AgentID: r.AgentID, PublicKey: r.PublicKey, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt, CreatedAt: r.CreatedAt,
+	}
+}
+
+func accessChange(r sqlc.AccessChange) core.AccessChange {
+	return core.AccessChange{
+		ID: r.ID, Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Action: core.Action(r.Action),
+		Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName}, Detail: r.Detail, CreatedAt: r.CreatedAt,
+	}
+}
+
+// Agents implements core.Reads.
+func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool, p core.Page) (s core.Slice[core.Agent], err error) {
+	w, err := open(p, 0)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListAgents(ctx, sqlc.ListAgentsParams{OrganizationID: organization, After: w.after, WithRevoked: withRevoked, AtMost: w.limit()})
+		s = slice(w, convertAll(rows, agent), func(a core.Agent) int64 { return a.ID })
+		return pg.Classify(err, "list agents")
+	})
+	return s, err
+}
+
+// AgentsByID implements core.Reads.
+func (r reader) AgentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Agent, error) {
+	return byKey(ctx, r, organization, ids, "agents", (*sqlc.Queries).AgentsByID, keyed(agent, func(a core.Agent) int64 { return a.ID }))
+}
+
+// AgentByName implements core.Reads.
+func (r reader) AgentByName(ctx context.Context, organization int64, name string) (a core.Agent, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		row, err := q.AgentByName(ctx, organization, name)
+		a = agent(row)
+		return missing(err, "agent", name)
+	})
+	return a, err
+}
+
+// AgentKeysByID implements core.Reads.
+func (r reader) AgentKeysByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AgentKey, error) {
+	return byKey(ctx, r, organization, ids, "keys of agents", (*sqlc.Queries).AgentKeysByID, keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
+}
+
+// AgentKeysByAgent implements core.Reads.
+func (r reader) AgentKeysByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.AgentKey, error) {
+	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.AgentKeysByAgentRow, error) {
+		return q.AgentKeysByAgent(ctx, ids, organization)
+	}
+	return under(ctx, r, organization, agents, "keys of agents", query, func(row sqlc.AgentKeysByAgentRow) (int64, core.AgentKey) {
+		return row.AgentKey.AgentID, agentKey(row.AgentKey)
+	})
+}
+
+// EnvironmentsByAgent implements core.Reads.
+func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.Environment, error) {
+	return under(ctx, r, organization, agents, "environments of agents", (*sqlc.Queries).EnvironmentsByAgent,
+		func(row sqlc.EnvironmentsByAgentRow) (int64, core.Environment) {
+			return row.AgentID, environment(row.Environment)
+		})
+}
+
+// AccessChanges implements core.Reads.
+func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.AccessChange], err error) {
+	w, err := open(p, newest)
+	if err != nil {
+		return s, err
+	}
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.ListAccessChanges(ctx, organization, w.after, w.limit())
+		s = slice(w, convertAll(rows, accessChange), func(c core.AccessChange) int64 { return c.ID })
+		return pg.Classify(err, "list changes of access")
+	})
+	return s, err
+}
+
+// AddAgent implements core.Tx.
+func (t *tx) AddAgent(ctx context.Context, name string) (core.Agent, error) {
+	row, err := t.q.InsertAgent(ctx, t.organization, name)
+	return agent(row), pg.Classify(err, "add agent %q", name)
+}
+
+// LockAgent implements core.Tx.
+func (t *tx) LockAgent(ctx context.Context, id int64) (core.Agent, error) {
+	row, err := t.q.LockAgent(ctx, t.organization, id)
+	return agent(row), missing(err, "agent", id)
+}
+
+// RevokeAgent implements core.Tx.
+func (t *tx) RevokeAgent(ctx context.Context, id int64, at time.Time) error {
+	return pg.Classify(t.q.RevokeAgent(ctx, at, t.organization, id), "revoke agent %d", id)
+}
+
+// AddAgentKey implements core.Tx.
+func (t *tx) AddAgentKey(ctx context.Context, agent int64, public string) (core.AgentKey, error) {
+	row, err := t.q.InsertAgentKey(ctx, t.organization, agent, public)
+	return agentKey(row), pg.Classify(err, "add a key of agent %d", agent)
+}
+
+// ExpireAgentKeys implements core.Tx.
+func (t *tx) ExpireAgentKeys(ctx context.Context, agent int64, at time.Time) error {
+	return pg.Classify(t.q.ExpireAgentKeys(ctx, at, t.organization, agent), "replace the keys of agent %d", agent)
+}
+
+// RevokeAgentKey implements core.Tx.
+func (t *tx) RevokeAgentKey(ctx context.Context, id int64, at time.Time) error {
+	return pg.Classify(t.q.RevokeAgentKey(ctx, at, t.organization, id), "revoke key %d", id)
+}
+
+// SeeAgentKeys implements core.Tx.
+func (t *tx) SeeAgentKeys(ctx context.Context, ids []int64, at time.Time) error {
+	err := t.q.SeeAgentKeys(ctx, sqlc.SeeAgentKeysParams{At: at, OrganizationID: t.organization, Ids: ids, UnlessSince: at.Add(-usedWithin)})
+	return pg.Classify(err, "note the use of keys of agents")
+}
+
+// AddAccessChange implements core.Tx.
+func (t *tx) AddAccessChange(ctx context.Context, c core.AccessChange) error {
+	err := t.q.InsertAccessChange(ctx, sqlc.InsertAccessChangeParams{
+		OrganizationID: t.organization, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, Action: string(c.Action),
+		SubjectKind: string(c.Subject.Kind), SubjectNumber: c.Subject.ID, SubjectName: c.Subject.Name, Detail: c.Detail,
+	})
+	return pg.Classify(err, "log %s", c.Action)
+}

@@ -1,0 +1,70 @@
+-- name: InsertAgent :one
+INSERT INTO cd_agents (organization_id, name) VALUES (@organization_id, @name) RETURNING *;
+
+-- name: LockAgent :one
+SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: RevokeAgent :exec
+UPDATE cd_agents SET revoked_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL;
+
+-- name: ListAgents :many
+SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id > @after AND (revoked_at IS NULL OR @with_revoked::boolean) ORDER BY id LIMIT @at_most;
+
+-- name: AgentsByID :many
+SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: AgentByName :one
+SELECT * FROM cd_agents WHERE organization_id = @organization_id AND name = @name AND revoked_at IS NULL;
+
+-- name: InsertAgentKey :one
+INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES (@organization_id, @agent_id, @public_key) RETURNING *;
+
+-- name: AgentKeysByID :many
+SELECT * FROM cd_agent_keys WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: AgentKeysByAgent :many
+-- The latest twenty of each: older ones have ended long ago.
+SELECT sqlc.embed(v)
+FROM unnest(@ids::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (SELECT n.id FROM cd_agent_keys n
+    WHERE n.organization_id = @organization_id AND n.agent_id = parent.id ORDER BY n.id DESC LIMIT 20) page
+JOIN cd_agent_keys v ON v.organization_id = @organization_id AND v.id = page.id
+ORDER BY v.agent_id, v.id DESC;
+
+-- name: ExpireAgentKeys :exec
+-- Those that were good until now are replaced.
+UPDATE cd_agent_keys SET expires_at = @at::timestamptz
+WHERE organization_id = @organization_id AND agent_id = @agent_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > @at);
+
+-- name: RevokeAgentKey :exec
+UPDATE cd_agent_keys SET revoked_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL;
+
+-- name: SeeAgentKeys :exec
+-- To the minute.
+UPDATE cd_agent_keys SET seen_at = @at::timestamptz
+WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND (seen_at IS NULL OR seen_at < @unless_since::timestamptz);
+
+-- name: AgentOfKey :many
+-- Across organizations, on purpose: a key is what says for which one somebody connects.
+SELECT organization_id::bigint AS organization_id, agent_id::bigint AS agent_id, key_id::bigint AS key_id FROM cd_agent_of_key(@public_key, @at);
+
+-- name: GoodAgentKeys :many
+SELECT organization_id::bigint AS organization_id, key_id::bigint AS key_id FROM cd_good_agent_keys(@keys::bigint[], @at);
+
+-- name: NameAgents :exec
+INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id)
+SELECT @organization_id::bigint, @environment_id::bigint, a.id FROM unnest(@agents::bigint[]) AS a(id)
+ON CONFLICT (organization_id, environment_id, agent_id) DO NOTHING;
+
+-- name: EnvironmentsByAgent :many
+SELECT n.agent_id, sqlc.embed(e) FROM cd_environment_agents n
+JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.environment_id
+WHERE n.organization_id = @organization_id AND n.agent_id = ANY(@ids::bigint[]) AND e.archived_at IS NULL
+ORDER BY n.agent_id, e.name;
+
+-- name: InsertAccessChange :exec
+INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail)
+VALUES (@organization_id, @principal_type, @principal_id, @action, @subject_kind, @subject_number, @subject_name, @detail);
+
+-- name: ListAccessChanges :many
+SELECT * FROM cd_access_changes WHERE organization_id = @organization_id AND id < @before ORDER BY id DESC LIMIT @at_most;

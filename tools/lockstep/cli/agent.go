@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// agent is the relay beside a cluster.
+func (c *command) agent() *cobra.Command {
+	var revoked bool
+	list := c.asking("list", "List agents", "  lockstep agent list\n  lockstep agent list --revoked -o json", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.Agents(cmd.Context(), revoked)
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) { agentTable(w, all) })
+		})
+	list.Flags().BoolVar(&revoked, "revoked", false, "also those that were revoked")
+	get := c.asking("get AGENT", "Show an agent with its keys; named by name or number", "  lockstep agent get production", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Agent(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.showAgent(one)
+		})
+	return noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(), c.rotateAgent(), c.revokeAgent())
+}
+
+func (c *command) registerAgent() *cobra.Command {
+	var file string
+	register := c.asking("register NAME", "Register the relay of a cluster; the seed of its key is shown this once",
+		"  lockstep agent register production --seed-file relay.nk\n"+
+			"  kubectl create secret generic lockstep-relay --from-file=seed=relay.nk", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return c.keyed(file, func() (client.Agent, error) { return api.RegisterAgent(cmd.Context(), args[0]) })
+		})
+	seedFile(register, &file)
+	return register
+}
+
+func (c *command) rotateAgent() *cobra.Command {
+	var file string
+	var overlap time.Duration
+	rotate := c.asking("rotate AGENT", "Give an agent another key; the one before stays good for a while",
+		"  lockstep agent rotate production --seed-file relay.nk\n  lockstep agent rotate production --overlap 1h -o json | jq -r .seed", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if overlap%time.Second != 0 || overlap < 0 {
+				return fault.New(fault.Invalid, "overlap: found %s; expected whole seconds", overlap)
+			}
+			one, err := api.Agent(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.keyed(file, func() (client.Agent, error) { return api.RotateAgent(cmd.Context(), one.ID, overlap) })
+		})
+	rotate.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the key before stays good, 30 days at most; 0 ends it at once")
+	seedFile(rotate, &file)
+	return rotate
+}
+
+func (c *command) revokeAgent() *cobra.Command {
+	var key string
+	revoke := c.asking("revoke AGENT", "End an agent, or one of its keys, at once: its connections are cut off",
+		"  lockstep agent revoke production\n  lockstep agent revoke production --key agentkey_7", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Agent(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if key == "" {
+				one, err = api.RevokeAgent(cmd.Context(), one.ID)
+			} else {
+				one, err = revokeKey(cmd, api, one, key)
+			}
+			if err != nil {
+				return err
+			}
+			return c.showAgent(one)
+		})
+	revoke.Flags().StringVar(&key, "key", "", "only this key, by `identifier` or public key")
+	return revoke
+}
+
+func revokeKey(cmd *cobra.Command, api *client.Client, of client.Agent, which string) (client.Agent, error) {
+	for _, k := range of.Keys {
+		if k.ID == which || k.PublicKey == which {
+			return api.RevokeAgentKey(cmd.Context(), k.ID)
+		}
+	}
+	return of, fault.New(fault.NotFound, "key %q: agent %q has no such key", which, of.Name)
+}
+
+func seedFile(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "seed-file", "", "write the seed into this new `file`, for nobody else to read, in place of showing it")
+}
+
+// keyed makes a key, and hands its seed over. The file is there before the key is: a seed that could not be written would be
+// lost.
+func (c *command) keyed(file string, do func() (client.Agent, error)) error {
+	var into *os.File
+	if file != "" {
+		var err error
+		if into, err = os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+			return fmt.Errorf("seed-file: %w", err)
+		}
+	}
+	made, err := do()
+	if into != nil {
+		if err == nil {
+			_, err = io.WriteString(into, made.Seed+"\n")
+			made.Seed = ""
+		}
+		if closed := into.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			_ = os.Remove(file) // it is empty
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.showAgent(made)
+}
+
+// showAgent shows one with its keys, and the seed where there is one.
+func (c *command) showAgent(one client.Agent) error {
+	return c.print(one, func(w io.Writer) {
+		agentTable(w, []client.Agent{one})
+		row(w)
+		row(w, "KEY", "STATE", "PUBLIC", "GOOD UNTIL", "LAST SEEN")
+		now := c.clock.Now()
+		for _, k := range one.Keys {
+			state := "good"
+			switch {
+			case one.RevokedAt != nil || k.RevokedAt != nil:
+				state = "revoked"
+			case k.ExpiresAt != nil && k.ExpiresAt.Before(now):
+				state = "replaced"
+			}
+			row(w, k.ID, state, k.PublicKey, optional(k.ExpiresAt), optional(k.LastSeenAt))
+		}
+		if one.Seed != "" {
+			row(w)
+			row(w, "SEED (not shown again)")
+			row(w, one.Seed)
+		}
+	})
+}
+
+func agentTable(w io.Writer, all []client.Agent) {
+	row(w, "NAME", "NUMBER", "STATE", "LAST SEEN", "ENVIRONMENTS")
+	for _, a := range all {
+		state := "not connected"
+		switch {
+		case a.RevokedAt != nil:
+			state = "revoked"
+		case a.Connected:
+			state = "connected"
+		}
+		row(w, a.Name, strconv.FormatInt(a.Number, 10), state, optional(a.LastSeenAt), names(a.Environments))
+	}
+}
+
+// access is the log of who gave or took whose access.
+func (c *command) access() *cobra.Command {
+	var limit int
+	list := c.asking("list", "Print who gave or took whose access, newest first", "  lockstep access list --limit 20 -o json", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			changes, err := api.AccessChanges(cmd.Context(), limit)
+			if err != nil {
+				return err
+			}
+			return c.print(changes, func(w io.Writer) {
+				row(w, "WHEN", "WHO", "WHAT", "WHOSE", "NAME", "DETAIL")
+				for _, one := range changes {
+					who := fmt.Sprintf("%s %d", one.PrincipalType, one.PrincipalID)
+					if one.Principal != nil {
+						who = one.Principal.Name
+					}
+					row(w, moment(one.CreatedAt), who, one.Action, one.Subject, one.SubjectName, one.Detail)
+				}
+			})
+		})
+	list.Flags().IntVar(&limit, "limit", 0, "print this many at most; 0 for all")
+	return noun("access", "grants", "Who gave or took whose access, for owners", list)
+}

@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Agent is the relay beside a cluster.
+type Agent struct {
+	ID string `json:"id"`
+	// Number is what configurations of environments name it by.
+	Number       int64       `json:"number"`
+	Name         string      `json:"name"`
+	CreatedAt    time.Time   `json:"createdAt"`
+	RevokedAt    *time.Time  `json:"revokedAt,omitempty"`
+	Connected    bool        `json:"connected"`
+	LastSeenAt   *time.Time  `json:"lastSeenAt,omitempty"`
+	Keys         []AgentKey  `json:"keys"`
+	Environments []Reference `json:"environments"`
+	// Seed is the secret half of the key that has just been made.
+	Seed string `json:"seed,omitempty"`
+}
+
+// AgentKey is what an agent shows to say which it is.
+type AgentKey struct {
+	ID         string     `json:"id"`
+	PublicKey  string     `json:"publicKey"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
+	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+}
+
+// AccessChange is a row of the log of who gave or took whose access.
+type AccessChange struct {
+	CreatedAt     time.Time `json:"createdAt"`
+	PrincipalType string    `json:"principalType"`
+	PrincipalID   int64     `json:"principalId,omitempty"`
+	// Principal is the member that was, where it was one.
+	Principal   *Reference `json:"principal,omitempty"`
+	Action      string     `json:"action"`
+	Subject     string     `json:"subject"`
+	SubjectName string     `json:"subjectName"`
+	Detail      string     `json:"detail"`
+}
+
+const agentFields = `id number name createdAt revokedAt connected lastSeenAt
+	keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name }`
+
+// Agents lists those of the organization, the revoked ones too if asked for.
+func (c *Client) Agents(ctx context.Context, withRevoked bool) ([]Agent, error) {
+	return all(0, func(first int, after *string) (connection[Agent], error) {
+		var data struct{ Agents connection[Agent] }
+		err := c.do(ctx, `query($first: Int, $after: String, $withRevoked: Boolean) { agents(first: $first, after: $after, withRevoked: $withRevoked) { nodes { `+agentFields+` } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after, "withRevoked": withRevoked}, &data)
+		return data.Agents, err
+	})
+}
+
+// Agent finds one that is not revoked, by name, number or identifier.
+func (c *Client) Agent(ctx context.Context, which string) (Agent, error) {
+	agents, err := c.Agents(ctx, false)
+	if err != nil {
+		return Agent{}, err
+	}
+	i := slices.IndexFunc(agents, func(a Agent) bool { return a.Name == which || a.ID == which || strconv.FormatInt(a.Number, 10) == which })
+	if i < 0 {
+		return Agent{}, fault.New(fault.NotFound, "agent %q: there is none", which)
+	}
+	return agents[i], nil
+}
+
+// RegisterAgent makes an agent; only this answer has the seed of its key.
+func (c *Client) RegisterAgent(ctx context.Context, name string) (Agent, error) {
+	return c.withSeed(ctx, "registerAgent", "RegisterAgentInput", map[string]any{"name": name})
+}
+
+// RotateAgent gives an agent another key, of which only this answer has the seed; the one before is good for the overlap.
+func (c *Client) RotateAgent(ctx context.Context, id string, overlap time.Duration) (Agent, error) {
+	return c.withSeed(ctx, "rotateAgent", "RotateAgentInput", map[string]any{"agentId": id, "overlapSeconds": int(overlap / time.Second)})
+}
+
+func (c *Client) withSeed(ctx context.Context, mutation, input string, in map[string]any) (made Agent, err error) {
+	var data struct {
+		It struct {
+			Agent  json.RawMessage
+			Seed   string
+			Errors []UserError
+		}
+	}
+	err = c.do(ctx, `mutation($input: `+input+`!) { it: `+mutation+`(input: $input) { agent { `+agentFields+` } seed errors { field message code } } }`,
+		map[string]any{"input": in}, &data)
+	if err == nil {
+		err = refusal(data.It.Errors)
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	if err := json.Unmarshal(data.It.Agent, &made); err != nil {
+		return made, fmt.Errorf("decode agent of %s: %w", mutation, err)
+	}
+	made.Seed = data.It.Seed
+	return made, nil
+}
+
+// RevokeAgent ends an agent.
+func (c *Client) RevokeAgent(ctx context.Context, id string) (Agent, error) {
+	return change[Agent](ctx, c, "revokeAgent", "RevokeAgentInput", "agent", agentFields, map[string]any{"agentId": id})
+}
+
+// RevokeAgentKey ends one key of an agent.
+func (c *Client) RevokeAgentKey(ctx context.Context, key string) (Agent, error) {
+	return change[Agent](ctx, c, "revokeAgentKey", "RevokeAgentKeyInput", "agent", agentFields, map[string]any{"keyId": key})
+}
+
+// AccessChanges is the log of who gave or took whose access, newest first: limit rows of it, or all for 0.
+func (c *Client) AccessChanges(ctx context.Context, limit int) ([]AccessChange, error) {
+	return all(limit, func(first int, after *string) (connection[AccessChange], error) {
+		var data struct{ AccessChanges connection[AccessChange] }
+		err := c.do(ctx, `query($first: Int, $after: String) { accessChanges(first: $first, after: $after) { nodes {
+			createdAt principalType principalId principal { id name } action subject subjectName detail } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after}, &data)
+		return data.AccessChanges, err
+	})
+}
