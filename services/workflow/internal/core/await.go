@@ -24,7 +24,16 @@ func (o *Operator) Await(ctx context.Context, organization int64, workflow strin
 	// Before the look: it may end right after it.
 	ended, forget := o.runner.Watch(organization, workflow)
 	defer forget()
+	if wait > 0 && o.runner.Runs(organization, workflow) {
+		// Its end is told here, mostly within milliseconds. The store is asked where that takes longer.
+		if _, err := o.until(ctx, ended, Execution{}, min(wait, lookAgain)); err != nil {
+			return View{}, err
+		}
+	}
 	for {
+		if e, known := o.runner.Recall(organization, workflow); known {
+			return View{Execution: e}, nil // it waits for nothing, and was never retried
+		}
 		e, err := o.find(ctx, organization, workflow)
 		left := deadline.Sub(o.clock.Now())
 		if err == nil && !e.State.Ended() && left > 0 {

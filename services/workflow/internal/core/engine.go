@@ -126,7 +126,12 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 func (e *Engine) Reserve() (Lease, bool) { return e.places.reserve() }
 
 // Begin runs an execution that was stored for this process. What it needs comes from the caller, so nothing is loaded.
-func (e *Engine) Begin(l Loaded) { e.places.begin(l) }
+func (e *Engine) Begin(l Loaded) {
+	e.endings.begin(l.Execution)
+	if !e.places.begin(l) {
+		e.endings.leave(l.Execution)
+	}
+}
 
 // Release gives back what Reserve kept.
 func (e *Engine) Release() { e.places.release() }
@@ -137,6 +142,16 @@ func (e *Engine) Wake(w Woken) {
 	if !e.places.wake(w) {
 		e.claims.raise()
 	}
+}
+
+// Runs reports whether an execution runs in this process since it was started.
+func (e *Engine) Runs(organization int64, workflow string) bool {
+	return e.endings.runs(organization, workflow)
+}
+
+// Recall answers an execution that has completed in this process lately.
+func (e *Engine) Recall(organization int64, workflow string) (Execution, bool) {
+	return e.endings.recall(organization, workflow)
 }
 
 // Watch answers a channel that gets the execution when it ends here.
@@ -191,6 +206,9 @@ func (e *Engine) claim(ctx context.Context) int {
 // store: no longer here, it is claimed again. Its place is kept during a pause, or that would happen in a tight loop.
 func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 	parked, err := e.drive(ctx, j, woken)
+	if j.started != nil {
+		e.endings.leave(j.started.Execution)
+	}
 	if parked {
 		return // its place is free already, and perhaps another driver of it at work
 	}

@@ -70,14 +70,17 @@ func (p *places) release() {
 	p.reserved--
 }
 
-func (p *places) begin(l Loaded) {
+// begin drives an execution that was just stored. false: it does not, because the claim loop has found it between its
+// commit and now, or because nothing is driven any more.
+func (p *places) begin(l Loaded) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved--
-	// The claim loop may have found it between its commit and now; then it runs already.
-	if p.live[l.ID] == nil && !p.queued[l.ID] {
-		p.add(job{id: l.ID, started: &l})
+	if p.drive == nil || p.live[l.ID] != nil || p.queued[l.ID] {
+		return false
 	}
+	p.add(job{id: l.ID, started: &l})
+	return true
 }
 
 // wake reports whether the execution is, or now comes, into this process's hands.

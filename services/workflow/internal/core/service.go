@@ -30,6 +30,10 @@ type Runner interface {
 	Release()
 	// Wake says that the execution may have changed.
 	Wake(w Woken)
+	// Runs reports whether the execution runs in this process since it was started. Its end will be told by Watch.
+	Runs(organization int64, workflow string) bool
+	// Recall answers an execution that has completed in this process lately, which nothing can change any more.
+	Recall(organization int64, workflow string) (Execution, bool)
 	// Watch answers a channel that gets the execution, once, when it ends in this process. forget has to be called.
 	Watch(organization int64, workflow string) (ended <-chan Execution, forget func())
 }
