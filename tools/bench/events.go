@@ -106,8 +106,8 @@ func parkedSweep(ctx context.Context, w *world, r *report) error {
 // copyParked makes parked runs numbered from to below to.
 func (w *world) copyParked(ctx context.Context, from, to int) error {
 	for _, sql := range []string{
-		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest, labels, start_event, created_at)
-SELECT gen_random_uuid()::text, organization, 'copy-' || n, 1, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest, labels, start_event, created_at
+		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
+SELECT gen_random_uuid()::text, organization, 'copy-' || n, 1, program, modules, inputs, secrets, labels, start_event, created_at
 FROM workflow.execution, generate_series($1::int, $2::int - 1) n WHERE workflow = 'template'`,
 		`INSERT INTO workflow.timer (execution, branch, op, due)
 SELECT id, 0, 0, now() + interval '20 days' FROM workflow.execution WHERE workflow LIKE 'copy-%' AND substr(workflow, 6)::int BETWEEN $1 AND $2 - 1`,

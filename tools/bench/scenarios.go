@@ -26,6 +26,7 @@ func scenarios() []scenario {
 		{name: "B2-events-evicted", config: evicted, run: wakes("evicted")},
 		{name: "B4-parked", run: parkedSweep},
 		{name: "B11-kill", run: killed},
+		{name: "B15-records", run: records},
 	}
 }
 
@@ -125,7 +126,7 @@ func steps(ctx context.Context, w *world, r *report) error {
 func (w *world) drained(ctx context.Context) error {
 	for {
 		var running int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".execution WHERE state = 0").Scan(&running); err != nil || running == 0 {
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".runnable").Scan(&running); err != nil || running == 0 {
 			return err
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {

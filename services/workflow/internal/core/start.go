@@ -102,28 +102,31 @@ func checkWorkflowID(id string) string {
 	return ""
 }
 
-// digests fingerprints each part that makes two starts the same or not (D5). References of secrets count, never
-// values. Names are quoted and digests of one length, so that two sets of modules never give the same text.
+// digests are those of a start.
 func (s Start) digests() (Digests, error) {
-	inputs, err := Canonical(s.Inputs)
+	modules := make(map[string]string, len(s.Program.Modules))
+	for name, source := range s.Program.Modules {
+		modules[name] = Hex(Digest(source))
+	}
+	return Fingerprint(Digest(s.Program.Source), modules, s.Inputs, s.Secrets)
+}
+
+// Fingerprint digests each part that makes two starts the same or not (D5). modules are hexadecimal digests by name. References
+// of secrets count, never values. Names are quoted and digests of one length, so that two sets of modules never give the
+// same text.
+func Fingerprint(program [32]byte, modules map[string]string, inputs []byte, secrets map[string]string) (Digests, error) {
+	canonical, err := Canonical(inputs)
 	if err != nil {
 		return Digests{}, fault.InvalidFields(fault.Field{Name: "inputs", Problem: "not JSON: " + err.Error()})
 	}
-	modules := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(s.Program.Modules)) {
-		sum := Digest(s.Program.Modules[name])
-		_, _ = fmt.Fprintf(modules, "%q%x", name, sum) // writing to a hash does not fail
+	named, referenced := sha256.New(), sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		_, _ = fmt.Fprintf(named, "%q%s", name, modules[name]) // writing to a hash does not fail
 	}
-	secrets := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		_, _ = fmt.Fprintf(secrets, "%q%q", name, s.Secrets[name])
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		_, _ = fmt.Fprintf(referenced, "%q%q", name, secrets[name])
 	}
-	return Digests{
-		Program: Digest(s.Program.Source),
-		Modules: [32]byte(modules.Sum(nil)),
-		Inputs:  sha256.Sum256(inputs),
-		Secrets: [32]byte(secrets.Sum(nil)),
-	}, nil
+	return Digests{Program: program, Modules: [32]byte(named.Sum(nil)), Inputs: sha256.Sum256(canonical), Secrets: [32]byte(referenced.Sum(nil))}, nil
 }
 
 // conflict is the refusal of a start whose id is taken by another (D5).

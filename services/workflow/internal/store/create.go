@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -109,9 +110,15 @@ func existing(ctx context.Context, q *query.Queries, items []*start) error {
 	}
 	found := make(map[name]core.Created, len(rows))
 	for _, row := range rows {
-		found[name{row.Organization, row.Workflow}] = core.Created{ID: row.ID, Ref: row.Ref, Existing: core.Digests{
-			Program: digest(row.Program), Modules: digest(row.ModulesDigest), Inputs: digest(row.InputsDigest), Secrets: digest(row.SecretsDigest),
-		}}
+		var modules, secrets map[string]string
+		if err := errors.Join(json.Unmarshal(row.Modules, &modules), json.Unmarshal(row.Secrets, &secrets)); err != nil {
+			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
+		}
+		digests, err := core.Fingerprint(digest(row.Program), modules, row.Inputs, secrets)
+		if err != nil {
+			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
+		}
+		found[name{row.Organization, row.Workflow}] = core.Created{ID: row.ID, Ref: row.Ref, Existing: digests}
 	}
 	for _, item := range items {
 		there, ok := found[name{item.Organization, item.Workflow}]
@@ -153,9 +160,7 @@ func newExecutions(items []*start) query.CreateExecutionsParams {
 		}
 		p.Refs, p.Organizations, p.Workflows = append(p.Refs, n.Ref), append(p.Organizations, n.Organization), append(p.Workflows, n.Workflow)
 		p.Programs = append(p.Programs, n.Digests.Program[:])
-		p.Modules, p.ModulesDigests = append(p.Modules, n.modules), append(p.ModulesDigests, n.Digests.Modules[:])
-		p.Inputs, p.InputsDigests = append(p.Inputs, inputs), append(p.InputsDigests, n.Digests.Inputs[:])
-		p.Secrets, p.SecretsDigests = append(p.Secrets, n.secrets), append(p.SecretsDigests, n.Digests.Secrets[:])
+		p.Modules, p.Inputs, p.Secrets = append(p.Modules, n.modules), append(p.Inputs, inputs), append(p.Secrets, n.secrets)
 		p.Labels, p.Created = append(p.Labels, n.labels), append(p.Created, n.At)
 		p.Owners, p.Epochs = append(p.Owners, owner), append(p.Epochs, epoch)
 	}

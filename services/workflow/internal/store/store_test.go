@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -47,7 +48,19 @@ func setup(t *testing.T) *bench {
 		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
 	})}
 	b.lease = b.acquire("one")
+	t.Cleanup(func() { checkRunnable(t, pool) })
 	return b
+}
+
+// checkRunnable holds the table of what runs to the states, whatever a test has done.
+func checkRunnable(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	var wrong int
+	err := pool.QueryRow(context.Background(), `SELECT count(*) FROM execution FULL JOIN runnable ON runnable.execution = execution.id
+WHERE (execution.state IS NOT DISTINCT FROM 0) <> (runnable.execution IS NOT NULL)`).Scan(&wrong)
+	if err != nil || wrong > 0 {
+		t.Errorf("%d executions are runnable and do not run, or the other way round (%v)", wrong, err)
+	}
 }
 
 func (b *bench) acquire(instance string) core.Lease {
@@ -76,12 +89,17 @@ func (b *bench) claim(l core.Lease, live ...int64) []int64 {
 func (b *bench) start(organization int64) core.NewExecution {
 	b.n++
 	source := []byte("x = 1")
+	module, inputs, secrets := []byte("y = 2"), []byte(`{"b": 1, "a": 2}`), map[string]string{"git": "env:X"}
+	digests, err := core.Fingerprint(core.Digest(source), map[string]string{"m.star": core.Hex(core.Digest(module))}, inputs, secrets)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	return core.NewExecution{
 		Start: core.Start{
-			Organization: organization, Workflow: fmt.Sprintf("w-%d", b.n), Labels: map[string]string{"a": "b"}, Secrets: map[string]string{"git": "env:X"},
-			Program: core.Program{Source: source, Modules: map[string][]byte{"m.star": []byte("y = 2")}}, Inputs: []byte(`{"b": 1, "a": 2}`),
+			Organization: organization, Workflow: fmt.Sprintf("w-%d", b.n), Labels: map[string]string{"a": "b"}, Secrets: secrets,
+			Program: core.Program{Source: source, Modules: map[string][]byte{"m.star": module}}, Inputs: inputs,
 		},
-		Ref: fmt.Sprintf("ref-%d", b.n), Digests: core.Digests{Program: core.Digest(source), Inputs: [32]byte{1}}, At: b.clock.Now(),
+		Ref: fmt.Sprintf("ref-%d", b.n), Digests: digests, At: b.clock.Now(),
 	}
 }
 

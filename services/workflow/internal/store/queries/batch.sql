@@ -15,36 +15,39 @@ ON CONFLICT DO NOTHING;
 
 -- name: CreateExecutions :many
 -- Answers no row for a workflow that exists.
+WITH made AS (
 INSERT INTO execution (
-    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
-    labels, start_event, created_at, owner, owner_epoch
+    ref, organization, workflow, program, modules, inputs, secrets, labels, start_event, created_at, owner, owner_epoch
 )
-SELECT u.ref, u.organization, u.workflow, u.program, u.modules::json, u.modules_digest, u.inputs::json, u.inputs_digest,
-    u.secrets::json, u.secrets_digest, u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
+SELECT u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
+    u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
     nullif(u.owner, ''), nullif(u.epoch, 0)
 FROM (
     SELECT unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(organizations)::bigint[]) AS organization,
         unnest(sqlc.arg(workflows)::text[]) AS workflow, unnest(sqlc.arg(programs)::bytea[]) AS program,
-        unnest(sqlc.arg(modules)::text[]) AS modules, unnest(sqlc.arg(modules_digests)::bytea[]) AS modules_digest,
-        unnest(sqlc.arg(inputs)::text[]) AS inputs, unnest(sqlc.arg(inputs_digests)::bytea[]) AS inputs_digest,
-        unnest(sqlc.arg(secrets)::text[]) AS secrets, unnest(sqlc.arg(secrets_digests)::bytea[]) AS secrets_digest,
+        unnest(sqlc.arg(modules)::text[]) AS modules, unnest(sqlc.arg(inputs)::text[]) AS inputs,
+        unnest(sqlc.arg(secrets)::text[]) AS secrets,
         unnest(sqlc.arg(labels)::text[]) AS labels, unnest(sqlc.arg(created)::timestamptz[]) AS created_at,
         unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
 ) AS u
 ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
-RETURNING id, ref;
+RETURNING id, ref
+), runs AS (
+    INSERT INTO runnable (execution) SELECT made.id FROM made
+)
+SELECT made.id, made.ref FROM made;
 
 -- name: FindStarts :many
-SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules_digest,
-    execution.inputs_digest, execution.secrets_digest
+SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules,
+    execution.inputs, execution.secrets
 FROM execution
 JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(workflows)::text[]) AS workflow) AS u
     USING (organization, workflow);
 
 -- name: EndTurns :many
 -- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
--- execution to which something has come since it was loaded does not park. Only 0 is below 1: "= 0" would allow for the
--- index of all that run.
+-- execution to which something has come since it was loaded does not park.
+WITH moved AS (
 UPDATE execution SET
     turn = execution.turn + 1,
     last_seq = u.last_seq,
@@ -60,9 +63,13 @@ FROM (
         unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
         unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
 ) AS u
-WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state < 1
+WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-RETURNING execution.id, execution.turn, execution.state;
+RETURNING execution.id, execution.turn, execution.state
+), stopped AS (
+    DELETE FROM runnable USING moved WHERE runnable.execution = moved.id AND moved.state <> 0
+)
+SELECT moved.id, moved.turn, moved.state FROM moved;
 
 -- name: AppendMany :exec
 INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
@@ -205,6 +212,7 @@ SELECT handed.execution, handed.event, (SELECT count(*) > count(DISTINCT c.execu
 -- name: WakeMany :many
 -- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
 -- that locks several executions.
+WITH woken AS (
 UPDATE execution SET
     wakes = wakes + 1,
     state = 0,
@@ -213,4 +221,8 @@ UPDATE execution SET
 WHERE id IN (
     SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 )
-RETURNING id, turn, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours;
+RETURNING id, turn, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
+), runs AS (
+    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+)
+SELECT woken.id, woken.turn, woken.ours FROM woken;

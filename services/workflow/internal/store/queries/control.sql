@@ -15,7 +15,7 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
 FROM execution
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
-  AND state IN (3, 4, 6) AND state = ANY (sqlc.arg(states)::smallint[])
+  AND troubled AND state = ANY (sqlc.arg(states)::smallint[])
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
@@ -46,10 +46,13 @@ LIMIT sqlc.arg(most);
 SELECT id, state, last_seq, turn FROM execution WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: EndExecution :exec
+WITH stopped AS (
+    DELETE FROM runnable WHERE runnable.execution = sqlc.arg(id)
+)
 UPDATE execution SET
     state = sqlc.arg(state), error = sqlc.arg(error), ended_at = sqlc.arg(ended_at)::timestamptz,
     last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
-WHERE id = sqlc.arg(id);
+WHERE execution.id = sqlc.arg(id);
 
 -- name: FailedStep :one
 -- The last entry with an error, or where there is none the last one that its branch was blocked for; 1 where nothing was.
@@ -76,10 +79,13 @@ WHERE entry.execution = $1 AND entry.seq < $2 AND entry.kind = 'channel'
 ON CONFLICT DO NOTHING;
 
 -- name: RetryExecution :exec
+WITH runs AS (
+    INSERT INTO runnable (execution) VALUES (sqlc.arg(id)) ON CONFLICT DO NOTHING
+)
 UPDATE execution SET
     state = 0, error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,
     turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, owner = NULL, owner_epoch = NULL
-WHERE id = sqlc.arg(id);
+WHERE execution.id = sqlc.arg(id);
 
 -- name: SaveRetry :exec
 INSERT INTO retry (execution, number, from_seq, error, reason, retried_at)

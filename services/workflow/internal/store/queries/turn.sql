@@ -9,19 +9,20 @@ UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2;
 -- name: Claim :many
 -- Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
 -- of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
--- which it could not do for a join.
+-- which it could not do for those of another table.
 UPDATE execution SET owner = sqlc.arg(instance), owner_epoch = sqlc.arg(epoch)::bigint
 WHERE id IN (
     SELECT e.id
-    FROM execution e
+    FROM runnable r
+    JOIN execution e ON e.id = r.execution
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = sqlc.arg(instance) OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
       ))
-      AND e.id <> ALL (sqlc.arg(live)::bigint[])
-    ORDER BY e.id
+      AND r.execution <> ALL (sqlc.arg(live)::bigint[])
+    ORDER BY r.execution
     LIMIT sqlc.arg(most)
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF e SKIP LOCKED
 )
 RETURNING id, turn;
 

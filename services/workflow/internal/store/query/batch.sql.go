@@ -82,41 +82,41 @@ func (q *Queries) CloseMany(ctx context.Context, arg CloseManyParams) error {
 }
 
 const createExecutions = `-- name: CreateExecutions :many
+WITH made AS (
 INSERT INTO execution (
-    ref, organization, workflow, program, modules, modules_digest, inputs, inputs_digest, secrets, secrets_digest,
-    labels, start_event, created_at, owner, owner_epoch
+    ref, organization, workflow, program, modules, inputs, secrets, labels, start_event, created_at, owner, owner_epoch
 )
-SELECT u.ref, u.organization, u.workflow, u.program, u.modules::json, u.modules_digest, u.inputs::json, u.inputs_digest,
-    u.secrets::json, u.secrets_digest, u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
+SELECT u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
+    u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
     nullif(u.owner, ''), nullif(u.epoch, 0)
 FROM (
     SELECT unnest($1::text[]) AS ref, unnest($2::bigint[]) AS organization,
         unnest($3::text[]) AS workflow, unnest($4::bytea[]) AS program,
-        unnest($5::text[]) AS modules, unnest($6::bytea[]) AS modules_digest,
-        unnest($7::text[]) AS inputs, unnest($8::bytea[]) AS inputs_digest,
-        unnest($9::text[]) AS secrets, unnest($10::bytea[]) AS secrets_digest,
-        unnest($11::text[]) AS labels, unnest($12::timestamptz[]) AS created_at,
-        unnest($13::text[]) AS owner, unnest($14::bigint[]) AS epoch
+        unnest($5::text[]) AS modules, unnest($6::text[]) AS inputs,
+        unnest($7::text[]) AS secrets,
+        unnest($8::text[]) AS labels, unnest($9::timestamptz[]) AS created_at,
+        unnest($10::text[]) AS owner, unnest($11::bigint[]) AS epoch
 ) AS u
 ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
 RETURNING id, ref
+), runs AS (
+    INSERT INTO runnable (execution) SELECT made.id FROM made
+)
+SELECT made.id, made.ref FROM made
 `
 
 type CreateExecutionsParams struct {
-	Refs           []string
-	Organizations  []int64
-	Workflows      []string
-	Programs       [][]byte
-	Modules        []string
-	ModulesDigests [][]byte
-	Inputs         []string
-	InputsDigests  [][]byte
-	Secrets        []string
-	SecretsDigests [][]byte
-	Labels         []string
-	Created        []time.Time
-	Owners         []string
-	Epochs         []int64
+	Refs          []string
+	Organizations []int64
+	Workflows     []string
+	Programs      [][]byte
+	Modules       []string
+	Inputs        []string
+	Secrets       []string
+	Labels        []string
+	Created       []time.Time
+	Owners        []string
+	Epochs        []int64
 }
 
 type CreateExecutionsRow struct {
@@ -132,11 +132,8 @@ func (q *Queries) CreateExecutions(ctx context.Context, arg CreateExecutionsPara
 		arg.Workflows,
 		arg.Programs,
 		arg.Modules,
-		arg.ModulesDigests,
 		arg.Inputs,
-		arg.InputsDigests,
 		arg.Secrets,
-		arg.SecretsDigests,
 		arg.Labels,
 		arg.Created,
 		arg.Owners,
@@ -182,6 +179,7 @@ func (q *Queries) DropMany(ctx context.Context, executions []int64) error {
 }
 
 const endTurns = `-- name: EndTurns :many
+WITH moved AS (
 UPDATE execution SET
     turn = execution.turn + 1,
     last_seq = u.last_seq,
@@ -197,9 +195,13 @@ FROM (
         unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
         unnest($9::timestamptz[]) AS ended_at
 ) AS u
-WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state < 1
+WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
 RETURNING execution.id, execution.turn, execution.state
+), stopped AS (
+    DELETE FROM runnable USING moved WHERE runnable.execution = moved.id AND moved.state <> 0
+)
+SELECT moved.id, moved.turn, moved.state FROM moved
 `
 
 type EndTurnsParams struct {
@@ -221,8 +223,7 @@ type EndTurnsRow struct {
 }
 
 // The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
-// execution to which something has come since it was loaded does not park. Only 0 is below 1: "= 0" would allow for the
-// index of all that run.
+// execution to which something has come since it was loaded does not park.
 func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsRow, error) {
 	rows, err := q.db.Query(ctx, endTurns,
 		arg.Ids,
@@ -254,8 +255,8 @@ func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsR
 }
 
 const findStarts = `-- name: FindStarts :many
-SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules_digest,
-    execution.inputs_digest, execution.secrets_digest
+SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules,
+    execution.inputs, execution.secrets
 FROM execution
 JOIN (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS workflow) AS u
     USING (organization, workflow)
@@ -267,14 +268,14 @@ type FindStartsParams struct {
 }
 
 type FindStartsRow struct {
-	ID            int64
-	Ref           string
-	Organization  int64
-	Workflow      string
-	Program       []byte
-	ModulesDigest []byte
-	InputsDigest  []byte
-	SecretsDigest []byte
+	ID           int64
+	Ref          string
+	Organization int64
+	Workflow     string
+	Program      []byte
+	Modules      []byte
+	Inputs       []byte
+	Secrets      []byte
 }
 
 func (q *Queries) FindStarts(ctx context.Context, arg FindStartsParams) ([]FindStartsRow, error) {
@@ -292,9 +293,9 @@ func (q *Queries) FindStarts(ctx context.Context, arg FindStartsParams) ([]FindS
 			&i.Organization,
 			&i.Workflow,
 			&i.Program,
-			&i.ModulesDigest,
-			&i.InputsDigest,
-			&i.SecretsDigest,
+			&i.Modules,
+			&i.Inputs,
+			&i.Secrets,
 		); err != nil {
 			return nil, err
 		}
@@ -658,6 +659,7 @@ func (q *Queries) SavePrograms(ctx context.Context, arg SaveProgramsParams) erro
 }
 
 const wakeMany = `-- name: WakeMany :many
+WITH woken AS (
 UPDATE execution SET
     wakes = wakes + 1,
     state = 0,
@@ -667,6 +669,10 @@ WHERE id IN (
     SELECT e.id FROM execution e WHERE e.id = ANY ($3::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 )
 RETURNING id, turn, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
+), runs AS (
+    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+)
+SELECT woken.id, woken.turn, woken.ours FROM woken
 `
 
 type WakeManyParams struct {

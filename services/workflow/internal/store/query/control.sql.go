@@ -12,10 +12,13 @@ import (
 )
 
 const endExecution = `-- name: EndExecution :exec
+WITH stopped AS (
+    DELETE FROM runnable WHERE runnable.execution = $4
+)
 UPDATE execution SET
     state = $1, error = $2, ended_at = $3::timestamptz,
     last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
-WHERE id = $4
+WHERE execution.id = $4
 `
 
 type EndExecutionParams struct {
@@ -230,7 +233,7 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
 FROM execution
 WHERE organization = $1 AND id < $2
-  AND state IN (3, 4, 6) AND state = ANY ($3::smallint[])
+  AND troubled AND state = ANY ($3::smallint[])
   AND ($4::bytea IS NULL OR program = $4)
 ORDER BY id DESC
 LIMIT $5
@@ -458,10 +461,13 @@ func (q *Queries) Retries(ctx context.Context, execution int64) ([]RetriesRow, e
 }
 
 const retryExecution = `-- name: RetryExecution :exec
+WITH runs AS (
+    INSERT INTO runnable (execution) VALUES ($2) ON CONFLICT DO NOTHING
+)
 UPDATE execution SET
     state = 0, error = '', ended_at = NULL, last_seq = $1::bigint - 1,
     turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, owner = NULL, owner_epoch = NULL
-WHERE id = $2
+WHERE execution.id = $2
 `
 
 type RetryExecutionParams struct {

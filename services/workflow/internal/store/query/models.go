@@ -81,29 +81,27 @@ type EventKey struct {
 }
 
 type Execution struct {
-	ID            int64
-	Ref           string
-	Organization  int64
-	Workflow      string
-	State         int16
-	Error         string
-	Program       []byte
-	Modules       []byte
-	ModulesDigest []byte
-	Inputs        []byte
-	InputsDigest  []byte
-	Secrets       []byte
-	SecretsDigest []byte
-	Labels        json.RawMessage
-	LastSeq       int64
-	Turn          int64
-	Wakes         int64
-	Owner         *string
-	OwnerEpoch    *int64
-	StartEvent    int64
-	CreatedAt     time.Time
-	EndedAt       *time.Time
-	Attempt       int32
+	ID           int64
+	Ref          string
+	Organization int64
+	Workflow     string
+	State        int16
+	Error        string
+	Program      []byte
+	Modules      []byte
+	Inputs       []byte
+	Secrets      []byte
+	Labels       json.RawMessage
+	LastSeq      int64
+	Turn         int64
+	Wakes        int64
+	Owner        *string
+	OwnerEpoch   *int64
+	StartEvent   int64
+	CreatedAt    time.Time
+	EndedAt      *time.Time
+	Attempt      int32
+	Troubled     bool
 }
 
 type Flow struct {
@@ -188,6 +186,10 @@ type Retry struct {
 	Error     string
 	Reason    string
 	RetriedAt time.Time
+}
+
+type Runnable struct {
+	Execution int64
 }
 
 type Shape struct {

@@ -102,15 +102,16 @@ const claim = `-- name: Claim :many
 UPDATE execution SET owner = $1, owner_epoch = $2::bigint
 WHERE id IN (
     SELECT e.id
-    FROM execution e
+    FROM runnable r
+    JOIN execution e ON e.id = r.execution
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = $1 OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
       ))
-      AND e.id <> ALL ($4::bigint[])
-    ORDER BY e.id
+      AND r.execution <> ALL ($4::bigint[])
+    ORDER BY r.execution
     LIMIT $5
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF e SKIP LOCKED
 )
 RETURNING id, turn
 `
@@ -130,7 +131,7 @@ type ClaimRow struct {
 
 // Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
 // of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
-// which it could not do for a join.
+// which it could not do for those of another table.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
