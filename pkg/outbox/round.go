@@ -35,28 +35,65 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 	if err := s.repeat(ctx); err != nil {
 		return false, err
 	}
-	q := query.New(s.Pool)
-	state, err := q.State(ctx)
+	due, more, err := s.due(ctx)
 	if err != nil {
-		return false, pg.Classify(err, "read the outbox's cursor")
-	}
-	due, err := q.Due(ctx, query.DueParams{At: s.Clock.Now(), Base: state.Base, ResendWindow: ResendWindow, AtMost: batch})
-	if err != nil {
-		return false, pg.Classify(err, "read due events")
+		return false, err
 	}
 	var done published
 	for _, row := range due {
 		if s.mayBeLost() {
 			break // or the rest of this round would overtake what has to be sent again
 		}
-		if err = s.publish(ctx, row, state, &done); err != nil {
+		if err = s.publish(ctx, row, &done); err != nil {
 			break
 		}
 	}
 	if noteErr := s.note(ctx, done); noteErr != nil {
 		return false, noteErr
 	}
-	return err == nil && (len(due) == batch || s.mayBeLost()), err
+	return err == nil && (more || s.mayBeLost()), err
+}
+
+// due are the events to publish now, in the order of their positions; more says that there are others. To look for what
+// is to be sent again costs as much as the window holds, so it is done when something is due and not in every round.
+func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err error) {
+	q, now := query.New(s.Pool), s.Clock.Now()
+	fresh, err := q.Fresh(ctx, query.FreshParams{At: now, After: s.sent, AtMost: batch})
+	if err != nil {
+		return nil, false, pg.Classify(err, "read new events")
+	}
+	more = len(fresh) >= batch
+	if s.overdue.After(now) {
+		return fresh, more, nil
+	}
+	rows, err := q.Overdue(ctx, query.OverdueParams{At: now, Sent: s.sent, ResendWindow: ResendWindow, AtMost: batch})
+	if err != nil {
+		return nil, false, pg.Classify(err, "read due events")
+	}
+	if len(rows) == batch {
+		more = true
+	} else if s.overdue, err = s.nextOverdue(ctx, now, len(rows)); err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		due = append(due, query.FreshRow(row))
+	}
+	// What has no position comes first, and what is new last.
+	unplaced := slices.IndexFunc(fresh, func(row query.FreshRow) bool { return row.Position > 0 })
+	if unplaced < 0 {
+		unplaced = len(fresh)
+	}
+	return slices.Concat(fresh[:unplaced], due, fresh[unplaced:]), more, nil
+}
+
+// nextOverdue is when to look again, once everything was found that was due; also for what nobody here knows of. What was found
+// may be published or not: if not, it is due still.
+func (s *Sender) nextOverdue(ctx context.Context, now time.Time, found int) (time.Time, error) {
+	if found > 0 {
+		return now, nil
+	}
+	times, err := query.New(s.Pool).NextOverdue(ctx, ResendWindow)
+	return slices.MinFunc(append(times, now.Add(s.ResendAfter)), time.Time.Compare), pg.Classify(err, "read when events are due")
 }
 
 // repeat makes everything due that was sent and not confirmed, once the connection has been lost and is back: a stream that came
@@ -66,6 +103,7 @@ func (s *Sender) repeat(ctx context.Context) error {
 		return nil
 	}
 	s.setLost(false)
+	s.lookForOverdue(time.Time{})
 	if err := query.New(s.Pool).Repeat(ctx, s.Clock.Now()); err != nil {
 		s.setLost(true)
 		return pg.Classify(err, "have unconfirmed events sent again")
@@ -85,47 +123,69 @@ func (s *Sender) setLost(lost bool) {
 	s.lost = lost
 }
 
+// forget has the sender find out anew what was sent.
+func (s *Sender) forget() {
+	s.sent, s.overdue = 0, time.Time{}
+}
+
+// lookForOverdue has the round that begins at or after at look for what is to be sent again.
+func (s *Sender) lookForOverdue(at time.Time) {
+	if at.Before(s.overdue) {
+		s.overdue = at
+	}
+}
+
 // number gives positions to the events that have none.
 func (s *Sender) number(ctx context.Context) error {
-	for {
-		found, err := query.New(s.Pool).HasUnnumbered(ctx)
-		if err != nil || !found {
-			return pg.Classify(err, "look for new events")
-		}
-		err = pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+	const most = 10 * batch
+	found, err := query.New(s.Pool).HasUnnumbered(ctx)
+	if err != nil || !found {
+		return pg.Classify(err, "look for new events")
+	}
+	for numbered := (query.NumberRow{Events: most}); numbered.Events == most; {
+		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) (err error) {
 			q := query.New(tx)
-			cursor, err := q.LockCursor(ctx)
-			if err != nil {
+			if err := q.HoldCursor(ctx); err != nil {
 				return err
 			}
-			_, err = q.Number(ctx, query.NumberParams{After: cursor.Position, AtMost: 10 * batch})
+			numbered, err = q.Number(ctx, most)
 			return err
 		})
 		if err != nil {
 			return pg.Classify(err, "number new events")
 		}
+		if numbered.Last <= s.sent { // the database was set back
+			s.forget()
+		}
 	}
+	return nil
 }
 
 // published collects what a round has published, to note it in one statement.
 type published struct {
 	again query.SentParams
 	final []int64
+	// upTo is the highest position among them, also of those that were refused.
+	upTo int64
 }
 
 // publish publishes one event. An event that the bus refuses is postponed and no error; errBusAway is.
-func (s *Sender) publish(ctx context.Context, row query.DueRow, state query.StateRow, done *published) error {
+func (s *Sender) publish(ctx context.Context, row query.FreshRow, done *published) error {
 	e := event.Event{}
 	if err := json.Unmarshal(row.Event, &e); err != nil {
+		done.upTo = max(done.upTo, row.Position)
 		return s.postpone(ctx, row, fmt.Errorf("stored event is not a CloudEvent: %w", err))
 	}
 	if row.Receipted {
-		place{sequence{s.Name, state.Epoch}, row.Position, state.Base}.put(e)
+		place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
 	}
-	if err := s.hand(ctx, e, row.Attempts); hopeless(err) {
-		return s.postpone(ctx, row, err)
-	} else if err != nil {
+	err := s.hand(ctx, e, row.Attempts)
+	if err != nil && !hopeless(err) {
 		return fmt.Errorf("%w: publish event %q: %w", errBusAway, e.ID(), err)
+	}
+	done.upTo = max(done.upTo, row.Position)
+	if err != nil {
+		return s.postpone(ctx, row, err)
 	}
 	if !row.Receipted || len(s.Receivers) == 0 {
 		done.final = append(done.final, row.ID)
@@ -154,10 +214,12 @@ func (s *Sender) next(attempts int32) time.Time {
 	return s.Clock.Now().Add(wait)
 }
 
-func (s *Sender) postpone(ctx context.Context, row query.DueRow, reason error) error {
+func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error) error {
 	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyService, s.Name, telemetry.KeyPosition, row.Position,
 		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
-	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: s.next(row.Attempts), Reason: reason.Error()})
+	next := s.next(row.Attempts)
+	s.lookForOverdue(next)
+	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: next, Reason: reason.Error()})
 	return pg.Classify(err, "postpone event at position %d", row.Position)
 }
 
@@ -168,12 +230,14 @@ func (s *Sender) note(ctx context.Context, done published) error {
 		if err := q.Sent(ctx, done.again); err != nil {
 			return pg.Classify(err, "note %d published events", len(done.again.Ids))
 		}
+		s.lookForOverdue(slices.MinFunc(done.again.NextAttempts, time.Time.Compare))
 	}
 	if len(done.final) > 0 {
 		if err := q.Forget(ctx, done.final); err != nil {
 			return pg.Classify(err, "forget %d published events", len(done.final))
 		}
 	}
+	s.sent = max(s.sent, done.upTo)
 	return nil
 }
 
@@ -223,12 +287,14 @@ func (s *Sender) settle(ctx context.Context) error {
 			}
 		}
 	}
+	s.lookForOverdue(time.Time{}) // the window moves
 	_, err = q.DeleteConfirmed(ctx, s.Receivers)
 	return pg.Classify(err, "delete confirmed events")
 }
 
 // restart begins a new sequence with everything that is still held, unless another sender has done so already.
 func (s *Sender) restart(ctx context.Context, epoch string) error {
+	s.forget()
 	err := pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		q := query.New(tx)
 		cursor, err := q.LockCursor(ctx)

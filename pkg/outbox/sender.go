@@ -55,6 +55,11 @@ type Sender struct {
 	SenderDeps
 	wake chan struct{}
 
+	// sent is the position up to which nothing waits for its first publication, and overdue when something may have to be
+	// sent again. Both belong to the rounds, and hold only what the table says as well; zero is right at any time.
+	sent    int64
+	overdue time.Time
+
 	mu       sync.Mutex
 	receipts map[string]receipt // the latest of each receiver that has not been looked at
 	lost     bool               // what was sent before may be gone: it is sent again before anything else
@@ -173,6 +178,7 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 	}
 	listener.Go(func() { cancel(s.listen(ctx, conn, schema)) })
 	s.Log.InfoContext(ctx, "outbox sender is active", telemetry.KeyService, s.Name)
+	s.forget()
 	err = s.rounds(ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -19,38 +19,65 @@ SELECT pg_notify('lockstep_outbox', current_schema()::text);
 SELECT current_schema()::text;
 
 -- name: LockCursor :one
--- LockCursor keeps other senders from giving out positions until the transaction ends. The numbering is a statement of
--- its own so that it sees what the transaction before it has committed.
+-- LockCursor keeps other senders from giving out positions until the transaction ends.
 SELECT epoch, position FROM outbox_cursor FOR UPDATE;
+
+-- name: HoldCursor :exec
+-- HoldCursor is LockCursor for the numbering, which is a statement of its own so that it sees what the transaction before it
+-- has committed.
+SELECT FROM outbox_cursor FOR UPDATE;
 
 -- name: HasUnnumbered :one
 SELECT EXISTS (SELECT FROM outbox WHERE receipted AND position IS NULL);
 
 -- name: Number :one
--- Number gives the next positions to the oldest events that have none, and says how many there were.
+-- Number gives the next positions to the oldest events that have none, and says how many there were, and the last position.
 WITH fresh AS (
-    SELECT id, row_number() OVER (ORDER BY id) AS n
-    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT sqlc.arg(at_most)::integer) AS oldest
+    SELECT oldest.id, outbox_cursor.position + row_number() OVER (ORDER BY oldest.id) AS position
+    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT sqlc.arg(at_most)::integer) AS oldest, outbox_cursor
 ), numbered AS (
-    UPDATE outbox SET position = sqlc.arg(after)::bigint + fresh.n FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.id
+    UPDATE outbox SET position = fresh.position FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.position
 ), moved AS (
-    UPDATE outbox_cursor SET position = sqlc.arg(after)::bigint + (SELECT count(*) FROM numbered)
+    UPDATE outbox_cursor SET position = (SELECT max(numbered.position) FROM numbered) WHERE EXISTS (SELECT FROM numbered)
 )
-SELECT count(*)::bigint FROM numbered;
+SELECT count(*)::bigint AS events, coalesce(max(numbered.position), 0)::bigint AS last FROM numbered;
 
 -- name: State :one
--- State is the sequence's name, the last position given out, and the lowest that is still held.
-SELECT epoch, position, coalesce((SELECT min(o.position) FROM outbox o), position + 1)::bigint AS base FROM outbox_cursor;
+-- State is the sequence's name and the last position given out.
+SELECT epoch, position FROM outbox_cursor;
 
--- name: Due :many
--- Due are the events to publish now, in the order of their positions. Those sent before are limited to a window, so that
--- a receiver that is away for days is not sent everything again and again.
-SELECT id, event, coalesce(position, 0)::bigint AS position, attempts, receipted FROM outbox
-WHERE next_attempt_at <= sqlc.arg(at)::timestamptz
-  AND (position IS NOT NULL OR NOT receipted)
-  AND (attempts = 0 OR position IS NULL OR position < sqlc.arg(base)::bigint + sqlc.arg(resend_window)::bigint)
-ORDER BY position NULLS FIRST, id
+-- name: Fresh :many
+-- Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
+-- known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
+-- still held.
+SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch,
+    coalesce((SELECT min(held.position) FROM outbox held), c.position + 1)::bigint AS base
+FROM outbox_cursor c, (
+    (SELECT u.id, u.event, u.position, u.attempts, u.receipted FROM outbox u
+     WHERE NOT u.receipted AND u.next_attempt_at <= sqlc.arg(at)::timestamptz ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
+    UNION ALL
+    (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
+     WHERE n.position > sqlc.arg(after)::bigint AND n.attempts = 0 ORDER BY n.position LIMIT sqlc.arg(at_most)::integer)
+) AS o
+ORDER BY o.position NULLS FIRST, o.id;
+
+-- name: Overdue :many
+-- Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
+-- They are looked for in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
+SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch, b.base
+FROM outbox_cursor c, (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
+WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint
+  AND (o.attempts > 0 OR o.position <= sqlc.arg(sent)::bigint) AND o.next_attempt_at <= sqlc.arg(at)::timestamptz
+ORDER BY o.position
 LIMIT sqlc.arg(at_most)::integer;
+
+-- name: NextOverdue :many
+-- NextOverdue is when the first of those becomes due that Overdue did not find; no row if there is none.
+SELECT o.next_attempt_at
+FROM (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
+WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint AND o.attempts > 0
+ORDER BY o.next_attempt_at
+LIMIT 1;
 
 -- name: Sent :exec
 -- Sent notes that events were published, and when each is to be sent again.

@@ -90,63 +90,6 @@ func (q *Queries) DeleteConfirmed(ctx context.Context, receivers []string) (int6
 	return result.RowsAffected(), nil
 }
 
-const due = `-- name: Due :many
-SELECT id, event, coalesce(position, 0)::bigint AS position, attempts, receipted FROM outbox
-WHERE next_attempt_at <= $1::timestamptz
-  AND (position IS NOT NULL OR NOT receipted)
-  AND (attempts = 0 OR position IS NULL OR position < $2::bigint + $3::bigint)
-ORDER BY position NULLS FIRST, id
-LIMIT $4::integer
-`
-
-type DueParams struct {
-	At           time.Time
-	Base         int64
-	ResendWindow int64
-	AtMost       int32
-}
-
-type DueRow struct {
-	ID        int64
-	Event     []byte
-	Position  int64
-	Attempts  int32
-	Receipted bool
-}
-
-// Due are the events to publish now, in the order of their positions. Those sent before are limited to a window, so that
-// a receiver that is away for days is not sent everything again and again.
-func (q *Queries) Due(ctx context.Context, arg DueParams) ([]DueRow, error) {
-	rows, err := q.db.Query(ctx, due,
-		arg.At,
-		arg.Base,
-		arg.ResendWindow,
-		arg.AtMost,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DueRow
-	for rows.Next() {
-		var i DueRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Event,
-			&i.Position,
-			&i.Attempts,
-			&i.Receipted,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const forget = `-- name: Forget :exec
 DELETE FROM outbox WHERE id = ANY ($1::bigint[])
 `
@@ -166,6 +109,66 @@ func (q *Queries) ForgetMarks(ctx context.Context) error {
 	return err
 }
 
+const fresh = `-- name: Fresh :many
+SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch,
+    coalesce((SELECT min(held.position) FROM outbox held), c.position + 1)::bigint AS base
+FROM outbox_cursor c, (
+    (SELECT u.id, u.event, u.position, u.attempts, u.receipted FROM outbox u
+     WHERE NOT u.receipted AND u.next_attempt_at <= $1::timestamptz ORDER BY u.id LIMIT $2::integer)
+    UNION ALL
+    (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
+     WHERE n.position > $3::bigint AND n.attempts = 0 ORDER BY n.position LIMIT $2::integer)
+) AS o
+ORDER BY o.position NULLS FIRST, o.id
+`
+
+type FreshParams struct {
+	At     time.Time
+	AtMost int32
+	After  int64
+}
+
+type FreshRow struct {
+	ID        int64
+	Event     []byte
+	Position  int64
+	Attempts  int32
+	Receipted bool
+	Epoch     string
+	Base      int64
+}
+
+// Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
+// known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
+// still held.
+func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error) {
+	rows, err := q.db.Query(ctx, fresh, arg.At, arg.AtMost, arg.After)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FreshRow
+	for rows.Next() {
+		var i FreshRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Event,
+			&i.Position,
+			&i.Attempts,
+			&i.Receipted,
+			&i.Epoch,
+			&i.Base,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const hasUnnumbered = `-- name: HasUnnumbered :one
 SELECT EXISTS (SELECT FROM outbox WHERE receipted AND position IS NULL)
 `
@@ -175,6 +178,17 @@ func (q *Queries) HasUnnumbered(ctx context.Context) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const holdCursor = `-- name: HoldCursor :exec
+SELECT FROM outbox_cursor FOR UPDATE
+`
+
+// HoldCursor is LockCursor for the numbering, which is a statement of its own so that it sees what the transaction before it
+// has committed.
+func (q *Queries) HoldCursor(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, holdCursor)
+	return err
 }
 
 const listen = `-- name: Listen :exec
@@ -195,8 +209,7 @@ type LockCursorRow struct {
 	Position int64
 }
 
-// LockCursor keeps other senders from giving out positions until the transaction ends. The numbering is a statement of
-// its own so that it sees what the transaction before it has committed.
+// LockCursor keeps other senders from giving out positions until the transaction ends.
 func (q *Queries) LockCursor(ctx context.Context) (LockCursorRow, error) {
 	row := q.db.QueryRow(ctx, lockCursor)
 	var i LockCursorRow
@@ -214,6 +227,35 @@ func (q *Queries) NewEpoch(ctx context.Context) error {
 	return err
 }
 
+const nextOverdue = `-- name: NextOverdue :many
+SELECT o.next_attempt_at
+FROM (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
+WHERE o.position >= b.base AND o.position < b.base + $1::bigint AND o.attempts > 0
+ORDER BY o.next_attempt_at
+LIMIT 1
+`
+
+// NextOverdue is when the first of those becomes due that Overdue did not find; no row if there is none.
+func (q *Queries) NextOverdue(ctx context.Context, resendWindow int64) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, nextOverdue, resendWindow)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var next_attempt_at time.Time
+		if err := rows.Scan(&next_attempt_at); err != nil {
+			return nil, err
+		}
+		items = append(items, next_attempt_at)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const notify = `-- name: Notify :exec
 SELECT pg_notify('lockstep_outbox', current_schema()::text)
 `
@@ -226,27 +268,88 @@ func (q *Queries) Notify(ctx context.Context) error {
 
 const number = `-- name: Number :one
 WITH fresh AS (
-    SELECT id, row_number() OVER (ORDER BY id) AS n
-    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT $1::integer) AS oldest
+    SELECT oldest.id, outbox_cursor.position + row_number() OVER (ORDER BY oldest.id) AS position
+    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT $1::integer) AS oldest, outbox_cursor
 ), numbered AS (
-    UPDATE outbox SET position = $2::bigint + fresh.n FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.id
+    UPDATE outbox SET position = fresh.position FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.position
 ), moved AS (
-    UPDATE outbox_cursor SET position = $2::bigint + (SELECT count(*) FROM numbered)
+    UPDATE outbox_cursor SET position = (SELECT max(numbered.position) FROM numbered) WHERE EXISTS (SELECT FROM numbered)
 )
-SELECT count(*)::bigint FROM numbered
+SELECT count(*)::bigint AS events, coalesce(max(numbered.position), 0)::bigint AS last FROM numbered
 `
 
-type NumberParams struct {
-	AtMost int32
-	After  int64
+type NumberRow struct {
+	Events int64
+	Last   int64
 }
 
-// Number gives the next positions to the oldest events that have none, and says how many there were.
-func (q *Queries) Number(ctx context.Context, arg NumberParams) (int64, error) {
-	row := q.db.QueryRow(ctx, number, arg.AtMost, arg.After)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+// Number gives the next positions to the oldest events that have none, and says how many there were, and the last position.
+func (q *Queries) Number(ctx context.Context, atMost int32) (NumberRow, error) {
+	row := q.db.QueryRow(ctx, number, atMost)
+	var i NumberRow
+	err := row.Scan(&i.Events, &i.Last)
+	return i, err
+}
+
+const overdue = `-- name: Overdue :many
+SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch, b.base
+FROM outbox_cursor c, (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
+WHERE o.position >= b.base AND o.position < b.base + $1::bigint
+  AND (o.attempts > 0 OR o.position <= $2::bigint) AND o.next_attempt_at <= $3::timestamptz
+ORDER BY o.position
+LIMIT $4::integer
+`
+
+type OverdueParams struct {
+	ResendWindow int64
+	Sent         int64
+	At           time.Time
+	AtMost       int32
+}
+
+type OverdueRow struct {
+	ID        int64
+	Event     []byte
+	Position  int64
+	Attempts  int32
+	Receipted bool
+	Epoch     string
+	Base      int64
+}
+
+// Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
+// They are looked for in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
+func (q *Queries) Overdue(ctx context.Context, arg OverdueParams) ([]OverdueRow, error) {
+	rows, err := q.db.Query(ctx, overdue,
+		arg.ResendWindow,
+		arg.Sent,
+		arg.At,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OverdueRow
+	for rows.Next() {
+		var i OverdueRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Event,
+			&i.Position,
+			&i.Attempts,
+			&i.Receipted,
+			&i.Epoch,
+			&i.Base,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const postpone = `-- name: Postpone :exec
@@ -304,20 +407,19 @@ func (q *Queries) Sent(ctx context.Context, arg SentParams) error {
 }
 
 const state = `-- name: State :one
-SELECT epoch, position, coalesce((SELECT min(o.position) FROM outbox o), position + 1)::bigint AS base FROM outbox_cursor
+SELECT epoch, position FROM outbox_cursor
 `
 
 type StateRow struct {
 	Epoch    string
 	Position int64
-	Base     int64
 }
 
-// State is the sequence's name, the last position given out, and the lowest that is still held.
+// State is the sequence's name and the last position given out.
 func (q *Queries) State(ctx context.Context) (StateRow, error) {
 	row := q.db.QueryRow(ctx, state)
 	var i StateRow
-	err := row.Scan(&i.Epoch, &i.Position, &i.Base)
+	err := row.Scan(&i.Epoch, &i.Position)
 	return i, err
 }
 

@@ -56,7 +56,7 @@ func setup(t *testing.T) *bench {
 func checkRunnable(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var wrong int
-	err := pool.QueryRow(context.Background(), `SELECT count(*) FROM execution FULL JOIN runnable ON runnable.execution = execution.id
+	err := pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT count(*) FROM execution FULL JOIN runnable ON runnable.execution = execution.id
 WHERE (execution.state IS NOT DISTINCT FROM 0) <> (runnable.execution IS NOT NULL)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
 		t.Errorf("%d executions are runnable and do not run, or the other way round (%v)", wrong, err)
