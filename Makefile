@@ -104,6 +104,12 @@ bench-domain: ## Measure the pages of the domain's API on a large organization (
 	go build -o "$$out/bench" ./tools/bench/domain; \
 	"$$out/bench" $(BENCH_FLAGS)
 
+.PHONY: bench-registry
+bench-registry: ## Measure webhook to version set, and a minute of events over restarts (BENCH_FLAGS="-for 10s -rate 200")
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/bench" ./tools/bench/registry; \
+	"$$out/bench" $(BENCH_FLAGS)
+
 .PHONY: race
 race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work

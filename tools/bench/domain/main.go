@@ -5,23 +5,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -33,6 +27,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain"
+	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
 //go:embed seed.sql
@@ -41,8 +36,6 @@ var seed string
 const (
 	schema = "domain"
 	token  = "a-token-for-measuring"
-	// startWithin bounds the start of the service.
-	startWithin = 2 * time.Minute
 )
 
 // options are what the command line says.
@@ -90,7 +83,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer nats.Shutdown()
-	address, err := freeAddress(ctx)
+	address, err := probe.FreeAddress(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +99,7 @@ func run(ctx context.Context, o options) (err error) {
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- domain.Run(serving, c) }()
-	figures, err := measure(ctx, "http://"+address+"/graphql", o)
+	figures, err := measure(ctx, probe.API{URL: "http://" + address + "/graphql", Token: token}, o)
 	stop()
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
@@ -229,8 +222,8 @@ type figure struct {
 	Load  string  `json:"load"`
 }
 
-func measure(ctx context.Context, url string, o options) ([]figure, error) {
-	if err := await(ctx, url); err != nil {
+func measure(ctx context.Context, api probe.API, o options) ([]figure, error) {
+	if err := api.Await(ctx); err != nil {
 		return nil, err
 	}
 	var all []figure
@@ -239,60 +232,17 @@ func measure(ctx context.Context, url string, o options) ([]figure, error) {
 		largest := 0
 		for i := range o.requests {
 			began := clock.System().Now()
-			answer, err := ask(ctx, url, p.query, p.variables(i, o))
+			answer, err := api.Ask(ctx, p.query, p.variables(i, o))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
 			took = append(took, clock.System().Now().Sub(began))
 			largest = max(largest, len(answer))
 		}
-		slices.Sort(took)
-		all = append(all, figure{
-			Page: p.name, N: len(took), P50: milliseconds(took[len(took)/2]), P99: milliseconds(took[len(took)*99/100]), Bytes: largest, Load: load(),
-		})
+		p50, p99 := probe.Percentiles(took)
+		all = append(all, figure{Page: p.name, N: len(took), P50: p50, P99: p99, Bytes: largest, Load: probe.Load()})
 	}
 	return all, nil
-}
-
-// await waits until the API answers.
-func await(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
-		_, err := ask(ctx, url, `{ viewer { principalId } }`, nil)
-		if err == nil {
-			return nil
-		}
-		if clock.Sleep(ctx, clock.System(), 50*time.Millisecond) != nil {
-			return fmt.Errorf("the service does not answer: %w", err)
-		}
-	}
-}
-
-func ask(ctx context.Context, url, query string, variables map[string]any) ([]byte, error) {
-	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("make a request: %w", err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	if response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"errors":[`)) {
-		return nil, fmt.Errorf("answered %d: %.500s", response.StatusCode, answer)
-	}
-	return answer, nil
 }
 
 func report(figures []figure, out string) error {
@@ -309,25 +259,4 @@ func report(figures []figure, out string) error {
 		return fmt.Errorf("encode figures: %w", err)
 	}
 	return os.WriteFile(filepath.Clean(out), append(b, '\n'), 0o600)
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// load is the machine's load average: a figure without it says little.
-func load() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "?"
-	}
-	first, _, _ := strings.Cut(string(b), " ")
-	return first
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -1,0 +1,104 @@
+// Package probe is what the measurements of services share: asking the domain's API as a client does, and saying what a
+// figure was taken on.
+//
+// It measures nothing by itself.
+package probe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// startWithin bounds the start of a service.
+const startWithin = 2 * time.Minute
+
+// API is the domain's GraphQL API.
+type API struct {
+	// URL is its address, /graphql included, and Token whom it is asked as.
+	URL, Token string
+}
+
+// Await waits until the API answers.
+func (a API) Await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		_, err := a.Ask(ctx, `{ viewer { principalId } }`, nil)
+		if err == nil {
+			return nil
+		}
+		if clock.Sleep(ctx, clock.System(), 50*time.Millisecond) != nil {
+			return fmt.Errorf("the service does not answer: %w", err)
+		}
+	}
+}
+
+// Ask sends a document and answers the body. Errors of the API are errors.
+func (a API) Ask(ctx context.Context, query string, variables map[string]any) ([]byte, error) {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+a.Token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"errors":[{`)) {
+		return nil, fmt.Errorf("answered %d: %.500s", response.StatusCode, answer)
+	}
+	return answer, nil
+}
+
+// FreeAddress is one that nobody listens on at this moment.
+func FreeAddress(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Percentiles are the middle and the 99th of a hundred, in milliseconds. It sorts in place.
+func Percentiles(took []time.Duration) (p50, p99 float64) {
+	if len(took) == 0 {
+		return 0, 0
+	}
+	slices.Sort(took)
+	return Milliseconds(took[len(took)/2]), Milliseconds(took[len(took)*99/100])
+}
+
+// Milliseconds is a duration as figures have it.
+func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Load is the machine's load average: a figure without it says little.
+func Load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	return first
+}
