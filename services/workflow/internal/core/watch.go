@@ -29,6 +29,9 @@ type WatchSpec struct {
 	Labels string `json:"labels,omitempty"`
 	// Fields are the dotted paths whose changes matter, and all that is told.
 	Fields []string `json:"fields"`
+	// Subject are members that everything observed gets, in place of those that the relay may have given it: so one wait
+	// can be for what is seen and for what else happens to the subject, such as a rollout's.
+	Subject map[string]int64 `json:"subject,omitempty"`
 	// Report and Expected are an Observer's.
 	Report   string `json:"report,omitempty"`
 	Expected string `json:"expected,omitempty"`

@@ -27,11 +27,7 @@ func (d WatchDeps) observe() *Function {
 			agent, _ := whole(call.Args["agent_id"])
 			o := core.Observer{
 				Organization: call.Organization, Agent: agent, Report: text(call.Args, "report"), Namespace: text(call.Args, "namespace"),
-				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Subject: map[string]int64{},
-			}
-			members, _ := call.Args["subject"].(map[string]any)
-			for name, value := range members {
-				o.Subject[name], _ = whole(value)
+				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Subject: subject(call),
 			}
 			if err := d.checkObserver(o); err != nil {
 				return nil, err

@@ -38,6 +38,7 @@ func (d WatchDeps) watch() *Function {
 				{Name: "name", Type: Text},
 				{Name: "labels", Type: Text},
 				{Name: "fields", Type: List, Required: true, Element: &Field{Type: Text, Required: true}},
+				{Name: "subject", Type: Numbers},
 			},
 		},
 		do: func(ctx context.Context, call core.Call) (any, error) {
@@ -87,9 +88,13 @@ func (d WatchDeps) read(call core.Call) (core.Watch, error) {
 			w.Spec.Fields = append(w.Spec.Fields, path)
 		}
 	}
+	w.Spec.Subject = subject(call)
 	var wrong []fault.Field
 	if !d.Known(agent) {
 		wrong = append(wrong, unknownAgent(agent))
+	}
+	if _, hidden := w.Spec.Subject["watch"]; hidden {
+		wrong = append(wrong, fault.Field{Name: "subject", Problem: `found a member "watch", which is the watch's own`})
 	}
 	if w.Spec.Kind == "Secret" {
 		wrong = append(wrong, fault.Field{Name: "kind", Problem: `found "Secret", whose values must not become part of a workflow's history (D27)`})
@@ -104,6 +109,19 @@ func (d WatchDeps) read(call core.Call) (core.Watch, error) {
 		return core.Watch{}, fault.InvalidFields(wrong...)
 	}
 	return w, nil
+}
+
+// subject are the numbers by which a watch or a report is told to be about something; nil for none.
+func subject(call core.Call) map[string]int64 {
+	members, _ := call.Args["subject"].(map[string]any)
+	if len(members) == 0 {
+		return nil
+	}
+	of := make(map[string]int64, len(members))
+	for name, value := range members {
+		of[name], _ = whole(value)
+	}
+	return of
 }
 
 // execution is the handle of the run that a call belongs to: its id is <execution>/<branch>.<op>.

@@ -36,13 +36,13 @@ func TestWatch(t *testing.T) {
 	if r, err := core.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
 		t.Fatal(r, err)
 	}
-	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}}
+	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}, "subject": m{"rollout_id": int64(12)}}
 	got, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.7", Args: args})
 	want := m{"watch": "run/3.7", "types": []string{"com.gitlab.cd.argo.rollout.status_changed", "com.gitlab.cd.object.changed"}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	opened := []core.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: core.WatchSpec{Kind: "Rollout", Namespace: "shop", Name: "api", Fields: []string{"status.phase"}}}}
+	opened := []core.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: core.WatchSpec{Kind: "Rollout", Namespace: "shop", Name: "api", Fields: []string{"status.phase"}, Subject: map[string]int64{"rollout_id": 12}}}}
 	if diff := cmp.Diff(opened, store.opened); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
@@ -62,6 +62,7 @@ func TestWatch(t *testing.T) {
 		"nothing":        {m{"name": nil}, "name: expected either a name or labels"},
 		"both":           {m{"labels": "app=x"}, "name: expected either a name or labels"},
 		"no field":       {m{"fields": []any{}}, "fields: found none"},
+		"its own member": {m{"subject": m{"watch": int64(1)}}, `subject: found a member "watch"`},
 		"not one string": {m{"fields": []any{int64(3)}}, "fields[0]: found 3, expected a non-empty string"},
 	} {
 		broken := m{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -74,7 +75,26 @@ func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, 
 	if row.Agent != agent {
 		return 0, fault.New(fault.Denied, "agent %d observed under watch %s, which is not its own", agent, watch)
 	}
+	if e.Data, err = about(e.Data, row.Spec); err != nil {
+		return 0, fmt.Errorf("observation under watch %s: %w", watch, err)
+	}
 	e.Organization = row.Organization
 	matched, _, err = s.Receive(ctx, e)
 	return matched, err
+}
+
+// about gives what was observed the members of its watch's subject.
+func about(data, spec json.RawMessage) (json.RawMessage, error) {
+	var watch core.WatchSpec
+	if err := json.Unmarshal(spec, &watch); err != nil || len(watch.Subject) == 0 {
+		return data, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	for name, number := range watch.Subject {
+		members[name] = strconv.AppendInt(nil, number, 10)
+	}
+	return json.Marshal(members)
 }

@@ -93,3 +93,23 @@ func TestObservationsAreReceivedFromTheirAgentOnly(t *testing.T) {
 		t.Errorf("a duplicate: matched %d, %v", matched, err)
 	}
 }
+
+// What is seen is about what the watch says, whatever the relay says that it is about: one wait hears of both.
+func TestAnObservationHasTheSubjectOfItsWatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(5)
+	id := l.Ref + "/0.1"
+	spec := core.WatchSpec{Kind: "Rollout", Fields: []string{}, Subject: map[string]int64{"rollout_id": 12}}
+	if err := b.OpenWatch(t.Context(), core.Watch{ID: id, Execution: l.Ref, Agent: 7, Spec: spec}); err != nil {
+		t.Fatal(err)
+	}
+	b.commit(b.turn(l, core.Op{
+		Ref: core.OpRef{Index: 2}, Kind: core.KindWait, Types: []string{core.TypeRolloutStatusChanged, "abort"},
+		Filter: core.Filter{"rollout_id": "12"}, Timeout: lease,
+	}))
+	e := happened(0, "1", core.TypeRolloutStatusChanged, `{"watch":"`+id+`","rollout_id":13}`, b.clock.Now())
+	if matched, err := b.ReceiveObserved(t.Context(), id, 7, e); err != nil || matched != 1 {
+		t.Errorf("matched %d, %v; expected the wait for its subject", matched, err)
+	}
+}

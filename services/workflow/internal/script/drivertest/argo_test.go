@@ -34,6 +34,8 @@ type rollout struct {
 	// restarts is that it has been retried, and the controller has not looked since.
 	restarts bool
 	seen     bool
+	// breaks is how long after its last step it fails where it stands; 0 for never.
+	breaks time.Duration
 	// strategy is spec.strategy, and active the version that a blue-green one serves.
 	strategy object
 	active   string
@@ -81,6 +83,9 @@ func (r *rollout) blueGreen() bool { return r.strategy["blueGreen"] != nil }
 // move lets the controller act at the time it is looked at.
 func (r *rollout) move(now time.Time) {
 	r.seen = r.seen || now.Sub(r.changed) >= time.Second
+	if r.paused && r.breaks > 0 && now.Sub(r.changed) >= r.breaks {
+		r.paused, r.degraded = false, "pods crash"
+	}
 	if !r.seen || r.paused || r.degraded != "" || now.Sub(r.changed) < r.pace {
 		return
 	}

@@ -115,7 +115,7 @@ func TestAFirstDeployHasNoGatesToStandAt(t *testing.T) {
 	expect(t, w,
 		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
 		opening, "deployment.committed deployment_id=11", "deployment.committed deployment_id=12", "sync: argocd/shop-staging",
-		"deployment.healthy deployment_id=12", "deployment.healthy deployment_id=11",
+		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
 		"rollout_environment.healthy environment_id=3", "rollout.healthy",
 	)
 }
@@ -161,7 +161,7 @@ func TestTheDegradationOfAnotherVersionIsNotOurs(t *testing.T) {
 	if failure := w.run(driver.Deploy, inputs(1, nil)); failure != "" {
 		t.Fatal(failure)
 	}
-	expectEnd(t, w, "deployment.healthy deployment_id=12", "deployment.healthy deployment_id=11", "rollout_environment.healthy environment_id=3", "rollout.healthy")
+	expectEnd(t, w, "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12", "rollout_environment.healthy environment_id=3", "rollout.healthy")
 }
 
 func TestApprovals(t *testing.T) {

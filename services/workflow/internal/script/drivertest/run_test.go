@@ -102,15 +102,17 @@ func (w *world) eventFor(op core.Op) (core.Event, bool) {
 	if op.Kind != core.KindWait {
 		return core.Event{}, false
 	}
+	var first core.Event
+	found := false
 	if slices.Contains(op.Types, core.TypeRolloutStatusChanged) {
-		return w.observed(op)
+		first, found = w.observed(op)
 	}
 	for _, e := range w.resolved {
-		if slices.Contains(op.Types, e.Type) && op.Filter.Matches(e.Data) {
-			return e, true
+		if slices.Contains(op.Types, e.Type) && op.Filter.Matches(e.Data) && (!found || e.Time.Before(first.Time)) {
+			first, found = e, true
 		}
 	}
-	return core.Event{}, false
+	return first, found
 }
 
 func (w *world) complete(m core.Machine, op core.Op) {

@@ -2,10 +2,14 @@ package drivertest
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -14,32 +18,40 @@ func (w *world) watch(args object) (any, *core.FunctionError) {
 	if !w.watching {
 		return nil, &core.FunctionError{Code: "forbidden", Message: "no watches here"}
 	}
-	return object{
-		"watch": args["namespace"].(string) + "/" + args["name"].(string),
-		"types": []any{core.TypeRolloutStatusChanged, core.TypeObjectChanged},
-	}, nil
+	key := args["namespace"].(string) + "/" + args["name"].(string)
+	w.watches[key], _ = args["subject"].(object)
+	return object{"watch": key, "types": []any{core.TypeRolloutStatusChanged, core.TypeObjectChanged}}, nil
 }
 
-// observed is what a watch tells next: at once when the Rollout is not as it was told of, else when it moves by itself.
-func (w *world) observed(op core.Op) (core.Event, bool) {
-	var key string
-	if err := json.Unmarshal([]byte(op.Filter["watch"]), &key); err != nil {
-		w.t.Fatal(err)
+// observed is what watches tell next: at once of a Rollout that is not as it was told of, else of the first that moves by
+// itself.
+func (w *world) observed(op core.Op) (next core.Event, ok bool) {
+	for _, key := range slices.Sorted(maps.Keys(w.watches)) {
+		if e, found := w.observe(key); found && op.Filter.Matches(e.Data) && (!ok || e.Time.Before(next.Time)) {
+			next, ok = e, true
+		}
 	}
+	return next, ok
+}
+
+func (w *world) observe(key string) (core.Event, bool) {
 	r := w.rollouts[key]
 	if r == nil {
 		return core.Event{}, false
 	}
-	for _, at := range []time.Time{w.now, r.changed.Add(max(r.pace, time.Second))} {
+	for _, at := range []time.Time{w.now, r.changed.Add(max(r.pace, time.Second)), r.changed.Add(max(r.breaks, time.Second))} {
 		then := *r
 		then.move(at)
 		view := then.view()
-		data, err := json.Marshal(object{"watch": key, "object": object{"status": view["status"], "metadata": view["metadata"]}})
+		w.see(&then, view)
+		data := object{"watch": key, "object": object{"status": view["status"], "metadata": view["metadata"]}}
+		maps.Copy(data, w.watches[key])
+		text, err := json.Marshal(data)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if !at.Before(w.now) && w.told[key] != string(data) {
-			return core.Event{Type: core.TypeRolloutStatusChanged, ID: "observed", Data: data, Time: at}, true
+		if !at.Before(w.now) && w.told[key] != string(text) {
+			return core.Event{Type: core.TypeRolloutStatusChanged, ID: "observed", Data: text, Time: at}, true
 		}
 	}
 	return core.Event{}, false
@@ -54,9 +66,6 @@ func (w *world) tellWatch(event json.RawMessage) {
 	var data struct{ Watch string }
 	if json.Unmarshal(event, &told) != nil || told.Type != core.TypeRolloutStatusChanged || json.Unmarshal(told.Data, &data) != nil {
 		return
-	}
-	if w.told == nil {
-		w.told = map[string]string{}
 	}
 	w.told[data.Watch] = string(told.Data)
 }
@@ -85,4 +94,96 @@ func TestAWatchTakesThePlaceOfPolling(t *testing.T) {
 		t.Errorf("%s with the watch, %s without", took[true], took[false])
 	}
 	t.Logf("looks: %d watched, %d polled; time: %s watched, %s polled", looks[true], looks[false], took[true], took[false])
+}
+
+// slowly is a shop that is watched and, without that, looked at every five minutes; edit changes what its rollout is given.
+func slowly(t *testing.T, edit func(gate object)) (*world, object) {
+	t.Helper()
+	w := shop(t)
+	w.watching = true
+	in := inputs(2, func(_, environment object) {
+		environment["application_environment"].(object)["config"].(object)["poll_interval"] = 300
+		gate := object{"weight": 25}
+		if edit != nil {
+			edit(gate)
+		}
+		environment["gates"] = []any{gate}
+	})
+	return w, in
+}
+
+// However a gate is stood at, it is not left to the next poll to find that something there has failed (E67).
+func TestWhatFailsAtAGateIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(w *world, gate object){
+		"while it soaks":      func(_ *world, gate object) { gate["soak_duration"] = 6 * 3600 },
+		"while people decide": func(_ *world, gate object) { gate["approval"] = object{} },
+		"while it is held":    func(w *world, _ object) { w.held["staging/25"] = 6 * time.Hour },
+		"while the other one is on its way": func(w *world, _ object) {
+			w.rollouts["shop/worker"].pace = 550 * time.Second
+			w.rollouts["shop/api"].breaks = 123 * time.Second
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var given object
+			w, in := slowly(t, func(gate object) { given = gate })
+			w.rollouts["shop/api"].breaks = 7777 * time.Second
+			edit(w, given)
+			began := w.now
+			w.run(driver.Deploy, in)
+			expectEnd(t, w, "rollout.failed reason=staging: api is degraded at gate 25: pods crash")
+			if took := w.now.Sub(began) - w.rollouts["shop/api"].breaks; took > time.Second {
+				t.Errorf("it took %s to see it", took)
+			}
+		})
+	}
+}
+
+// Whoever aborts need not wait for the next poll either.
+func TestAnAbortIsHeardAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		after string
+		later time.Duration
+		soak  int
+	}{
+		"on the way":     {after: "deployment.started deployment_id=12", later: 100 * time.Second},
+		"while it soaks": {after: atGate, later: 1000 * time.Second, soak: 3600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, in := slowly(t, func(gate object) { gate["soak_duration"] = tc.soak })
+			for _, r := range w.rollouts {
+				r.pace = 280 * time.Second
+			}
+			w.asks = map[string]map[string]time.Duration{tc.after: {event.TypeRolloutAbortRequested: tc.later}}
+			aborts := 0
+			w.fail = func(name string, _ object) *core.FunctionError {
+				if name == "argo.abort" {
+					aborts++
+					if !w.now.Equal(w.asked) {
+						t.Errorf("aborted %s after it was asked for", w.now.Sub(w.asked))
+					}
+				}
+				return nil
+			}
+			w.run(driver.Deploy, in)
+			if aborts != 2 {
+				t.Errorf("found %d aborts, expected one for each service:\n%s", aborts, strings.Join(w.story, "\n"))
+			}
+		})
+	}
+}
+
+// A gate that people take a week for costs neither the cluster nor the history more than a slow look now and then.
+func TestAWeekAtAGateCostsLittle(t *testing.T) {
+	t.Parallel()
+	w, in := slowly(t, func(gate object) { gate["approval"] = object{} })
+	began := w.now
+	w.run(driver.Deploy, in)
+	week := w.now.Sub(began)
+	if most := 2*int(week/(15*time.Minute)) + 50; w.looks > most || week < 7*24*time.Hour {
+		t.Errorf("found %d looks in %s, expected at most %d", w.looks, week, most)
+	}
 }

@@ -36,6 +36,8 @@ type world struct {
 	held map[string]time.Duration
 	// asks are the verbs that somebody uses some time after a line of the story: type of event, and how much later.
 	asks map[string]map[string]time.Duration
+	// asked is when somebody used the last of them.
+	asked time.Time
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *core.FunctionError
 	// see edits a Rollout as it is looked at.
@@ -46,8 +48,10 @@ type world struct {
 	story []string
 	// waiting are answers that have been given, by gate.
 	resolved []core.Event
-	// watching lets programs watch; told is what each watch has told last. looks counts k8s.get.
+	// watching lets programs watch; watches are the subjects of what they do, told is what each watch has told last. looks
+	// counts k8s.get.
 	watching bool
+	watches  map[string]object
 	told     map[string]string
 	looks    int
 }
@@ -57,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
-		held: map[string]time.Duration{},
+		held: map[string]time.Duration{}, watches: map[string]object{}, told: map[string]string{},
 		fail: func(string, object) *core.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
@@ -99,6 +103,9 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 		return w.retry(args), nil
 	case "k8s.watch":
 		return w.watch(args)
+	case "k8s.unwatch":
+		delete(w.watches, args["watch"].(string))
+		return object{"closed": true}, nil
 	default:
 		return w.ours(name, args)
 	}
@@ -156,7 +163,8 @@ func (w *world) emitted(e core.Emit) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.resolved = append(w.resolved, core.Event{Type: kind, ID: "verb", Data: body, Time: w.now.Add(after)})
+		w.asked = w.now.Add(after)
+		w.resolved = append(w.resolved, core.Event{Type: kind, ID: "verb", Data: body, Time: w.asked})
 	}
 	delete(w.asks, line) // once
 	if e.Type == event.TypeRolloutPassageRequested {

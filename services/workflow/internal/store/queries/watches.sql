@@ -25,6 +25,6 @@ WHERE watch.agent = $1 AND execution.state < 2
 ORDER BY watch.id;
 
 -- name: FindWatch :one
-SELECT watch.agent, execution.organization
+SELECT watch.agent, watch.spec, execution.organization
 FROM watch JOIN execution ON execution.id = watch.execution
 WHERE watch.id = $1 AND execution.state < 2;

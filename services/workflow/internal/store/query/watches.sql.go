@@ -41,20 +41,21 @@ func (q *Queries) DropEndedWatches(ctx context.Context, agent int64) error {
 }
 
 const findWatch = `-- name: FindWatch :one
-SELECT watch.agent, execution.organization
+SELECT watch.agent, watch.spec, execution.organization
 FROM watch JOIN execution ON execution.id = watch.execution
 WHERE watch.id = $1 AND execution.state < 2
 `
 
 type FindWatchRow struct {
 	Agent        int64
+	Spec         []byte
 	Organization int64
 }
 
 func (q *Queries) FindWatch(ctx context.Context, id string) (FindWatchRow, error) {
 	row := q.db.QueryRow(ctx, findWatch, id)
 	var i FindWatchRow
-	err := row.Scan(&i.Agent, &i.Organization)
+	err := row.Scan(&i.Agent, &i.Spec, &i.Organization)
 	return i, err
 }
 
