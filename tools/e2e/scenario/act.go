@@ -37,6 +37,12 @@ func (a Act) fields() []string {
 	add(a.Same != "", "same")
 	add(a.Abort != "", "abort")
 	add(a.Retry != "", "retry")
+	add(a.Disconnect != "", "disconnect")
+	add(a.Connect != "", "connect")
+	add(a.Offline != "", "offline")
+	add(a.Online != "", "online")
+	add(a.Mark != nil, "mark")
+	add(a.OnFailure != "", "on_failure")
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
 	add(a.Stays != nil, "stays")
@@ -65,6 +71,9 @@ func (r *run) act(ctx context.Context, a Act) error {
 		policy := client.RollbackPolicy{OnFailed: true, OnDegraded: true, DegradedAfterSeconds: *a.RollBackAfter}
 		_, err := r.world.API.SetRollbackPolicy(ctx, r.scenario.Name, policy)
 		return err
+	case a.OnFailure != "":
+		_, err := r.world.API.SetRolloutPolicy(ctx, r.scenario.Name, client.RolloutPolicy{OnFailure: a.OnFailure, OnNewer: "REFUSE"})
+		return err
 	case a.RolledBack != nil:
 		return r.rolledBack(ctx, *a.RolledBack)
 	case a.Stays != nil:
@@ -84,11 +93,11 @@ func (r *run) onCluster(ctx context.Context, a Act) error {
 	case a.Apply != "":
 		return r.Cluster.Apply(ctx, []byte(r.expand(ctx, a.Apply)))
 	case a.Delete != nil:
-		objects, err := r.Cluster.Resource(a.Delete.APIVersion, a.Delete.Kind, a.Delete.Namespace)
+		objects, err := r.Cluster.Resource(a.Delete.APIVersion, a.Delete.Kind, r.expand(ctx, a.Delete.Namespace))
 		if err != nil {
 			return err
 		}
-		return objects.Delete(ctx, a.Delete.Name, metav1.DeleteOptions{})
+		return objects.Delete(ctx, r.expand(ctx, a.Delete.Name), metav1.DeleteOptions{})
 	case a.Available != nil:
 		return r.available(ctx, *a.Available)
 	case a.Kill != "":
@@ -97,6 +106,17 @@ func (r *run) onCluster(ctx context.Context, a Act) error {
 			return err
 		}
 		return r.Stack.AwaitRestart(ctx, a.Kill, starts)
+	case a.Disconnect != "":
+		r.away = append(r.away, a.Disconnect)
+		return r.Stack.Disconnect(a.Disconnect)
+	case a.Connect != "":
+		return r.Stack.Connect(ctx, a.Connect)
+	case a.Offline != "":
+		return r.contact(ctx, a.Offline, false)
+	case a.Online != "":
+		return r.contact(ctx, a.Online, true)
+	case a.Mark != nil:
+		return r.mark(ctx, *a.Mark)
 	case a.Restart != "":
 		return r.Cluster.Restart(ctx, a.Restart)
 	case a.Freeze != "":

@@ -30,6 +30,9 @@ type Scenario struct {
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
 	Environments []Environment `yaml:"environments"`
+	// Files are the repository's instead of manifests that are made for the services, by path. ${unreleased:api} is the image that a
+	// team would write down.
+	Files map[string]string `yaml:"files"`
 	// Manifests are changed before they are committed.
 	Manifests []Edit `yaml:"manifests"`
 	// Acts in their order.
@@ -41,6 +44,8 @@ type Environment struct {
 	Name     string `yaml:"name"`
 	Gates    []int  `yaml:"gates"`
 	Approval string `yaml:"approval"`
+	// Soak is how many seconds it stays at each gate.
+	Soak int `yaml:"soak"`
 	// Agent is the number of the relay that reaches it; 0 is the one that there is.
 	Agent int `yaml:"agent"`
 }
@@ -93,6 +98,16 @@ type Act struct {
 	// Abort takes the started rollout back to what was stable, and Retry starts it again; both say why.
 	Abort string `yaml:"abort"`
 	Retry string `yaml:"retry"`
+	// Disconnect ends a part of Lockstep, which stays away until Connect.
+	Disconnect string `yaml:"disconnect"`
+	Connect    string `yaml:"connect"`
+	// Offline waits until an environment shows that its agent is away, and since when; Online, that it is there.
+	Offline string `yaml:"offline"`
+	Online  string `yaml:"online"`
+	// Mark writes the status of an object, as somebody with kubectl or a controller does.
+	Mark *Mark `yaml:"mark"`
+	// OnFailure is what the application does with the others when a deployment fails: STOP, ABORT or ROLLBACK.
+	OnFailure string `yaml:"on_failure"`
 	// RollBackAfter has the application roll back by itself so many seconds after a deployment has degraded.
 	RollBackAfter *int `yaml:"roll_back_after"`
 	// RolledBack follows the rollback that the application has begun by itself.
@@ -107,6 +122,8 @@ type Setup struct {
 	NotReady string `yaml:"not_ready"`
 	// Again continues an earlier one from where it has failed.
 	Again bool `yaml:"again"`
+	// Anew has the pipeline written down again with the address of the Git server that there are credentials for.
+	Anew bool `yaml:"anew"`
 }
 
 // Object names one object of the cluster.
@@ -115,6 +132,13 @@ type Object struct {
 	Kind       string `yaml:"kind"`
 	Namespace  string `yaml:"namespace"`
 	Name       string `yaml:"name"`
+}
+
+// Mark is a change of an object's status.
+type Mark struct {
+	Object `yaml:",inline"`
+	// Status is merged into the status.
+	Status map[string]any `yaml:"status"`
 }
 
 // Push says which images are pushed.
@@ -221,7 +245,7 @@ func (s Scenario) Alone() bool {
 }
 
 func (a Act) disturbs() bool {
-	return a.Kill != "" || a.Restart != "" || a.Freeze != "" || a.Delete != nil
+	return a.Disconnect != "" || a.Kill != "" || a.Restart != "" || a.Freeze != "" || a.Delete != nil
 }
 
 // world is the application as the stack's own tools know one.
@@ -237,7 +261,7 @@ func (s Scenario) world(repository string) demo.Scenario {
 		}
 	}
 	for _, e := range s.Environments {
-		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Approval: e.Approval, Agent: e.Agent}
+		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent}
 		if e.Approval != "" {
 			stage.ApprovalReason = "a person looks first"
 		}

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -133,4 +135,36 @@ func (r *run) rolledBack(ctx context.Context, want Rollout) error {
 	}
 	want.Rollback = true
 	return r.finish(ctx, want)
+}
+
+// contact waits until an environment shows whether its agent is there, and since when.
+func (r *run) contact(ctx context.Context, environment string, reachable bool) error {
+	began := r.Clock.Now()
+	what := fmt.Sprintf("the agent of %s to be shown (reachable: %t)", environment, reachable)
+	return r.world.Await(ctx, what, func() (string, bool, error) {
+		e, err := r.world.API.Environment(ctx, r.scenario.full(environment))
+		if err != nil || e.Contact == nil {
+			return "nothing", false, err
+		}
+		if !e.Contact.Reachable && (e.Contact.Reason == "" || e.Contact.Since.After(r.Clock.Now())) {
+			return "", false, fmt.Errorf("contact of %s, looked at since %s: found %+v, expected a reason, and since when", environment, began, *e.Contact)
+		}
+		return fmt.Sprintf("%+v", *e.Contact), e.Contact.Reachable == reachable, nil
+	})
+}
+
+// mark writes a status.
+func (r *run) mark(ctx context.Context, m Mark) error {
+	objects, err := r.Cluster.Resource(m.APIVersion, m.Kind, r.expand(ctx, m.Namespace))
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"status": m.Status})
+	if err != nil {
+		return fmt.Errorf("status of %s %s: %w", m.Kind, m.Name, err)
+	}
+	if _, err := objects.Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("status of %s %s: %w", m.Kind, m.Name, err)
+	}
+	return nil
 }

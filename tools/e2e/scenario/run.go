@@ -94,6 +94,7 @@ type run struct {
 	started  client.Rollout
 	version  string // of what was started
 	frozen   []string
+	away     []string
 	pods     []string // as Remember has found them
 }
 
@@ -109,6 +110,7 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	r.world.ClusterAt(p.Cluster.URL(), with)
 	r.watcher = demo.NewWatcher(r.world, nil)
 	defer r.thawAll(context.WithoutCancel(ctx))
+	defer r.connectAll(context.WithoutCancel(ctx))
 	for i, act := range s.Acts {
 		began := p.Clock.Now()
 		if err := r.act(ctx, act); err != nil {
@@ -123,6 +125,13 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 func (r *run) thawAll(ctx context.Context) {
 	for _, name := range r.frozen {
 		_ = r.Cluster.Thaw(ctx, name)
+	}
+}
+
+// connectAll leaves nobody away.
+func (r *run) connectAll(ctx context.Context) {
+	for _, part := range r.away {
+		_ = r.Stack.Connect(ctx, part)
 	}
 }
 
@@ -160,9 +169,9 @@ func (r *run) setup(ctx context.Context, want Setup) error {
 
 func (r *run) create(ctx context.Context, want Setup) error {
 	if want.Again {
-		return r.again(ctx)
+		return r.again(ctx, want.Anew)
 	}
-	files := r.world.Scenario.Manifests(r.Stack.Endpoints().OCI)
+	files := r.files(ctx)
 	for _, e := range r.scenario.Manifests {
 		changed := false
 		for path, text := range files {
@@ -184,8 +193,20 @@ func (r *run) create(ctx context.Context, want Setup) error {
 	return err
 }
 
+// files are what is committed at first.
+func (r *run) files(ctx context.Context) map[string]string {
+	if len(r.scenario.Files) == 0 {
+		return r.world.Scenario.Manifests(r.Stack.Endpoints().OCI)
+	}
+	files := map[string]string{}
+	for path, text := range r.scenario.Files {
+		files[path] = r.expand(ctx, text)
+	}
+	return files
+}
+
 // again has what is not ready looked at once more, and does what has not been done yet.
-func (r *run) again(ctx context.Context) error {
+func (r *run) again(ctx context.Context, anew bool) error {
 	const notReady = "NOT_READY"
 	for _, stage := range r.world.Scenario.Stages {
 		e, err := r.world.API.Environment(ctx, stage.Environment)
@@ -203,7 +224,10 @@ func (r *run) again(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(application.Environments) == 0 {
+	if anew {
+		r.world.Scenario.RepositoryURL = ""
+	}
+	if anew || len(application.Environments) == 0 {
 		return r.world.CreatePipeline(ctx)
 	}
 	for _, e := range application.Environments {

@@ -107,6 +107,15 @@ type Environment struct {
 	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
 	// Approval is what it asks by itself; nil for nothing.
 	Approval *EnvironmentApproval `json:"approval,omitempty"`
+	// Contact is whether its agent is there; nil before anybody was heard of.
+	Contact *Contact `json:"contact,omitempty"`
+}
+
+// Contact is whether somebody who acts in an environment can be reached, and since when it has been so.
+type Contact struct {
+	Reachable bool      `json:"reachable"`
+	Reason    string    `json:"reason,omitempty"`
+	Since     time.Time `json:"since"`
 }
 
 // DriverBinding is the driver of an environment and its configuration.

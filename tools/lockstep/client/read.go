@@ -50,7 +50,7 @@ const (
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
 		`queuedRollout { versionSet { id name } reason requestedAt }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
-		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry }`
+		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest reference } }`
 	rolloutFields    = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +

@@ -31,6 +31,8 @@ type Stage struct {
 	Environment, Tier string
 	// Gates are the weights at which all services wait for each other.
 	Gates []int
+	// Soak is how long the pipeline stays at each gate, in seconds.
+	Soak int
 	// Approval, when not empty, is the name of the approval step before this stage, and ApprovalReason what it says.
 	Approval, ApprovalReason string
 	// Agent is the relay that reaches its cluster; 0 is the stack's own.
@@ -75,7 +77,7 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 		}
 		gates := make([]any, len(stage.Gates))
 		for i, weight := range stage.Gates {
-			gates[i] = map[string]any{"weight": weight}
+			gates[i] = map[string]any{"weight": weight, "soak_duration": stage.Soak}
 		}
 		steps = append(steps, map[string]any{
 			"type": "deploy", "environment": stage.Environment, "gates": gates, "config": s.config(stage, repositoryURL),

@@ -52,9 +52,10 @@ type process struct {
 	mu       sync.Mutex
 	pid      int // 0 while it is not running
 	starts   int
-	hopeless error        // why it is not started any more
-	killed   bool         // we have ended it ourselves: no reason to wait before starting it again
-	between  func() error // done once it has died, before it is started again
+	hopeless error         // why it is not started any more
+	killed   bool          // we have ended it ourselves: no reason to wait before starting it again
+	between  func() error  // done once it has died, before it is started again
+	back     chan struct{} // closed when it may be started again; nil when nobody keeps it away
 }
 
 // start begins to supervise. It does not wait for anything.
@@ -86,6 +87,9 @@ func (p *process) supervise(ctx context.Context) {
 		if p.afterDeath() || p.clock.Now().Sub(began) > goodWhile {
 			backoff = firstBackoff
 		}
+		if !p.awaitBack(ctx) {
+			return
+		}
 		p.log.WarnContext(ctx, "process ended, starting it again", telemetry.KeyPart, p.name, telemetry.KeyError, err, telemetry.KeyDelay, backoff.Milliseconds())
 		if clock.Sleep(ctx, p.clock, backoff) != nil {
 			return
@@ -106,6 +110,50 @@ func (p *process) afterDeath() bool {
 		}
 	}
 	return killed
+}
+
+// awaitBack waits until nobody keeps the child away. False when ctx ends before.
+func (p *process) awaitBack(ctx context.Context) bool {
+	p.mu.Lock()
+	back := p.back
+	p.mu.Unlock()
+	if back == nil {
+		return true
+	}
+	select {
+	case <-back:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// keepAway kills the child, which is not started again before bringBack.
+func (p *process) keepAway() error {
+	p.mu.Lock()
+	if p.back == nil {
+		p.back = make(chan struct{})
+	}
+	p.mu.Unlock()
+	_, err := p.kill(nil)
+	return err
+}
+
+func (p *process) isAway() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.back != nil
+}
+
+// bringBack lets a child that is kept away be started again, and answers how many times it had been started before.
+func (p *process) bringBack() (starts int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.back != nil {
+		close(p.back)
+		p.back = nil
+	}
+	return p.starts
 }
 
 // kill ends the child as a crash would. between, which may be nil, is done before it is started again.

@@ -257,6 +257,27 @@ func (s *Stack) Kill(part string) (starts int, err error) {
 	return p.kill(nil)
 }
 
+// Disconnect ends a part as a crash would, and keeps it away until Connect.
+func (s *Stack) Disconnect(part string) error {
+	p, err := s.part(part)
+	if err != nil {
+		return err
+	}
+	return p.keepAway()
+}
+
+// Connect starts a part again that is kept away, and waits until it is ready. One that is not kept away is left alone.
+func (s *Stack) Connect(ctx context.Context, part string) error {
+	p, err := s.part(part)
+	if err != nil {
+		return err
+	}
+	if p.isAway() {
+		return s.AwaitRestart(ctx, part, p.bringBack())
+	}
+	return nil
+}
+
 // WipeStreams kills NATS and removes its whole store before it is started again: every stream, consumer and message is lost.
 func (s *Stack) WipeStreams() (starts int, err error) {
 	p, err := s.part("nats")

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -69,7 +70,9 @@ func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Clust
 	cfg.QPS, cfg.Burst = 50, 100
 	// The API server's warnings are for people who type kubectl.
 	cfg.WarningHandler = rest.NoWarnings{}
-	api, err := dynamic.NewForConfig(cfg)
+	patient := rest.CopyConfig(cfg)
+	patient.Wrap(func(next http.RoundTripper) http.RoundTripper { return &retryAfter{next: next, clock: clk} })
+	api, err := dynamic.NewForConfig(patient)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", cfg.Host, err)
 	}

@@ -86,15 +86,22 @@ func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, 
 // about gives what was observed the members of its watch's subject.
 func about(data, spec json.RawMessage) (json.RawMessage, error) {
 	var watch core.WatchSpec
-	if err := json.Unmarshal(spec, &watch); err != nil || len(watch.Subject) == 0 {
-		return data, err
+	if err := json.Unmarshal(spec, &watch); err != nil {
+		return nil, fmt.Errorf("decode what is watched: %w", err)
+	}
+	if len(watch.Subject) == 0 {
+		return data, nil
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode what was seen: %w", err)
 	}
 	for name, number := range watch.Subject {
 		members[name] = strconv.AppendInt(nil, number, 10)
 	}
-	return json.Marshal(members)
+	text, err := json.Marshal(members)
+	if err != nil {
+		return nil, fmt.Errorf("encode what was seen: %w", err)
+	}
+	return text, nil
 }

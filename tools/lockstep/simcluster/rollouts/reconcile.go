@@ -20,13 +20,17 @@ type view struct {
 	old      apiserver.Object
 	new      apiserver.Object
 	now      time.Time
+	// workload is the generation of the Deployment whose pods they are, "" for the Rollout's own.
+	workload string
 }
 
 const reasonPause = "CanaryPauseStep"
 
 // reconcile brings one Rollout one step on, in the order in which the real controller does, and writes its status once.
 func (c *Controller) reconcile(ctx context.Context, ro apiserver.Object) (time.Duration, error) {
+	ro, workload := c.resolve(ro)
 	v := c.look(ro)
+	v.workload = workload
 	if problem := c.invalid(ro); problem != "" {
 		return idle, c.refuse(v, problem)
 	}
@@ -309,6 +313,9 @@ func duration(v any) (time.Duration, bool) {
 // persist writes the status, if it has changed. The object must be the one that was looked at.
 func (c *Controller) persist(v *view) error {
 	v.new.Set(strconv.FormatInt(v.generation(), 10), "observedGeneration")
+	if v.workload != "" {
+		v.new.Set(v.workload, "workloadObservedGeneration")
+	}
 	c.conditions(v)
 	phase, message := v.phase()
 	v.new.Set(phase, "phase")

@@ -1,12 +1,15 @@
 package drivertest
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
 const blueGreenManifest = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: NAME}\nspec:\n  strategy: {blueGreen: {activeService: NAME}}\n" +
@@ -85,23 +88,76 @@ func TestARolloutThatWouldNotWaitIsRefused(t *testing.T) {
 	}
 }
 
+// Without a gate the promotion is still everybody's: nobody gets traffic before all could.
+func TestBlueGreenWithoutGatesIsPromotedTogether(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(in, environment object){
+		"no gates":   func(_, environment object) { environment["gates"] = nil },
+		"a way back": func(in, _ object) { in["rollout"].(object)["promote_full"] = true },
+	} {
+		for _, watching := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, watching %t", name, watching), func(t *testing.T) {
+				t.Parallel()
+				w, edit := blueGreenShop(t)
+				w.watching = watching
+				w.rollouts["shop/worker"].pace = 90 * time.Second
+				w.fail = func(name string, _ object) *core.FunctionError {
+					if name == "argo.promote" && w.now.Sub(w.rollouts["shop/worker"].changed) < 90*time.Second && w.rollouts["shop/worker"].active != w.rollouts["shop/worker"].current {
+						t.Error("one is promoted before the other is ready")
+					}
+					return nil
+				}
+				if failure := w.run(driver.Deploy, inputs(2, func(in, environment object) { edit(in, environment); change(in, environment) })); failure != "" {
+					t.Fatal(failure)
+				}
+				expectEnd(t, w, "sync: argocd/shop-staging", "promote: api", "promote: worker",
+					"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+					"rollout_environment.healthy environment_id=3", "rollout.healthy")
+			})
+		}
+	}
+	t.Run("one fails", func(t *testing.T) {
+		t.Parallel()
+		w, edit := blueGreenShop(t)
+		w.rollouts["shop/worker"].failsAt, w.rollouts["shop/worker"].pace = 1, 90*time.Second
+		w.run(driver.Deploy, inputs(2, func(in, environment object) { edit(in, environment); environment["gates"] = nil }))
+		if story := strings.Join(w.story, "\n"); strings.Contains(story, "promote") || !strings.Contains(story, "worker is degraded after the last gate") {
+			t.Errorf("story:\n%s", story)
+		}
+	})
+}
+
 func TestTrafficRoutingIsPartOfTheGeneratedStrategy(t *testing.T) {
 	t.Parallel()
-	w := shop(t)
-	if failure := w.run(driver.Deploy, inputs(2, func(_, environment object) {
-		c := configOf(environment)
-		c["use_load_balancing"], c["load_balancer_type"] = true, "alb"
-		for _, e := range c["services"].([]any) {
-			service := e.(object)["service"].(string)
-			e.(object)["traffic"] = object{"stable_service": service, "canary_service": service + "-canary", "ingress": "shop", "service_port": 80}
-		}
-	})); failure != "" {
-		t.Fatal(failure)
-	}
-	for _, want := range []string{`"stableService": "worker"`, `"canaryService": "worker-canary"`, `"trafficRouting": {"alb": {"ingress": "shop", "servicePort": 80}}`} {
-		if !strings.Contains(w.files["staging/worker.yaml"], want) {
-			t.Errorf("manifest lacks %s: %s", want, w.files["staging/worker.yaml"])
-		}
+	for kind, tc := range map[string]struct {
+		traffic object
+		want    string
+	}{
+		"istio": {object{"virtual_service": "shop", "routes": []any{"primary"}}, `{"istio": {"virtualService": {"name": "shop", "routes": ["primary"]}}}`},
+		"nginx": {object{"ingress": "shop"}, `{"nginx": {"stableIngress": "shop"}}`},
+		"alb":   {object{"ingress": "shop", "service_port": 80}, `{"alb": {"ingress": "shop", "servicePort": 80}}`},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := shop(t)
+			if failure := w.run(driver.Deploy, inputs(2, func(_, environment object) {
+				c := configOf(environment)
+				c["use_load_balancing"], c["load_balancer_type"] = true, kind
+				for _, e := range c["services"].([]any) {
+					service := e.(object)["service"].(string)
+					traffic := object{"stable_service": service, "canary_service": service + "-canary"}
+					maps.Copy(traffic, tc.traffic)
+					e.(object)["traffic"] = traffic
+				}
+			})); failure != "" {
+				t.Fatal(failure)
+			}
+			for _, want := range []string{`"stableService": "worker"`, `"canaryService": "worker-canary"`, `"trafficRouting": ` + tc.want} {
+				if !strings.Contains(w.files["staging/worker.yaml"], want) {
+					t.Errorf("manifest lacks %s: %s", want, w.files["staging/worker.yaml"])
+				}
+			}
+		})
 	}
 }
 
