@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string) (err error) {
 	dir := flags.String("data", "", "`folder` that keeps data and logs; without it a temporary one, which stays when something fails")
 	verbose := flags.Bool("v", false, "tell each act")
 	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
+	helm := flags.String("helm", "", "`program` that Argo CD renders charts with")
 	figures := flags.Int("measure", 0, "measure instead of playing scenarios, with so many `rollouts` at once on one relay")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}()
 	clk := clock.System()
 	began := clk.Now()
-	config := cluster.Config{Programs: *programs, Kustomize: *kustomize, Dir: filepath.Join(data, "cluster"), Log: log}
+	config := cluster.Config{Programs: *programs, Kustomize: *kustomize, Helm: *helm, Dir: filepath.Join(data, "cluster"), Log: log}
 	if *figures > 0 {
 		config.Audit = cluster.Relay
 	}
@@ -98,7 +99,7 @@ func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID strin
 	if err != nil {
 		return err
 	}
-	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, kubernetes.AuditFile())
+	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, measure.Audit(kubernetes.AuditFile()))
 	fmt.Print(measure.Table(latency, load))
 	return err
 }

@@ -27,6 +27,8 @@ type Config struct {
 	Programs string
 	// Kustomize is the program that Argo CD renders kustomizations with; empty for a cluster that renders none.
 	Kustomize string
+	// Helm is the program that Argo CD renders charts with; empty for a cluster that renders none.
+	Helm string
 	// Audit is the account whose requests the API server records in AuditFile; empty for nobody.
 	Audit string
 	// Dir keeps data and logs.

@@ -74,9 +74,13 @@ func (c *Cluster) controllers() []program {
 		"ARGOCD_GPG_ENABLED=false", "ARGOCD_TLS_DATA_PATH=" + c.path("argocd"), "ARGOCD_SSH_DATA_PATH=" + c.path("argocd"),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
 	}
-	if c.config.Kustomize != "" {
-		env = append(env, "PATH="+filepath.Dir(c.config.Kustomize)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	path := os.Getenv("PATH")
+	for _, program := range []string{c.config.Kustomize, c.config.Helm} {
+		if program != "" {
+			path = filepath.Dir(program) + string(filepath.ListSeparator) + path
+		}
 	}
+	env = append(env, "PATH="+path)
 	return []program{
 		{
 			name: "kwok", stage: 0, ready: c.healthy("http://" + address(c.ports["kwok"]) + "/healthz"),

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
@@ -36,18 +37,21 @@ const atOnce = 8
 // patience is how long one rollout among many may take.
 const patience = 20 * time.Minute
 
+// Counter answers the relay's requests to the API server so far, by verb.
+type Counter func(context.Context) (map[string]int, error)
+
 // AtOnce makes applications of one service and has all of them deployed at the same time, through one gate. relayPID is the
-// file with the relay's process, audit that with the API server's record of its requests.
-func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID, audit string) (Load, error) {
+// file with the relay's process.
+func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID string, count Counter) (Load, error) {
 	load := Load{Rollouts: rollouts}
-	worlds, sets, err := prepare(ctx, place, rollouts)
+	worlds, sets, err := prepare(ctx, place, rollouts, 0)
 	if err != nil {
 		return load, err
 	}
 	if load.Before, _, err = memory(relayPID); err != nil {
 		return load, err
 	}
-	before, err := calls(audit)
+	before, err := count(ctx)
 	if err != nil {
 		return load, err
 	}
@@ -62,26 +66,75 @@ func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID, 
 			load.Failed++
 		}
 	}
-	after, err := calls(audit)
+	after, err := count(ctx)
 	if err != nil {
 		return load, err
 	}
-	load.Calls = map[string]int{}
-	for verb, n := range after {
-		load.Calls[verb] = n - before[verb]
-	}
+	load.Calls = less(after, before)
 	_, load.Peak, err = memory(relayPID)
 	return load, errors.Join(err, errors.Join(errs[:min(len(errs), 3)]...))
 }
 
-// prepare makes the applications, has each deployed once, and pushes the version that is measured.
-func prepare(ctx context.Context, place *scenario.Place, n int) ([]*demo.World, []client.VersionSet, error) {
+// Standing has rollouts of as many applications stand at a gate that soaks for an hour, for so long, and answers the relay's
+// requests in that time, by verb, and how long it really was. poll is how often each would be looked at without a watch, in
+// seconds.
+func Standing(ctx context.Context, place *scenario.Place, rollouts int, poll float64, during time.Duration, count Counter) (map[string]int, time.Duration, error) {
+	worlds, sets, err := prepare(ctx, place, rollouts, poll)
+	if err != nil {
+		return nil, 0, err
+	}
+	started := make([]client.Rollout, rollouts)
+	err = errors.Join(each(rollouts, atOnce, func(i int) (err error) {
+		if started[i], err = worlds[i].Roll(ctx, sets[i].ID, "a figure"); err != nil {
+			return err
+		}
+		return worlds[i].Await(ctx, "the gate of "+started[i].ID, func() (string, bool, error) {
+			r, err := worlds[i].API.Rollout(ctx, started[i].ID)
+			reached := slices.ContainsFunc(r.Journal, func(t client.Transition) bool { return t.Subject == r.ID && t.Event == "reach_gate" })
+			return r.State, reached, err
+		})
+	})...)
+	if err != nil {
+		return nil, 0, err
+	}
+	began := place.Clock.Now()
+	before, err := count(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := clock.Sleep(ctx, place.Clock, during); err != nil {
+		return nil, 0, fmt.Errorf("stand: %w", err)
+	}
+	after, err := count(ctx)
+	took := place.Clock.Now().Sub(began)
+	for i, r := range started {
+		_, problem := worlds[i].API.CancelRollout(ctx, r.ID, "seen enough")
+		err = errors.Join(err, problem)
+	}
+	return less(after, before), took, err
+}
+
+// less is what has come to the counts of before.
+func less(after, before map[string]int) map[string]int {
+	grown := map[string]int{}
+	for verb, n := range after {
+		grown[verb] = n - before[verb]
+	}
+	return grown
+}
+
+// prepare makes the applications, has each deployed once, and pushes the version that is measured. With a poll interval they
+// soak for an hour at their gate.
+func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([]*demo.World, []client.VersionSet, error) {
 	worlds, sets := make([]*demo.World, n), make([]client.VersionSet, n)
 	errs := each(n, atOnce, func(i int) error {
-		name := fmt.Sprintf("load-%03d", i)
+		name, soak, interval := fmt.Sprintf("load-%03d", i), 0, 30.0
+		if poll > 0 {
+			name, soak, interval = fmt.Sprintf("standing-%03d", i), 3600, poll
+		}
 		w, err := world(place, demo.Scenario{
-			Application: name, Services: []string{"api"}, PollInterval: 30,
-			Stages: []demo.Stage{{Environment: name, Tier: "STAGING", Gates: []int{50}}},
+			Application: name, Services: []string{"api"}, PollInterval: interval,
+			Stages: []demo.Stage{{Environment: name, Tier: "STAGING", Gates: []int{50}, Soak: soak}},
 		})
 		if err != nil {
 			return err
@@ -143,6 +196,11 @@ func memory(pidFile string) (now, peak int64, err error) {
 		}
 	}
 	return now, peak, nil
+}
+
+// Audit counts the requests in an API server's audit log.
+func Audit(file string) Counter {
+	return func(context.Context) (map[string]int, error) { return calls(file) }
 }
 
 // calls are the requests in an audit log by verb. A watch is written when it begins and when it ends.

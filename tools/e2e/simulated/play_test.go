@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/tools/e2e/measure"
 	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
 	"github.com/lockstep-cd/lockstep/tools/e2e/simulated"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli"
@@ -41,6 +42,7 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	place := start(t)
+	t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
 	t.Run("together", func(t *testing.T) {
 		for _, s := range all {
 			if !s.Alone() {
@@ -56,6 +58,31 @@ func TestScenarios(t *testing.T) {
 			t.Run(s.Name, func(t *testing.T) { play(t, place, s) })
 		}
 	}
+}
+
+// standing has rollouts stand at a gate for a while, and counts what the relay asks the API server meanwhile: of each rollout
+// the look that is had at every tenth poll, and the few that there are before its watch has told of it (D20).
+func standing(t *testing.T, place *scenario.Place) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c, ok := place.Cluster.(*simulated.Cluster)
+	if !ok {
+		t.Fatal("expected a simulated cluster")
+	}
+	const rollouts, poll = 10, 1
+	asked, took, err := measure.Standing(ctx, place, rollouts, poll, 10*time.Second, c.Requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, n := range asked {
+		sum += n
+	}
+	if most := rollouts * (3 + int(took/(10*time.Second))); sum > most {
+		t.Errorf("found %d requests in %s (%v), expected %d at most for %d rollouts", sum, took, asked, most, rollouts)
+	}
+	t.Logf("%d rollouts at a gate for %s: %d requests to the API server; polls would have been %d", rollouts, took, sum, rollouts*int(took/time.Second))
 }
 
 func play(t *testing.T, place *scenario.Place, s scenario.Scenario) {

@@ -159,3 +159,29 @@ func (c *Cluster) scale(ctx context.Context, program string, freeze bool) error 
 
 // SetBroken does nothing: here the image itself says how it behaves.
 func (*Cluster) SetBroken(context.Context, []string) error { return nil }
+
+// Requests are those of the relay to the API server so far, by verb.
+func (c *Cluster) Requests(ctx context.Context) (map[string]int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/metrics", nil)
+	if err != nil {
+		return nil, fmt.Errorf("requests: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("requests: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("requests: %w", err)
+	}
+	found := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var verb string
+		var n int
+		if _, err := fmt.Sscanf(line, `apiserver_request_total{verb=%q,client="lockstep-relay"} %d`, &verb, &n); err == nil {
+			found[verb] = n
+		}
+	}
+	return found, nil
+}

@@ -23,6 +23,8 @@ type Server struct {
 	token string
 	// stop ends the watches.
 	stop context.Context //nolint:containedctx // the life of the server, not of a request
+	// served counts requests for objects.
+	served requests
 }
 
 // NewServer serves a store until ctx ends. With a token, every request has to carry it.
@@ -42,6 +44,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case "/version":
 		writeJSON(w, http.StatusOK, version.Info{Major: "1", Minor: "34", GitVersion: "v1.34.2+simulated", Platform: "simulated"})
+		return
+	case "/metrics":
+		_, _ = io.WriteString(w, s.served.text())
 		return
 	case "/api":
 		writeJSON(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
@@ -103,6 +108,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.served.count(r, t.Name != "")
 	if t.Name == "" {
 		return s.collection(w, r, t)
 	}

@@ -21,15 +21,21 @@ func sourceType(app apiserver.Object, commit *object.Commit) string {
 	if _, err := commit.File(path.Join(app.Text("spec", "source", "path"), kustomizationFile)); err == nil {
 		return "Kustomize"
 	}
+	if _, err := commit.File(path.Join(app.Text("spec", "source", "path"), chartFile)); err == nil {
+		return "Helm"
+	}
 	return "Directory"
 }
 
-// rendered are the objects of an Application: the files of its folder, or what its kustomization makes of those that it
-// names, with the parameters of the Application.
+// rendered are the objects of an Application: the files of its folder, what its chart makes of its values, or what its
+// kustomization makes of the files that it names, with the parameters of the Application.
 func rendered(app apiserver.Object, commit *object.Commit) ([]apiserver.Object, error) {
 	folder := app.Text("spec", "source", "path")
-	if sourceType(app, commit) == "Directory" {
+	switch sourceType(app, commit) {
+	case "Directory":
 		return manifests(commit, folder)
+	case "Helm":
+		return charted(app, commit)
 	}
 	file, err := commit.File(path.Join(folder, kustomizationFile))
 	if err != nil {
