@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import type { OverviewRollout, RolloutPageData, SetFields } from '../src/api/generated'
+import type { CellFields, RolloutPageData, SetFields } from '../src/api/generated'
 import { documentOf, draftOf, draftProblem } from '../src/form/pipeline-draft'
 import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
 import { course, type Lane } from '../src/logic/gates'
 import { ago, span } from '../src/logic/time'
 import { conditions } from '../src/logic/waiting'
-import { cell, gateBefore } from '../src/logic/where'
+import { attempt, filterOf } from '../src/logic/where'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 type Gates = Rollout['environments'][number]['deployments'][number]['gates']
@@ -80,21 +80,21 @@ test('what the server does not speak of is left to it to refuse', () => {
 })
 
 describe('what is where', () => {
-  const set = (name: string) => ({ id: name, name })
-  const made = (id: string, name: string, state: string, before: string | null, startedAt: string | null = at): OverviewRollout =>
-    ({ id, state, versionSet: set(name), openGates: [], environments: [{ id: `${id}e`, position: 1, state, startedAt, environment: { id: 's', name: 'staging', tier: 'STAGING' }, previousVersionSet: before ? set(before) : null }] }) as unknown as OverviewRollout
-  test('live is what completed last, whatever was tried since', () => {
-    expect(cell([], 'staging').live).toBeNull()
-    const failed = cell([made('r3', 'c', 'FAILED', 'b'), made('r2', 'b', 'COMPLETED', 'a')], 'staging')
-    expect([failed.live?.name, failed.liveBy?.rollout.id, failed.attempt?.rollout.id]).toEqual(['b', 'r2', 'r3'])
-    const never = cell([made('r3', 'c', 'CANCELLED', 'b', null), made('r2', 'b', 'COMPLETED', 'a')], 'staging')
-    expect(never.attempt).toBeNull()
-    expect(cell([made('r3', 'c', 'IN_PROGRESS', 'b')], 'staging').liveBy).toBeNull()
+  const at = (state: string | null, more: object = {}) =>
+    ({ state, latestVersionSet: { id: 's', name: 'set-2' }, latest: state && { id: 'e', startedAt: '2026-11-21T04:00:00Z', rollout: { id: 'r', isRollback: false } }, gates: [], ...more }) as unknown as CellFields
+  test('what is on its way, or did not come through', () => {
+    expect(attempt(at(null))).toBeNull()
+    expect(attempt(at('COMPLETED'))).toBeNull()
+    expect(attempt(at('FAILED'))).toEqual({ rolloutId: 'r', state: 'FAILED', set: 'set-2', isRollback: false, gate: null })
+    expect(attempt(at('CANCELLED', { latest: { id: 'e', startedAt: null, rollout: { id: 'r', isRollback: false } } }))).toBeNull()
+    expect(attempt(at('PENDING', { gates: [{ gateId: 'release' }] }))?.gate).toBe('release')
+    expect(attempt(at('FAILED', { gates: [{ gateId: 'release' }] }))?.gate).toBeNull()
   })
-  test('the gate that holds an environment up', () => {
-    const r = made('r', 'a', 'IN_PROGRESS', null)
-    r.openGates = [{ gateId: 'release', reason: '', requestedAt: at }]
-    expect(gateBefore(r, r.environments[0]!)).toBe('release')
+  test('the address is the filter, and what nobody knows asks nothing', () => {
+    expect(filterOf(new URLSearchParams('after=x&q=%20&state=dancing&waiting=perhaps'))).toBeNull()
+    expect(filterOf(new URLSearchParams('q=shop&environment=staging&state=failed&health=degraded&waiting=yes'))).toEqual({
+      text: 'shop', environments: ['staging'], states: ['FAILED'], health: ['DEGRADED'], waiting: true,
+    })
   })
 })
 

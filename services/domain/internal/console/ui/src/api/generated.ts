@@ -50,6 +50,17 @@ export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' |
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
+export type Health = 'UNKNOWN' | 'HEALTHY' | 'PROGRESSING' | 'DEGRADED'
+
+export interface MatrixFilter {
+  text?: string | null
+  environments?: Array<string> | null
+  drivers?: Array<string> | null
+  states?: Array<RolloutState> | null
+  health?: Array<Health> | null
+  waiting?: boolean | null
+}
+
 export interface NewArtifactSourceInput {
   sourceRef: string
   sourceConfig: unknown
@@ -110,71 +121,42 @@ export interface AbilityFields {
   reason: string | null
 }
 
-export interface PlaceFields {
+export interface CellFields {
   id: string
-  position: number
-  state: RolloutState
-  startedAt: string | null
-  finishedAt: string | null
   environment: {
     id: string
     name: string
     tier: Tier
   }
-  previousVersionSet: {
+  readiness: Readiness
+  readinessReason: string
+  live: {
     id: string
     name: string
   } | null
-  deployments: Array<{
-    id: string
-    state: DeploymentState
-    service: {
-      id: string
-      name: string
-    }
-  }>
-}
-
-export interface OverviewRollout {
-  id: string
-  state: RolloutState
-  isRollback: boolean
-  createdAt: string
-  startedAt: string | null
-  finishedAt: string | null
-  versionSet: {
+  liveSince: string | null
+  latestVersionSet: {
     id: string
     name: string
-  }
-  openGates: Array<{
+  } | null
+  state: RolloutState | null
+  latest: {
+    id: string
+    startedAt: string | null
+    rollout: {
+      id: string
+      isRollback: boolean
+    }
+  } | null
+  gates: Array<{
     gateId: string
-    reason: string
     requestedAt: string
   }>
-  environments: Array<{
-    id: string
-    position: number
-    state: RolloutState
-    startedAt: string | null
-    finishedAt: string | null
-    environment: {
-      id: string
-      name: string
-      tier: Tier
-    }
-    previousVersionSet: {
-      id: string
-      name: string
-    } | null
-    deployments: Array<{
-      id: string
-      state: DeploymentState
-      service: {
-        id: string
-        name: string
-      }
-    }>
-  }>
+  health: Health
+  reconciliation: {
+    drift: string
+    since: string
+  } | null
 }
 
 export interface RolloutLine {
@@ -342,6 +324,81 @@ export interface FollowVariables {
 export const Follow: Operation<FollowData, FollowVariables> = { name: 'Follow', text: 'subscription Follow($after: String) { journal(after: $after) { cursor rollout { id application { id } } } }' }
 
 export interface WhereData {
+  matrix: {
+    nodes: Array<{
+      application: {
+        id: string
+        name: string
+      }
+      newest: {
+        id: string
+        name: string
+        createdAt: string
+      } | null
+      cells: Array<{
+        id: string
+        environment: {
+          id: string
+          name: string
+          tier: Tier
+        }
+        readiness: Readiness
+        readinessReason: string
+        live: {
+          id: string
+          name: string
+        } | null
+        liveSince: string | null
+        latestVersionSet: {
+          id: string
+          name: string
+        } | null
+        state: RolloutState | null
+        latest: {
+          id: string
+          startedAt: string | null
+          rollout: {
+            id: string
+            isRollback: boolean
+          }
+        } | null
+        gates: Array<{
+          gateId: string
+          requestedAt: string
+        }>
+        health: Health
+        reconciliation: {
+          drift: string
+          since: string
+        } | null
+      }>
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface WhereVariables {
+  first: number
+  after?: string | null
+  filter?: MatrixFilter | null
+}
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { id environment { id name tier } readiness readinessReason live { id name } liveSince latestVersionSet { id name } state latest { id startedAt rollout { id isRollback } } gates { gateId requestedAt } health reconciliation { drift since } }' }
+
+export interface ColumnsData {
+  environments: {
+    nodes: Array<{
+      id: string
+      name: string
+      tier: Tier
+    }>
+  }
+}
+export type ColumnsVariables = Record<string, never>
+export const Columns: Operation<ColumnsData, ColumnsVariables> = { name: 'Columns', text: 'query Columns { environments(first: 200) { nodes { id name tier } } }' }
+
+export interface BeginningData {
   applications: {
     nodes: Array<{
       id: string
@@ -369,58 +426,13 @@ export interface WhereData {
       rollouts: {
         nodes: Array<{
           id: string
-          state: RolloutState
-          isRollback: boolean
-          createdAt: string
-          startedAt: string | null
-          finishedAt: string | null
-          versionSet: {
-            id: string
-            name: string
-          }
-          openGates: Array<{
-            gateId: string
-            reason: string
-            requestedAt: string
-          }>
-          environments: Array<{
-            id: string
-            position: number
-            state: RolloutState
-            startedAt: string | null
-            finishedAt: string | null
-            environment: {
-              id: string
-              name: string
-              tier: Tier
-            }
-            previousVersionSet: {
-              id: string
-              name: string
-            } | null
-            deployments: Array<{
-              id: string
-              state: DeploymentState
-              service: {
-                id: string
-                name: string
-              }
-            }>
-          }>
         }>
       }
     }>
-    pageInfo: {
-      hasNextPage: boolean
-      endCursor: string | null
-    }
   }
 }
-export interface WhereVariables {
-  first: number
-  after?: string | null
-}
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name environments { id readiness readinessReason environment { id name tier } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 5) { nodes { ...OverviewRollout } } } pageInfo { hasNextPage endCursor } } } fragment OverviewRollout on Rollout { id state isRollback createdAt startedAt finishedAt versionSet { id name } openGates { gateId reason requestedAt } environments { ...PlaceFields } } fragment PlaceFields on RolloutEnvironment { id position state startedAt finishedAt environment { id name tier } previousVersionSet { id name } deployments { id state service { id name } } }' }
+export type BeginningVariables = Record<string, never>
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { applications(first: 2) { nodes { id name environments { id readiness readinessReason environment { id name tier } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 1) { nodes { id } } } } }' }
 
 export interface RolloutsData {
   rollouts: {

@@ -1,39 +1,41 @@
-// What is where: the state of an application in each environment, from its newest rollouts.
-import type { OverviewRollout, PlaceFields } from '../api/generated'
+// What is where: what a cell of the matrix shows, and which cells are asked for.
+import type { CellFields, Health, MatrixFilter, RolloutState } from '../api/generated'
 import { isOver } from './waiting'
 
-export interface Cell {
-  /** What is live: the set of the last rollout that completed here. */
-  live: { id: string; name: string } | null
-  /** The rollout that made it live, if it is among the newest. */
-  liveBy: { rollout: OverviewRollout; place: PlaceFields } | null
-  /** What is on its way here, or what was tried last and did not come through. */
-  attempt: { rollout: OverviewRollout; place: PlaceFields } | null
+export interface Attempt {
+  rolloutId: string
+  state: RolloutState
+  set: string
+  isRollback: boolean
+  /** The gate that it waits at; null for none. */
+  gate: string | null
 }
 
-/** Rollouts are newest first. A rollout that was cancelled or failed before it came here is no attempt at this environment. */
-export function cell(rollouts: OverviewRollout[], environment: string): Cell {
-  const here = rollouts.flatMap((rollout) => {
-    const place = rollout.environments.find((e) => e.environment.name === environment)
-    return place ? [{ rollout, place }] : []
-  })
-  const newest = here[0]
-  if (!newest) return { live: null, liveBy: null, attempt: null }
-  const done = here.find((h) => h.place.state === 'COMPLETED') ?? null
-  const live = newest.place.state === 'COMPLETED' ? newest.rollout.versionSet : newest.place.previousVersionSet
-  const liveBy = done && live && done.rollout.versionSet.id === live.id ? done : null
-  const tried = here.find((h) => h.place.startedAt !== null || !isOver(h.place.state))
-  const attempt = tried && tried.place.state !== 'COMPLETED' ? tried : null
-  return { live, liveBy, attempt }
+/** What is on its way to a cell, or was tried last and did not come through. A rollout that ended before it came here is neither. */
+export function attempt(cell: CellFields): Attempt | null {
+  const { latest, state, latestVersionSet } = cell
+  if (!latest || !state || state === 'COMPLETED' || (isOver(state) && !latest.startedAt)) return null
+  return { rolloutId: latest.rollout.id, state, set: latestVersionSet?.name ?? '', isRollback: latest.rollout.isRollback, gate: isOver(state) ? null : (cell.gates[0]?.gateId ?? null) }
 }
 
-/** An open gate that holds up this environment: its own, one of its weights, or the step before it. */
-export function gateBefore(rollout: OverviewRollout, place: PlaceFields): string | null {
-  const name = place.environment.name
-  const own = rollout.openGates.find((g) => g.gateId === name || g.gateId.startsWith(`${name}/`))
-  if (own) return own.gateId
-  const first = rollout.environments.filter((e) => !isOver(e.state)).sort((a, b) => a.position - b.position)[0]
-  return first?.id === place.id ? (rollout.openGates[0]?.gateId ?? null) : null
+export const states: RolloutState[] = ['PENDING', 'IN_PROGRESS', 'PAUSED', 'COMPLETED', 'FAILED', 'CANCELLED']
+export const healths: Health[] = ['HEALTHY', 'PROGRESSING', 'DEGRADED']
+/** What the address says of the filter; each has its name there. */
+export const filterNames = ['q', 'environment', 'state', 'health', 'waiting'] as const
+
+/** The filter that an address means; null for none. What it says that nobody knows asks nothing. */
+export function filterOf(search: URLSearchParams): MatrixFilter | null {
+  const filter: MatrixFilter = {}
+  const text = search.get('q')?.trim()
+  const environment = search.get('environment')
+  const state = states.find((s) => s.toLowerCase() === search.get('state'))
+  const health = healths.find((h) => h.toLowerCase() === search.get('health'))
+  if (text) filter.text = text
+  if (environment) filter.environments = [environment]
+  if (state) filter.states = [state]
+  if (health) filter.health = [health]
+  if (search.get('waiting') === 'yes') filter.waiting = true
+  return Object.keys(filter).length > 0 ? filter : null
 }
 
 const tiers = ['DEVELOPMENT', 'QA', 'STAGING', 'PRODUCTION']

@@ -1,12 +1,12 @@
 // The way from an empty installation to a first rollout: what is done, and the one next thing to do.
 import { useState } from 'react'
 import { Link } from 'react-router'
-import type { EnvironmentFields, WhereData } from '../api/generated'
+import type { BeginningData, EnvironmentFields } from '../api/generated'
 import { Icon } from '../parts/icon'
 import { Page } from '../parts/page'
 import { Promote } from '../parts/promote'
 
-type App = WhereData['applications']['nodes'][number]
+type App = BeginningData['applications']['nodes'][number]
 
 export function Start({ app, environments }: { app: App | null; environments: EnvironmentFields[] }) {
   const [promote, setPromote] = useState(false)

@@ -1,139 +1,192 @@
-// What is where: applications down, environments across.
-import { useState } from 'react'
+// What is where: applications down, environments across. Filters and pages are the server's, and in the address.
+import { memo, useCallback, useId, useMemo, useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
-import { Environments as EnvironmentsOperation, Where as WhereOperation, type WhereData } from '../api/generated'
-import { useAsk } from '../api/hooks'
-import { isOver } from '../logic/waiting'
-import { byTier, cell, gateBefore } from '../logic/where'
-import { Icon } from '../parts/icon'
+import { Beginning as BeginningOperation, Columns, Environments, Where as WhereOperation, type WhereData } from '../api/generated'
+import { always, useAsk } from '../api/hooks'
+import { byTier, filterOf, filterNames, healths, states } from '../logic/where'
+import { Cell } from '../parts/cell'
 import { Tier } from '../parts/lane'
-import { More, Page, Waiting } from '../parts/page'
+import { Empty, More, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
-import { Chip, State, stateWord } from '../parts/state'
+import { stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
+import { useTyped } from '../parts/typed'
 import { Start } from './start'
 
-type App = WhereData['applications']['nodes'][number]
+type RowData = WhereData['matrix']['nodes'][number]
+type Column = { id: string; name: string; tier: string }
+
+const pageSize = 25
 
 export function Where() {
   const [search] = useSearchParams()
   const after = search.get('after')
-  const query = useAsk(WhereOperation, { first: 25, after }, { live: (d) => d.applications.nodes.some((a) => a.rollouts.nodes.some((r) => !isOver(r.state))) })
-  const environments = useAsk(EnvironmentsOperation, { first: 200 })
-  const [promote, setPromote] = useState<string | null>(null)
-  if (!query.data || !environments.data) {
+  const filter = filterOf(search)
+  const query = useAsk(
+    WhereOperation,
+    { first: pageSize, after, filter },
+    // With a filter, a row of any application may begin to meet it.
+    { follows: (touched, data) => filter !== null || data.matrix.nodes.length < pageSize || data.matrix.nodes.some((r) => touched.applications.has(r.application.id)) },
+  )
+  const environments = useAsk(Columns, {})
+  const rows = query.data?.matrix.nodes
+  const all = environments.data?.environments.nodes
+  const columns = useMemo(() => {
+    const used = new Set((rows ?? []).flatMap((r) => r.cells.map((c) => c.environment.id)))
+    return (all ?? []).filter((e) => used.has(e.id)).sort(byTier)
+  }, [rows, all])
+  if (!query.data || !rows || !all) {
     return (
       <Page title="What is where">
         <Waiting query={query.error ? query : environments} what="matrix" />
       </Page>
     )
   }
-  const apps = query.data.applications.nodes
-  const all = environments.data.environments.nodes
-  const first = apps[0]
-  if (!after && apps.length <= 1 && !first?.rollouts.nodes.length) return <Start app={first ?? null} environments={all} />
-  const used = new Set(apps.flatMap((a) => [...a.environments.map((e) => e.environment.name), ...a.rollouts.nodes.flatMap((r) => r.environments.map((e) => e.environment.name))]))
-  const columns = all.filter((e) => used.has(e.name)).sort(byTier)
+  const beginning = !after && !filter && rows.length <= 1 && !rows[0]?.cells.some((c) => c.latest)
+  if (beginning) return <Beginning />
   return (
-    <Page title="What is where" lead={<p>Which version set is live in each environment, and what is on its way.</p>}>
-      <div className="scroll card" tabIndex={0} role="region" aria-label="Applications by environment">
-        <table className="matrix">
-          <thead>
-            <tr>
-              <th scope="col">Application</th>
-              {columns.map((e) => (
-                <th scope="col" key={e.id}>
-                  <Link to={`/environments/${e.name}`}>{e.name}</Link>
-                  <div>
-                    <Tier environment={e} />
-                  </div>
-                </th>
-              ))}
-              <th scope="col">
-                <span className="visually-hidden">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {apps.map((a) => (
-              <tr key={a.id}>
-                <th scope="row">
-                  <Link to={`/applications/${a.name}`}>{a.name}</Link>
-                  <Newest app={a} />
-                </th>
-                {columns.map((e) => (
-                  <td key={e.id} data-label={e.name}>
-                    <Spot app={a} environment={e.name} />
-                  </td>
-                ))}
-                <td>
-                  <button type="button" onClick={() => setPromote(a.name)} aria-label={`Roll out ${a.name}`}>
-                    Roll out
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      <More info={query.data.applications.pageInfo} after={after} />
-      {promote && <Promote application={promote} onClose={() => setPromote(null)} />}
+    <Page title="What is where" lead={<p>Which version set is live in each environment, how it does, and what is on its way.</p>}>
+      <Filters environments={all} />
+      {rows.length === 0 ? <NoRows after={after} /> : <Matrix rows={rows} columns={columns} old={query.isPlaceholderData} />}
+      <More info={query.data.matrix.pageInfo} after={after} />
     </Page>
   )
 }
 
-function Newest({ app }: { app: App }) {
-  const set = app.versionSets.nodes[0]
-  if (!set) return <div className="faint">no version set yet</div>
+/** An installation in which nothing has been rolled out yet. */
+function Beginning() {
+  const applications = useAsk(BeginningOperation, {}, { live: always })
+  const environments = useAsk(Environments, { first: 200 }, { live: always })
+  if (!applications.data || !environments.data) {
+    return (
+      <Page title="Welcome to Lockstep">
+        <Waiting query={applications.error ? applications : environments} what="way to a first rollout" />
+      </Page>
+    )
+  }
+  return <Start app={applications.data.applications.nodes[0] ?? null} environments={environments.data.environments.nodes} />
+}
+
+function NoRows({ after }: { after: string | null }) {
   return (
-    <div className="faint">
-      newest <Link to={`/applications/${app.name}/sets`}>{set.name}</Link>, <Ago at={set.createdAt} />
+    <Empty icon="where" title="No application has such a cell">
+      <p>{after ? 'There is nothing on this page any more.' : 'Every condition has to be met in one environment.'}</p>
+      <p>
+        <Link to="?">Show everything</Link>
+      </p>
+    </Empty>
+  )
+}
+
+const capital = (word: string) => word.charAt(0).toUpperCase() + word.slice(1)
+
+function Filters({ environments }: { environments: Column[] }) {
+  const [search, setSearch] = useSearchParams()
+  const id = useId()
+  const set = useCallback(
+    (name: string, value: string) =>
+      setSearch(
+        (before) => {
+          const next = new URLSearchParams(before)
+          next.delete('after')
+          if (value) next.set(name, value)
+          else next.delete(name)
+          return next
+        },
+        { replace: true },
+      ),
+    [setSearch],
+  )
+  const [text, setText] = useTyped(search.get('q') ?? '', (value) => set('q', value))
+  const any = filterNames.some((name) => search.has(name))
+  const choice = (name: string, label: string, none: string, options: Array<[value: string, word: string]>) => (
+    <span className="pick">
+      <label htmlFor={`${id}-${name}`}>{label}</label>
+      <select id={`${id}-${name}`} value={search.get(name) ?? ''} onChange={(e) => set(name, e.target.value)}>
+        <option value="">{none}</option>
+        {options.map(([value, word]) => (
+          <option key={value} value={value}>
+            {word}
+          </option>
+        ))}
+      </select>
+    </span>
+  )
+  return (
+    <form className="filters" role="search" aria-label="Filter the matrix" onSubmit={(e) => e.preventDefault()}>
+      <span className="pick">
+        <label htmlFor={`${id}-q`}>Application</label>
+        <input id={`${id}-q`} type="search" placeholder="part of its name" value={text} onChange={(e) => setText(e.target.value)} />
+      </span>
+      {choice('environment', 'Environment', 'all', [...environments].sort(byTier).map((e) => [e.name, e.name]))}
+      {choice('state', 'State', 'any', states.map((s) => [s.toLowerCase(), capital(stateWord(s))]))}
+      {choice('health', 'Health', 'any', healths.map((h) => [h.toLowerCase(), capital(stateWord(h))]))}
+      {choice('waiting', 'Gate', 'open or not', [['yes', 'Waits for approval']])}
+      {any && <Link to="?">Clear</Link>}
+    </form>
+  )
+}
+
+function Matrix({ rows, columns, old }: { rows: RowData[]; columns: Column[]; old: boolean }) {
+  const [promote, setPromote] = useState<string | null>(null)
+  return (
+    <div className={old ? 'scroll card old' : 'scroll card'} tabIndex={0} role="region" aria-label="Applications by environment" aria-busy={old}>
+      <table className="matrix">
+        <thead>
+          <tr>
+            <th scope="col">Application</th>
+            {columns.map((e) => (
+              <th scope="col" key={e.id}>
+                <Link to={`/environments/${e.name}`}>{e.name}</Link>
+                <div>
+                  <Tier environment={e} />
+                </div>
+              </th>
+            ))}
+            <th scope="col">
+              <span className="visually-hidden">Actions</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((r) => (
+            <Row key={r.application.id} row={r} columns={columns} promote={setPromote} />
+          ))}
+        </tbody>
+      </table>
+      {promote && <Promote application={promote} onClose={() => setPromote(null)} />}
     </div>
   )
 }
 
-function Spot({ app, environment }: { app: App; environment: string }) {
-  const setup = app.environments.find((e) => e.environment.name === environment)
-  const { live, liveBy, attempt } = cell(app.rollouts.nodes, environment)
-  if (!setup && !live && !attempt) return <span className="faint">not in its pipeline</span>
-  const gate = attempt && !isOver(attempt.place.state) ? gateBefore(attempt.rollout, attempt.place) : null
+/** What has not changed is the same object after a refresh, so that only rows that have are drawn again. */
+const Row = memo(function Row({ row, columns, promote }: { row: RowData; columns: Column[]; promote: (application: string) => void }) {
+  const { application, newest, cells } = row
   return (
-    <div className="spot">
-      <div className="live">
-        {live ? (
-          <>
-            {liveBy ? (
-              <Link className="set" to={`/rollouts/${liveBy.rollout.id}`}>
-                {live.name}
-              </Link>
-            ) : (
-              <span className="set">{live.name}</span>
-            )}
-            {liveBy?.place.finishedAt && (
-              <span className="faint">
-                live <Ago at={liveBy.place.finishedAt} />
-              </span>
-            )}
-          </>
+    <tr>
+      <th scope="row">
+        <Link to={`/applications/${application.name}`}>{application.name}</Link>
+        {newest ? (
+          <div className="faint">
+            newest <Link to={`/applications/${application.name}/sets`}>{newest.name}</Link>, <Ago at={newest.createdAt} />
+          </div>
         ) : (
-          <span className="faint">nothing live yet</span>
+          <div className="faint">no version set yet</div>
         )}
-      </div>
-      {attempt && (
-        <Link className="attempt" to={`/rollouts/${attempt.rollout.id}`}>
-          {gate ? <Chip tone="wait" icon="gate" word={`Waits: ${gate}`} /> : <State state={attempt.place.state} />}
-          <span>
-            {attempt.rollout.versionSet.name}
-            {attempt.rollout.isRollback && ' (rollback)'}
-          </span>
-        </Link>
-      )}
-      {setup && setup.readiness !== 'READY' && (
-        <span className="notready">
-          <Icon name={setup.readiness === 'PENDING' ? 'moving' : 'degraded'} /> {stateWord(setup.readiness)}
-          {setup.readinessReason && `: ${setup.readinessReason}`}
-        </span>
-      )}
-    </div>
+      </th>
+      {columns.map((e) => {
+        const cell = cells.find((c) => c.environment.id === e.id)
+        return (
+          <td key={e.id} data-label={e.name}>
+            {cell ? <Cell cell={cell} /> : <span className="faint">not in its pipeline</span>}
+          </td>
+        )
+      })}
+      <td>
+        <button type="button" onClick={() => promote(application.name)} aria-label={`Roll out ${application.name}`}>
+          Roll out
+        </button>
+      </td>
+    </tr>
   )
-}
+})

@@ -17,6 +17,7 @@ const paths: Record<string, string> = {
   app: 'M8 1.5 14 5v6l-6 3.5L2 11V5l6-3.5ZM2 5l6 3.5L14 5M8 8.5v6',
   environment: 'M2 3h12v4H2ZM2 9h12v4H2ZM4.5 5h.1M4.5 11h.1',
   plus: 'M8 3v10M3 8h10',
+  drift: 'M3 3v10M3 8h4c3 0 3-4 6-4M11 2l2.5 2L11 6M9 12h4',
   clock: 'M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2ZM8 5v3.5l2.2 1.5',
   offline: 'M2 2l12 12M4 8a6 6 0 0 1 2-1.5M8 11.8v.2M2 5.5A9 9 0 0 1 4 4.2M7 3.3a9 9 0 0 1 7 2.2M10 6.7a6 6 0 0 1 2 1.3',
   arrow: 'M3 8h10M9 4l4 4-4 4',

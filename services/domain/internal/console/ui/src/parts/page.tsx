@@ -1,6 +1,6 @@
 // What every page has: a title, and what to show while there is nothing to show.
 import { useEffect, type ReactNode } from 'react'
-import { Link } from 'react-router'
+import { Link, useSearchParams } from 'react-router'
 import { ApiError } from '../api/client'
 import { Icon } from './icon'
 
@@ -83,13 +83,20 @@ export function NotThere({ what, to, list }: { what: string; to: string; list: s
   )
 }
 
-/** The next page of a list; its place is in the address. */
+/** The next page of a list; its place is in the address, with whatever else is there. */
 export function More({ info, after }: { info: { hasNextPage: boolean; endCursor: string | null }; after: string | null }) {
+  const [search] = useSearchParams()
+  const at = (cursor: string | null) => {
+    const next = new URLSearchParams(search)
+    if (cursor) next.set('after', cursor)
+    else next.delete('after')
+    return `?${next}`
+  }
   if (!info.hasNextPage && !after) return null
   return (
     <nav className="more" aria-label="Pages">
-      {after && <Link to="?">First page</Link>}
-      {info.hasNextPage && info.endCursor && <Link to={`?after=${encodeURIComponent(info.endCursor)}`}>Next page</Link>}
+      {after && <Link to={at(null)}>First page</Link>}
+      {info.hasNextPage && info.endCursor && <Link to={at(info.endCursor)}>Next page</Link>}
     </nav>
   )
 }

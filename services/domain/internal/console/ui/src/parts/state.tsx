@@ -1,5 +1,5 @@
 // States as an icon and a word; the colour only helps.
-import type { DeploymentState, Readiness, RolloutState } from '../api/generated'
+import type { DeploymentState, Health, Readiness, RolloutState } from '../api/generated'
 import { Icon } from './icon'
 
 interface Look {
@@ -8,7 +8,7 @@ interface Look {
   tone: 'quiet' | 'busy' | 'wait' | 'good' | 'bad'
 }
 
-const looks: Record<RolloutState | DeploymentState | Readiness, Look> = {
+const looks: Record<RolloutState | DeploymentState | Readiness | Health, Look> = {
   PENDING: { word: 'Pending', icon: 'pending', tone: 'quiet' },
   IN_PROGRESS: { word: 'In progress', icon: 'moving', tone: 'busy' },
   PAUSED: { word: 'Paused', icon: 'paused', tone: 'wait' },
@@ -17,12 +17,14 @@ const looks: Record<RolloutState | DeploymentState | Readiness, Look> = {
   CANCELLED: { word: 'Cancelled', icon: 'cancelled', tone: 'quiet' },
   DEPLOYING: { word: 'Deploying', icon: 'moving', tone: 'busy' },
   HEALTHY: { word: 'Healthy', icon: 'completed', tone: 'good' },
+  PROGRESSING: { word: 'Progressing', icon: 'moving', tone: 'busy' },
+  UNKNOWN: { word: 'Unknown', icon: 'pending', tone: 'quiet' },
   DEGRADED: { word: 'Degraded', icon: 'degraded', tone: 'bad' },
   READY: { word: 'Ready', icon: 'completed', tone: 'good' },
   NOT_READY: { word: 'Not ready', icon: 'degraded', tone: 'bad' },
 }
 
-export function State({ state, word }: { state: RolloutState | DeploymentState | Readiness; word?: string }) {
+export function State({ state, word }: { state: RolloutState | DeploymentState | Readiness | Health; word?: string }) {
   const look = looks[state]
   return <Chip tone={look.tone} icon={look.icon} word={word ?? look.word} />
 }

@@ -1,0 +1,54 @@
+// A cell of the matrix: what is live, for how long and how it does; what is on its way; what differs from what was deployed.
+import { Link } from 'react-router'
+import type { CellFields } from '../api/generated'
+import { attempt } from '../logic/where'
+import { Icon } from './icon'
+import { Chip, State, stateWord } from './state'
+import { Ago } from './time'
+
+export function Cell({ cell }: { cell: CellFields }) {
+  const now = attempt(cell)
+  const { live, liveSince, health, reconciliation, readiness, readinessReason } = cell
+  return (
+    <div className="spot">
+      <div className="live">
+        {live ? (
+          <>
+            <span className="set">{live.name}</span>
+            {health !== 'UNKNOWN' && <State state={health} />}
+            {liveSince && (
+              <span className="faint age">
+                live <Ago at={liveSince} />
+              </span>
+            )}
+          </>
+        ) : (
+          <span className="faint">nothing live yet</span>
+        )}
+      </div>
+      {now && (
+        <Link className="attempt" to={`/rollouts/${now.rolloutId}`}>
+          {now.gate ? <Chip tone="wait" icon="gate" word={`Waits: ${now.gate}`} /> : <State state={now.state} />}
+          <span>
+            {now.set}
+            {now.isRollback && ' (rollback)'}
+          </span>
+        </Link>
+      )}
+      {reconciliation?.drift && (
+        <span className="drift" title={reconciliation.drift}>
+          <Icon name="drift" />
+          <span>
+            Drift since <Ago at={reconciliation.since} />: {reconciliation.drift}
+          </span>
+        </span>
+      )}
+      {readiness !== 'READY' && (
+        <span className={readiness === 'PENDING' ? 'faint' : 'notready'}>
+          <Icon name={readiness === 'PENDING' ? 'moving' : 'degraded'} /> {stateWord(readiness)}
+          {readinessReason && `: ${readinessReason}`}
+        </span>
+      )}
+    </div>
+  )
+}
