@@ -2,7 +2,7 @@ import { QueryClientProvider, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useRef, useState, useSyncExternalStore } from 'react'
 import { BrowserRouter, NavLink, Route, Routes, useLocation } from 'react-router'
 import { ApiError, signOut } from './api/client'
-import { Inbox, Viewer } from './api/generated'
+import { Inbox, JournalCursor, Viewer } from './api/generated'
 import { always, newQueryClient, useAsk, useLive } from './api/hooks'
 import type { Live } from './api/live'
 import { absolute, clockTime } from './logic/time'
@@ -38,11 +38,13 @@ export function App() {
 /** Shows the pages to those who are signed in. A session that ends while a page is open asks for the token there. */
 function Gatekeeper() {
   const viewer = useAsk(Viewer, {})
+  // Asked before any page asks for anything, so that the stream begins before what the pages show.
+  const beginning = useAsk(JournalCursor, {}, { once: true })
   const client = useQueryClient()
   if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') return <SignIn done={() => client.resetQueries()} />
   if (!viewer.data) return viewer.error ? <Unreachable retry={() => void viewer.refetch()} /> : <Loading what="console" />
   const { organization } = viewer.data.viewer
-  return <Frame key={organization.id} organization={organization} cursor={viewer.data.journalCursor} />
+  return <Frame key={organization.id} organization={organization} cursor={beginning.error ? '' : beginning.data?.journalCursor} />
 }
 
 /** Nobody has answered yet, not even once. */
@@ -61,7 +63,7 @@ function Unreachable({ retry }: { retry: () => void }) {
   )
 }
 
-function Frame({ organization, cursor }: { organization: { id: string; name: string }; cursor: string }) {
+function Frame({ organization, cursor }: { organization: { id: string; name: string }; cursor: string | undefined }) {
   const client = useQueryClient()
   const live = useLive(organization.id, cursor)
   const announcement = useAnnouncement()

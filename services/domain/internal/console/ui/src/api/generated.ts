@@ -296,10 +296,9 @@ export interface ViewerData {
       reason: string | null
     }>
   }
-  journalCursor: string
 }
 export type ViewerVariables = Record<string, never>
-export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } journalCursor } fragment AbilityFields on Ability { action allowed reason }' }
+export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface JournalCursorData {
   journalCursor: string

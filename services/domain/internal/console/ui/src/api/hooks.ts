@@ -3,7 +3,7 @@
 // reached) is asked every fifteen seconds, every two while it is being looked at, and when the page comes back to the front.
 // What has not changed keeps its identity, so nothing moves under the cursor.
 import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient, type Query } from '@tanstack/react-query'
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { ApiError, ask } from './client'
 import { MoreJournal, RolloutPage, type JournalRow, type Operation, type RolloutPageData } from './generated'
 import { Live, nothing, type Touched } from './live'
@@ -83,15 +83,21 @@ export function useRollout(id: string) {
   })
 }
 
-/** The journal's stream, from a cursor on, for as long as somebody is signed in. Queries that follow it are asked again. */
-export function useLive(organization: string, cursor: string): Live | null {
+/**
+ * The journal's stream, from a cursor on, for as long as somebody is signed in. Queries that follow it are asked again. Without
+ * a cursor it waits for one; an empty one is asked for anew.
+ */
+export function useLive(organization: string, cursor: string | undefined): Live | null {
   const client = useQueryClient()
   const [live, setLive] = useState<Live | null>(null)
   // Where the stream begins counts once: afterwards it has a cursor of its own.
-  const [beginning] = useState(cursor)
+  const beginning = useRef<string | undefined>(undefined)
+  beginning.current ??= cursor
+  const known = beginning.current !== undefined
   useEffect(() => {
+    if (!known) return
     const signedOut = () => void client.invalidateQueries({ queryKey: ['Viewer'] })
-    const stream = new Live(organization, beginning, signedOut)
+    const stream = new Live(organization, beginning.current ?? '', signedOut)
     const stop = stream.onRows(inBeats((touched) => refresh(client, touched)))
     setLive(stream)
     return () => {
@@ -99,7 +105,7 @@ export function useLive(organization: string, cursor: string): Live | null {
       stream.stop()
       setLive(null)
     }
-  }, [client, organization, beginning])
+  }, [client, organization, known])
   return live
 }
 

@@ -155,6 +155,7 @@ export class Live {
     let last = Date.now()
     const watchdog = setInterval(() => Date.now() - last > silence && connection.abort(), watch)
     try {
+      if (this.cursor === '') await this.beginAnew()
       const body = JSON.stringify({ query: Follow.text, operationName: Follow.name, variables: { after: this.cursor } })
       const response = await fetch('/graphql', {
         method: 'POST', body, headers: { ...headers, Accept: 'text/event-stream' }, credentials: 'same-origin', cache: 'no-store', signal: connection.signal,
@@ -192,6 +193,7 @@ export class Live {
     return true
   }
 
+  /** From now on; what happened meanwhile is not known, so anything may have. */
   private async beginAnew(): Promise<void> {
     const { journalCursor } = await ask(JournalCursor, {})
     this.cursor = journalCursor

@@ -14,21 +14,25 @@ interface ActButtonProps {
 
 export function ActButton({ ability, onClick, className, label, children }: ActButtonProps) {
   const id = useId()
-  if (ability.allowed) {
-    return (
-      <button type="button" className={className} onClick={onClick} aria-label={label}>
-        {children}
-      </button>
-    )
-  }
+  const { allowed, reason } = ability
+  // The same elements either way, so that the focus stays when what is allowed changes.
   return (
     <span className="act">
-      <button type="button" aria-disabled="true" aria-label={label} aria-describedby={id} onClick={(e) => e.currentTarget.focus()}>
+      <button
+        type="button"
+        className={allowed ? className : undefined}
+        aria-disabled={allowed ? undefined : true}
+        aria-label={label}
+        aria-describedby={allowed ? undefined : id}
+        onClick={() => allowed && onClick()}
+      >
         {children}
       </button>
-      <span role="tooltip" id={id} className="why-not">
-        {sentence(ability.reason ?? 'Not now')}
-      </span>
+      {!allowed && (
+        <span role="tooltip" id={id} className="why-not">
+          {sentence(reason ?? 'Not now')}
+        </span>
+      )}
     </span>
   )
 }

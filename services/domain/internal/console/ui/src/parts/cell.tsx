@@ -12,18 +12,12 @@ export function Cell({ cell }: { cell: CellFields }) {
   return (
     <div className="spot">
       <div className="live">
-        {live ? (
-          <>
-            <span className="set">{live.name}</span>
-            {health !== 'UNKNOWN' && <State state={health} />}
-            {liveSince && (
-              <span className="faint age">
-                live <Ago at={liveSince} />
-              </span>
-            )}
-          </>
-        ) : (
-          <span className="faint">nothing live yet</span>
+        {live ? <span className="set">{live.name}</span> : <span className="faint">nothing live yet</span>}
+        {health !== 'UNKNOWN' && <State state={health} />}
+        {live && liveSince && (
+          <span className="faint age">
+            live <Ago at={liveSince} />
+          </span>
         )}
       </div>
       {now && (

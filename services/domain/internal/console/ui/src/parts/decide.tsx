@@ -150,8 +150,9 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
   ]
   return (
     <div className="buttons" role="group" aria-label="What can be done">
-      {acts.map((act) => (
-        <ActButton key={act.action} ability={ability(rollout.viewerCan, act.action)} onClick={() => setOpen(act)}>
+      {acts.map((act, place) => (
+        // Pausing and resuming have one place, and keep the focus there.
+        <ActButton key={place} ability={ability(rollout.viewerCan, act.action)} onClick={() => setOpen(act)}>
           {act.label}
         </ActButton>
       ))}
