@@ -67,15 +67,26 @@ describe('an installation with a history', () => {
     await page.finish()
   })
 
-  test('a rollout moves while it is watched and the server restarts; focus and scroll stay', async () => {
-    const id = await rollTo(stack, 'set-3')
+  test('a rollout is begun by keyboard only, moves through joint gates while the server restarts; focus and scroll stay', async () => {
     const page = await open(browser, stack, { height: 600 })
-    await page.goto(`/rollouts/${id}`)
+    await tabTo(page, page.getByRole('button', { name: 'Roll out shop' }))
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    const set = dialog.getByLabel('Version set')
+    await tabTo(page, set)
+    await page.keyboard.type('set-3')
+    await dialog.getByRole('region', { name: 'What changes' }).first().waitFor()
+    await shot(page, 'promote-light')
+    await check(page, 'promote')
+    await tabTo(page, dialog.getByRole('button', { name: 'Roll out', exact: true }))
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'shop: set-3' }).waitFor()
     await page.getByRole('heading', { name: 'Why is it waiting?' }).waitFor()
+    await page.evaluate(() => (globalThis.sameDocument = true))
     for (const verb of ['Pause', 'Resume']) {
       await page.getByRole('button', { name: verb, exact: true }).click()
-      await page.getByRole('dialog').getByRole('button', { name: verb, exact: true }).click()
-      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      await dialog.getByRole('button', { name: verb, exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
     }
     const journal = page.getByLabel('Journal, newest first')
     await journal.focus()
@@ -83,16 +94,61 @@ describe('an installation with a history', () => {
     const scroll = await page.evaluate(() => window.scrollY)
     await shot(page, 'rollout-moving-light')
     await stack.crash('domain')
-    await page.getByRole('button', { name: /^Approve release/ }).waitFor({ timeout: 60_000 })
+    const approve = page.getByRole('button', { name: /^Approve release/ })
+    await approve.waitFor({ timeout: 60_000 })
     assert.equal(await journal.evaluate((e) => e === document.activeElement), true)
     assert.equal(await page.evaluate(() => window.scrollY), scroll)
     await check(page, 'rollout that waits')
     await shot(page, 'rollout-waiting-light')
-    await page.getByRole('button', { name: /^Reject release/ }).click()
-    await page.getByLabel('Reason').fill('not today')
-    await page.getByRole('button', { name: 'Reject and cancel' }).click()
-    await page.getByRole('heading', { name: 'Why it was cancelled' }).waitFor()
+    await approve.click()
+    await dialog.getByRole('button', { name: 'Approve' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await journal.focus()
+    await stack.crash('domain')
+    await page.locator('.page-head .chip').getByText('Completed').waitFor({ timeout: 60_000 })
+    // Both services came to every gate, together, in both environments; and the page was never loaded anew.
+    const lanes = page.getByRole('list', { name: 'The course of this rollout' }).locator('.lane')
+    for (const lane of await lanes.all()) assert.deepEqual(await lane.locator('thead').getByText(/of 2 came/).allTextContents(), ['2 of 2 came', '2 of 2 came', '2 of 2 came'])
+    assert.equal(await lanes.count(), 2)
+    assert.equal(await journal.evaluate((e) => e === document.activeElement), true)
+    assert.equal(await page.evaluate(() => globalThis.sameDocument), true)
+    for (const verb of ['Pause', 'Abort', 'Retry', 'Cancel rollout']) {
+      const button = page.getByRole('button', { name: verb, exact: true })
+      assert.equal(await button.getAttribute('aria-disabled'), 'true')
+      await button.focus()
+      await page.getByRole('tooltip').getByText(/is (over|completed)/).waitFor()
+    }
+    await page.getByRole('button', { name: 'Workflow log' }).click()
+    await page.getByLabel('Workflow log, newest first').getByRole('listitem').first().waitFor()
+    await check(page, 'workflow log')
+    await shot(page, 'rollout-log-light')
+    await page.finish()
+  })
+
+  test('without a network it says so, and goes on from there; tabs share one stream', async () => {
+    const page = await open(browser, stack)
+    const id = await rollTo(stack, 'set-1')
+    await page.goto(`/rollouts/${id}`)
+    const approve = (p) => p.getByRole('button', { name: /^Approve release/ })
+    await approve(page).waitFor({ timeout: 60_000 })
+    const second = await page.context().newPage()
+    const streams = []
+    second.on('request', (r) => r.headers().accept === 'text/event-stream' && streams.push(r))
+    await second.goto(`/rollouts/${id}`)
+    await approve(second).waitFor()
+    await page.context().setOffline(true)
+    await page.getByText('Lockstep does not answer.').waitFor({ timeout: 60_000 })
+    await check(page, 'away')
+    await shot(page, 'away-light')
+    const made = await graphql(stack, 'mutation($i: ResolveGateInput!) { rejectGate(input: $i) { errors { message } } }', { i: { rolloutId: id, gateId: 'release', reason: 'while nobody looked' } })
+    assert.deepEqual(made.rejectGate.errors, [])
+    await page.context().setOffline(false)
+    for (const p of [page, second]) await p.getByRole('heading', { name: 'Why it was cancelled' }).waitFor({ timeout: 60_000 })
+    await page.getByText('Lockstep does not answer.').waitFor({ state: 'detached' })
     await shot(page, 'rollout-cancelled-light')
+    assert.deepEqual(streams, [])
+    await page.close()
+    await until('the other tab to read the stream', () => streams.length > 0)
     await page.finish()
   })
 
@@ -122,7 +178,7 @@ describe('an installation with a history', () => {
 
   const routes = ['/', '/waiting', '/rollouts', '/rollouts?state=failed', '/rollouts/rollout_2', '/rollouts/rollout_3', '/rollouts/rollout_999', '/applications', '/applications/shop',
     '/applications/shop/sets', '/applications/shop/pipeline', '/applications/new', '/applications/nothing', '/environments', '/environments/staging', '/environments/new', '/nowhere']
-  for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: 'forced', forced: true }]) {
+  for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: '200-percent', width: 680, height: 450, zoom: 2 }, { name: 'forced', forced: true }]) {
     test(`every route, ${look.name}`, async () => {
       const page = await open(browser, stack, look)
       for (const route of routes) {

@@ -115,6 +115,8 @@ export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
 
 export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT'
 
+export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED'
+
 export interface AbilityFields {
   action: string
   allowed: boolean
@@ -261,6 +263,12 @@ export interface EnvironmentFields {
   readiness: Readiness
   readinessReason: string
   createdAt: string
+  contact: {
+    reachable: boolean
+    reason: string
+    since: string
+    observedAt: string
+  } | null
   driverBindings: Array<{
     id: string
     version: number
@@ -986,6 +994,12 @@ export interface EnvironmentsData {
       readiness: Readiness
       readinessReason: string
       createdAt: string
+      contact: {
+        reachable: boolean
+        reason: string
+        since: string
+        observedAt: string
+      } | null
       driverBindings: Array<{
         id: string
         version: number
@@ -1004,7 +1018,7 @@ export interface EnvironmentsVariables {
   first: number
   after?: string | null
 }
-export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface EnvironmentPageData {
   environment: {
@@ -1015,6 +1029,12 @@ export interface EnvironmentPageData {
     readiness: Readiness
     readinessReason: string
     createdAt: string
+    contact: {
+      reachable: boolean
+      reason: string
+      since: string
+      observedAt: string
+    } | null
     driverBindings: Array<{
       id: string
       version: number
@@ -1022,12 +1042,68 @@ export interface EnvironmentPageData {
       driverConfig: unknown
       createdAt: string
     }>
+    archivedAt: string | null
+    approval: {
+      reason: string
+      quorum: number
+      group: string | null
+      requesterMayApprove: boolean
+      expiresAfterSeconds: number
+      onExpiry: GateOutcome
+    } | null
+    healths: Array<{
+      service: {
+        id: string
+        name: string
+      }
+      health: Health
+      reason: string
+      since: string
+      observedAt: string
+    }>
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
   } | null
+  rollouts: {
+    nodes: Array<{
+      id: string
+      state: RolloutState
+      isRollback: boolean
+      createdAt: string
+      startedAt: string | null
+      finishedAt: string | null
+      application: {
+        id: string
+        name: string
+      }
+      versionSet: {
+        id: string
+        name: string
+      }
+      openGates: Array<{
+        gateId: string
+        reason: string
+        requestedAt: string
+      }>
+      environments: Array<{
+        id: string
+        state: RolloutState
+        environment: {
+          id: string
+          name: string
+          tier: Tier
+        }
+      }>
+    }>
+  }
 }
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig createdAt } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{
@@ -1287,3 +1363,46 @@ export interface RetryRolloutVariables {
   input: RetryRolloutInput
 }
 export const RetryRollout: Operation<RetryRolloutData, RetryRolloutVariables> = { name: 'RetryRollout', text: 'mutation RetryRollout($input: RetryRolloutInput!) { retryRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RolloutRunsData {
+  workflows: {
+    nodes: Array<{
+      workflowId: string
+      state: WorkflowState
+      error: string
+    }>
+  }
+}
+export interface RolloutRunsVariables {
+  subject: string
+}
+export const RolloutRuns: Operation<RolloutRunsData, RolloutRunsVariables> = { name: 'RolloutRuns', text: 'query RolloutRuns($subject: String!) { workflows(first: 1, subject: $subject) { nodes { workflowId state error } } }' }
+
+export interface RunLinesData {
+  workflow: {
+    workflowId: string
+    waitingFor: Array<string>
+    logs: {
+      nodes: Array<{
+        sequence: number
+        branch: number
+        kind: string
+        name: string
+        text: string
+        code: string
+        truncated: boolean
+        redacted: boolean
+        recordedAt: string
+      }>
+      pageInfo: {
+        hasNextPage: boolean
+        endCursor: string | null
+      }
+    }
+  } | null
+}
+export interface RunLinesVariables {
+  workflowId: string
+  after?: string | null
+}
+export const RunLines: Operation<RunLinesData, RunLinesVariables> = { name: 'RunLines', text: 'query RunLines($workflowId: String!, $after: String) { workflow(workflowId: $workflowId) { workflowId waitingFor logs(first: 200, after: $after) { nodes { sequence branch kind name text code truncated redacted recordedAt } pageInfo { hasNextPage endCursor } } } }' }

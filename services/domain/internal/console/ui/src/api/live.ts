@@ -52,6 +52,8 @@ export class Live {
     this.channel.postMessage({ kind: 'hello' } satisfies Word)
     const signal = this.stopped.signal
     for (const name of ['online', 'focus', 'pageshow']) window.addEventListener(name, () => this.again(), { signal })
+    // A network that is gone may take minutes to break a stream by itself.
+    window.addEventListener('offline', () => this.connection?.abort(), { signal })
     document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.again(), { signal })
     navigator.locks.request(`lockstep-live-${organization}`, { signal }, () => this.lead()).catch(() => undefined) // stopped before it had the lock
   }

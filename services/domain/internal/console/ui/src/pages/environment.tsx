@@ -1,17 +1,23 @@
 import { Link, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { EnvironmentPage as Operation, RetryOnboarding } from '../api/generated'
+import { EnvironmentPage as Operation, RetryOnboarding, type EnvironmentPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { optionWords, wordsFor } from '../form/copy'
+import { ability } from '../logic/ability'
+import { span } from '../logic/time'
+import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { FormError } from '../parts/form'
 import { NotThere, Page, Waiting } from '../parts/page'
-import { State } from '../parts/state'
+import { Chip, State } from '../parts/state'
 import { Ago } from '../parts/time'
+import { RolloutTable } from './rollouts'
+
+type Environment = NonNullable<EnvironmentPageData['environment']>
 
 export function EnvironmentPage() {
   const { name = '' } = useParams()
-  const query = useAsk(Operation, { name }, { live: (d) => d.environment?.readiness === 'PENDING' })
+  const query = useAsk(Operation, { name }, { live: (d) => d.environment?.readiness === 'PENDING', follows: (touched, d) => d.rollouts.nodes.length < 10 || d.rollouts.nodes.some((r) => touched.rollouts.has(r.id)) })
   const environment = query.data?.environment
   const change = useChange(
     async (id: string) => accepted((await ask(RetryOnboarding, { input: { environmentId: id } })).retryEnvironmentOnboarding),
@@ -50,11 +56,22 @@ export function EnvironmentPage() {
           {environment.readinessReason && <p>{environment.readinessReason}</p>}
           <p className="faint">{explain}</p>
           <p>
-            <button type="button" className={environment.readiness === 'NOT_READY' ? 'primary' : undefined} disabled={change.isPending || environment.readiness === 'PENDING'} onClick={() => change.mutate(environment.id)}>
+            <ActButton
+              ability={environment.readiness === 'PENDING' ? { action: 'retryEnvironmentOnboarding', allowed: false, reason: 'It is being looked at now' } : ability(environment.viewerCan, 'retryEnvironmentOnboarding')}
+              className={environment.readiness === 'NOT_READY' ? 'primary' : undefined}
+              onClick={() => change.mutate(environment.id)}
+            >
               Onboard again
-            </button>
+            </ActButton>
           </p>
           <FormError error={change.error} shown={() => false} />
+        </section>
+        <Agent contact={environment.contact} />
+        <Services healths={environment.healths} />
+        <Asks approval={environment.approval} />
+        <section className="card" aria-labelledby="newest">
+          <h2 id="newest">Newest rollouts that go here</h2>
+          {query.data.rollouts.nodes.length > 0 ? <RolloutTable rows={query.data.rollouts.nodes} application /> : <p className="faint">None yet.</p>}
         </section>
         <section className="card" aria-labelledby="bindings">
           <h2 id="bindings">Driver, newest binding first</h2>
@@ -74,6 +91,86 @@ export function EnvironmentPage() {
         </section>
       </div>
     </Page>
+  )
+}
+
+/** Whether anybody can be reached who acts here, and since when. */
+function Agent({ contact }: { contact: Environment['contact'] }) {
+  return (
+    <section className={contact && !contact.reachable ? 'card why bad' : 'card'} aria-labelledby="agent">
+      <h2 id="agent">Agent</h2>
+      {!contact && <p className="faint">Nobody has been heard of yet. The first rollout, or onboarding it again, tells.</p>}
+      {contact && (
+        <p className="line">
+          {contact.reachable ? <Chip tone="good" icon="completed" word="Can be reached" /> : <Chip tone="bad" icon="offline" word="Cannot be reached" />}
+          <span className="faint">
+            since <Ago at={contact.since} />, seen <Ago at={contact.observedAt} />
+          </span>
+        </p>
+      )}
+      {contact?.reason && <p>{contact.reason}</p>}
+      {contact && !contact.reachable && <p className="faint">Rollouts wait here until it is back: look whether the relay of this cluster runs, and whether it can reach NATS.</p>}
+    </section>
+  )
+}
+
+/** How the services do that were seen here; those that need somebody come first. */
+function Services({ healths }: { healths: Environment['healths'] }) {
+  const order = ['DEGRADED', 'PROGRESSING', 'UNKNOWN', 'HEALTHY']
+  const sorted = [...healths].sort((a, b) => order.indexOf(a.health) - order.indexOf(b.health) || a.service.name.localeCompare(b.service.name))
+  return (
+    <section className="card" aria-labelledby="health">
+      <h2 id="health">Health of services</h2>
+      {sorted.length === 0 && <p className="faint">No service has been seen here yet.</p>}
+      {sorted.length > 0 && (
+        <div className="scroll" tabIndex={0} role="region" aria-label="Health of services">
+          <table className="list">
+            <thead>
+              <tr>
+                <th scope="col">Service</th>
+                <th scope="col">Health</th>
+                <th scope="col">Since</th>
+                <th scope="col">Seen</th>
+              </tr>
+            </thead>
+            <tbody>
+              {sorted.map((h) => (
+                <tr key={h.service.id}>
+                  <th scope="row">{h.service.name}</th>
+                  <td>
+                    <State state={h.health} />
+                    {h.reason && <div className="faint">{h.reason}</div>}
+                  </td>
+                  <td>
+                    <Ago at={h.since} />
+                  </td>
+                  <td>
+                    <Ago at={h.observedAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  )
+}
+
+/** What the environment asks of every rollout, whatever its pipeline says. */
+function Asks({ approval }: { approval: Environment['approval'] }) {
+  if (!approval) return null
+  return (
+    <section className="card" aria-labelledby="asks">
+      <h2 id="asks">Approval that it asks for</h2>
+      <p>
+        {approval.quorum} {approval.quorum > 1 ? 'different people' : 'person'}
+        {approval.group && ` of ${approval.group}`}
+        {!approval.requesterMayApprove && ', not whoever asked for the rollout'}
+        {approval.expiresAfterSeconds > 0 && `; without an answer in ${span(approval.expiresAfterSeconds * 1000)} it is ${approval.onExpiry === 'APPROVE' ? 'approved' : 'rejected'}`}.
+      </p>
+      {approval.reason && <p className="faint">{approval.reason}</p>}
+    </section>
   )
 }
 

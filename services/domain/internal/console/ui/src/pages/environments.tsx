@@ -3,7 +3,7 @@ import { Environments as Operation } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { byTier } from '../logic/where'
 import { Empty, More, Page, Waiting } from '../parts/page'
-import { State } from '../parts/state'
+import { Chip, State } from '../parts/state'
 import { Ago } from '../parts/time'
 
 export function Environments() {
@@ -29,6 +29,7 @@ export function Environments() {
               <tr>
                 <th scope="col">Environment</th>
                 <th scope="col">Readiness</th>
+                <th scope="col">Agent</th>
                 <th scope="col">Driver</th>
                 <th scope="col">Created</th>
               </tr>
@@ -43,6 +44,18 @@ export function Environments() {
                   <td>
                     <State state={e.readiness} />
                     {e.readinessReason && <div className="reason">{e.readinessReason}</div>}
+                  </td>
+                  <td>
+                    {e.contact ? (
+                      <>
+                        {e.contact.reachable ? <Chip tone="good" icon="completed" word="Can be reached" /> : <Chip tone="bad" icon="offline" word="Cannot be reached" />}
+                        <div className="faint">
+                          since <Ago at={e.contact.since} />
+                        </div>
+                      </>
+                    ) : (
+                      <span className="faint">not heard of yet</span>
+                    )}
                   </td>
                   <td>
                     <span className="mono">{e.driverBindings[0]?.driverRef}</span>

@@ -10,7 +10,7 @@ import { Changes } from '../parts/changes'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
 import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
-import { Journal } from '../parts/journal'
+import { Record } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
@@ -78,7 +78,7 @@ function Shown({ live }: { live: LiveRollout }) {
           </ol>
           <WhatChanges rollout={rollout} />
         </div>
-        <Journal rollout={rollout} rows={journal} />
+        <Record rollout={rollout} rows={journal} />
       </div>
     </Page>
   )

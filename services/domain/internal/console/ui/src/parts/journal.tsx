@@ -1,9 +1,11 @@
 // The journal of a rollout, newest first: who did what to which part, when and why.
 import { useState } from 'react'
+import { useSearchParams } from 'react-router'
 import type { JournalRow } from '../api/generated'
 import type { LiveRollout } from '../api/hooks'
 import { absolute, clockTime } from '../logic/time'
 import { who } from './lane'
+import { Logs } from './logs'
 import { stateWord } from './state'
 
 const verbs: Record<string, string> = {
@@ -43,24 +45,41 @@ function gateWords(row: JournalRow): string {
   return weight && row.subject.startsWith('deployment_') ? `${weight} %` : `“${row.gateId}”`
 }
 
-export function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
+/** What is beside a rollout: its journal, or the log of its workflow; the address says which. */
+export function Record({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
+  const [search, setSearch] = useSearchParams()
+  const log = search.get('beside') === 'log'
+  const choose = (beside: string) => setSearch(beside ? { beside } : {}, { replace: true, preventScrollReset: true })
+  return (
+    <section className="card journal" aria-label="Record">
+      <div className="switch" role="group" aria-label="What is shown beside the rollout">
+        <button type="button" aria-pressed={!log} onClick={() => choose('')}>
+          Journal
+        </button>
+        <button type="button" aria-pressed={log} onClick={() => choose('log')}>
+          Workflow log
+        </button>
+      </div>
+      {log ? <Logs rolloutId={rollout.id} /> : <Journal rollout={rollout} rows={rows} />}
+    </section>
+  )
+}
+
+function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
   const [all, setAll] = useState(false)
   const names = subjects(rollout)
   const shown = all ? rows : rows.filter((r) => tells(r, rollout.id))
   return (
-    <section className="card journal" aria-labelledby="journal">
-      <header>
-        <h2 id="journal">Journal</h2>
-        <label className="faint">
-          <input type="checkbox" checked={all} onChange={(e) => setAll(e.target.checked)} /> every row
-        </label>
-      </header>
+    <>
+      <label className="faint">
+        <input type="checkbox" checked={all} onChange={(e) => setAll(e.target.checked)} /> every row
+      </label>
       <ol tabIndex={0} aria-label="Journal, newest first">
         {shown
           .map((r, i) => <Entry key={i} row={r} name={names.get(r.subject) ?? r.subject} />)
           .reverse()}
       </ol>
-    </section>
+    </>
   )
 }
 
