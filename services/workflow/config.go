@@ -112,6 +112,9 @@ type GitCredential struct {
 	Username string `koanf:"username" yaml:"username" json:"username"`
 	// PasswordRef is env:NAME or file:/path, read whenever it is needed; never the password itself.
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
+	// Forge is the interface that these repositories are read and written through: git (the default), gitlab, github or gitea,
+	// with the password as its token.
+	Forge string `koanf:"forge" yaml:"forge" json:"forge"`
 }
 
 // Validate finds mistakes that only this service knows to be some. 0 passes: it means the default.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
@@ -20,6 +21,9 @@ type Credential struct {
 	Username string
 	// PasswordRef is env:NAME or file:/path, read whenever it is needed (D27).
 	PasswordRef string
+	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
+	// token; "" is plain Git.
+	Forge string
 }
 
 // check finds credentials that could never work when the process starts, not when the first commit is due.
@@ -31,6 +35,9 @@ func (c Credential) check() error {
 	if scheme, rest, ok := strings.Cut(c.PasswordRef, ":"); !ok || rest == "" || (scheme != "env" && scheme != "file") {
 		// The value is not shown: it may be a password that somebody put here by mistake.
 		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: "expected a reference, env:NAME or file:/path"})
+	}
+	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
+		wrong = append(wrong, fault.Field{Name: "forge", Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", "))})
 	}
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
@@ -52,9 +59,9 @@ func (c Credential) matches(u *url.URL) int {
 	return len(prefix)
 }
 
-// authFor finds the credential of a repository, nil where none matches, and reads its password.
-func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
-	// The longest prefix wins; of equal ones the first in the configuration.
+// best is the credential of a repository, nil where none matches. The longest prefix wins; of equal ones the first in the
+// configuration.
+func best(credentials []Credential, u *url.URL) *Credential {
 	var best *Credential
 	longest := -1
 	for i := range credentials {
@@ -62,6 +69,12 @@ func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
 			best, longest = &credentials[i], n
 		}
 	}
+	return best
+}
+
+// authFor finds the credential of a repository, nil where none matches, and reads its password.
+func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
+	best := best(credentials, u)
 	if best == nil {
 		return nil, nil
 	}

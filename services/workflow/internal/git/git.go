@@ -1,6 +1,7 @@
-// Package git reads and writes repositories over Git's smart HTTP protocol, whatever forge is behind it (D26). A commit
-// is a compare-and-swap: it is built on the head just fetched and pushed with that head as the expected one, so that
-// nobody's work is ever overwritten, and built again when somebody was faster.
+// Package git reads and writes repositories over Git's smart HTTP protocol, whatever forge is behind it, or through the
+// forge's own interface where credentials say which (D26). A commit is a compare-and-swap: it is built on the head just
+// fetched and pushed with that head as the expected one, so that nobody's work is ever overwritten, and built again when
+// somebody was faster.
 //
 // Repositories are held in memory for one operation, shallowly. It is no checkout, and nothing touches the disk.
 package git
@@ -39,8 +40,10 @@ type Forge struct {
 	credentials []Credential
 	author      author
 	client      transport.Transport
-	clock       clock.Clock
-	log         *slog.Logger
+	// rest reaches the interfaces of forges.
+	rest  *http.Client
+	clock clock.Clock
+	log   *slog.Logger
 	// writers take turns at a branch: between processes only the compare-and-swap of the push decides.
 	writers turn.Keys
 }
@@ -71,8 +74,8 @@ func New(d Deps) (*Forge, error) {
 	return &Forge{
 		credentials: d.Credentials,
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},
-		client:      githttp.NewClient(client),
-		clock:       d.Clock, log: d.Log,
+		client:      githttp.NewClient(client), rest: client,
+		clock: d.Clock, log: d.Log,
 	}, nil
 }
 
@@ -80,6 +83,12 @@ func New(d Deps) (*Forge, error) {
 func (f *Forge) ReadFile(ctx context.Context, repoURL, ref, path string) (content []byte, sha string, err error) {
 	if err := checkPath("path", path); err != nil {
 		return nil, "", err
+	}
+	if h, err := f.hosted(repoURL); err != nil || h != nil {
+		if err != nil {
+			return nil, "", err
+		}
+		return h.readFile(ctx, ref, path)
 	}
 	r, err := f.open(ctx, repoURL)
 	if err != nil {
@@ -136,6 +145,12 @@ var errMoved = errors.New("the branch has moved")
 // commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
 // commit is there by now, because the answer to a push can be lost.
 func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
+	if h, err := f.hosted(c.RepoURL); err != nil || h != nil {
+		if err != nil {
+			return "", err
+		}
+		return h.commitOnce(ctx, c, f.author)
+	}
 	r, err := f.open(ctx, c.RepoURL)
 	if err != nil {
 		return "", err

@@ -27,6 +27,8 @@ type server struct {
 	forge    *Forge
 	// before is called before a request is passed on; true means that it has answered.
 	before func(http.ResponseWriter, *http.Request) bool
+	// api is the forge's own interface, instead of Git's protocol; nil for none.
+	api http.HandlerFunc
 }
 
 func setup(t *testing.T) *server {
@@ -41,6 +43,10 @@ func setup(t *testing.T) *server {
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.before != nil && s.before(w, r) {
+			return
+		}
+		if s.api != nil {
+			s.api(w, r)
 			return
 		}
 		switch user, password, _ := r.BasicAuth(); {

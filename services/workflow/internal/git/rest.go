@@ -1,0 +1,118 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// rest asks a forge's interface for JSON.
+type rest struct {
+	client *http.Client
+	// forge is the interface's name, and url the repository's, for messages.
+	forge, url string
+	// base is the address of the project in the interface, and authorization what we show it.
+	base, authorization string
+}
+
+// ask sends a request below the project's address, and reads the answer into out. in and out may be nil.
+func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return fault.Because(err, fault.Internal, "encode a request to %s", r.url)
+		}
+		body = bytes.NewReader(b)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
+	if err != nil {
+		return fault.Because(err, fault.Invalid, "%s cannot be asked about at its %s", r.url, r.forge)
+	}
+	request.Header.Set("Authorization", r.authorization)
+	request.Header.Set("Accept", "application/json")
+	if in != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := r.client.Do(request)
+	if err != nil {
+		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
+			return fault.Because(err, fault.Denied, "%s may not be reached: %s", r.url, fault.Public(err))
+		}
+		return fault.Because(err, fault.Unavailable, "%s does not answer", r.url)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fault.Because(err, fault.Unavailable, "reading from %s was interrupted", r.url)
+	}
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		return r.classify(answer, raw)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return fault.Because(err, fault.NotFound, "%s does not answer like %s", r.url, r.forge)
+	}
+	return nil
+}
+
+// classify says what a status means to whoever asked.
+func (r rest) classify(answer *http.Response, body []byte) error {
+	status := answer.StatusCode
+	// GitHub says 403 of too many requests as well.
+	limited := answer.Header.Get("X-Ratelimit-Remaining") == "0" || answer.Header.Get("Retry-After") != ""
+	switch {
+	case status == http.StatusUnauthorized:
+		return fault.New(fault.Unauthenticated, "%s does not accept the configured credentials", r.url)
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError, status == http.StatusForbidden && limited:
+		return fault.New(fault.Unavailable, "%s answers with status %d", r.url, status)
+	case status == http.StatusForbidden:
+		return fault.New(fault.Denied, "the configured credentials may not use %s: %s", r.url, said(body))
+	case status == http.StatusNotFound:
+		return fault.New(fault.NotFound, "%s has no such thing, or does not show it", r.url)
+	default:
+		return fault.New(fault.Refused, "%s refuses with status %d: %s", r.url, status, said(body))
+	}
+}
+
+// said is the message of a refusal, and not endless.
+func said(body []byte) string {
+	var document struct {
+		Message any `json:"message"`
+	}
+	text := string(body)
+	if json.Unmarshal(body, &document) == nil {
+		if m, ok := document.Message.(string); ok {
+			text = m
+		}
+	}
+	const most = 300
+	return strings.ToValidUTF8(text[:min(len(text), most)], "?")
+}
+
+// missing turns NotFound into an error that says what is missing.
+func missing(err error, format string, args ...any) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.New(fault.NotFound, format, args...)
+	}
+	return err
+}
+
+// decode reads content as forges put it into JSON: base64, some of them in lines.
+func (r rest) decode(content string) ([]byte, error) {
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(content, "\n", ""))
+	if err != nil {
+		return nil, fault.Because(err, fault.NotFound, "%s does not answer like %s", r.url, r.forge)
+	}
+	return b, nil
+}
+
+func encode(content []byte) string { return base64.StdEncoding.EncodeToString(content) }
