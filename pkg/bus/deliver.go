@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -59,7 +58,6 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	var err error
 	d.Event, err = decode(ctx, msg.Subject(), msg.Headers(), msg.Data())
 	ctx = telemetry.ExtractTrace(ctx, d.Event)
-	// What is not of the catalogue is not counted under whatever name it has.
 	kind, age := "invalid", time.Duration(0)
 	if err == nil {
 		kind, age = d.Event.Type(), started.Sub(d.Event.Time())
@@ -67,25 +65,37 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	}
 	what, delay := l.judge(ctx, d, err)
 	unsettled := l.settle(ctx, msg, d, what, delay, err)
-	took := l.conn.clock.Now().Sub(started)
-	telemetry.ObserveEvent(l.consumer.Durable, kind, string(what), took, age)
+	l.report(ctx, d, what, result{kind: kind, age: age, took: l.conn.clock.Now().Sub(started), delay: delay, err: err, unsettled: unsettled})
+}
+
+// result is what came of one attempt, for the line about it.
+type result struct {
+	// kind is the type of the event, or "invalid": what is not of the catalogue is not counted under whatever name it has.
+	kind             string
+	age, took, delay time.Duration
+	err, unsettled   error
+}
+
+// report writes the one line about an attempt, and counts it.
+func (l *loop) report(ctx context.Context, d Delivery, what outcome, r result) {
+	telemetry.ObserveEvent(l.consumer.Durable, r.kind, string(what), r.took, r.age)
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeySubject, d.Subject), slog.String(telemetry.KeyEvent, d.Event.ID()), slog.String(telemetry.KeyEventType, d.Event.Type()),
 		slog.String(telemetry.KeyOrganization, event.Extension(d.Event, event.ExtensionOrganization)),
-		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, took), slog.String(telemetry.KeyOutcome, string(what)),
+		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, r.took), slog.String(telemetry.KeyOutcome, string(what)),
 	}
 	level := slog.LevelInfo
-	if err != nil {
-		class := fault.ClassOf(err)
+	if r.err != nil {
+		class := fault.ClassOf(r.err)
 		level = fault.Describe(class).Level
-		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err), telemetry.Milliseconds(telemetry.KeyDelay, delay))
+		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, r.err), telemetry.Milliseconds(telemetry.KeyDelay, r.delay))
 	}
 	if what == interrupted {
 		level = slog.LevelInfo
 	}
-	if unsettled != nil {
+	if r.unsettled != nil {
 		level = max(level, slog.LevelWarn)
-		attrs = append(attrs, slog.Any(telemetry.KeyUnsettled, unsettled))
+		attrs = append(attrs, slog.Any(telemetry.KeyUnsettled, r.unsettled))
 	}
 	l.log.LogAttrs(ctx, level, "event handled", attrs...)
 }
@@ -102,20 +112,6 @@ func (l *loop) run(ctx context.Context, msg jetstream.Msg, d Delivery) (err erro
 		}
 	}()
 	return l.handle(ctx, d)
-}
-
-// heartbeat renews the server's patience until stop is called.
-func (l *loop) heartbeat(ctx context.Context, msg jetstream.Msg) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a handler may take a while to end
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for clock.Sleep(ctx, l.conn.clock, l.consumer.AckWait/3) == nil {
-			if err := msg.InProgress(); err != nil {
-				l.log.DebugContext(ctx, "heartbeat not sent", telemetry.KeyError, err)
-			}
-		}
-	})
-	return func() { cancel(); wg.Wait() }
 }
 
 // judge decides by the class of err.

@@ -70,6 +70,36 @@ func (i *Inbox) Claim(ctx context.Context, tx pgx.Tx, e event.Event) (first bool
 	return i.record(ctx, query.New(tx), e, p, nil)
 }
 
+// ClaimAll is Claim for several events in one round trip, as if each came after the one before it: of an event that is in
+// the list twice, the second is not the first time. On an error nothing is known of any.
+func (i *Inbox) ClaimAll(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error) {
+	places, claims := make([]place, len(events)), make([]query.ClaimEachParams, len(events))
+	for n, e := range events {
+		p, err := placeOf(e)
+		if err != nil {
+			return nil, err
+		}
+		places[n], claims[n] = i.mine(p), query.ClaimEachParams(i.claim(e, i.mine(p), nil))
+	}
+	firsts := make([]bool, len(events))
+	var failed error
+	query.New(tx).ClaimEach(ctx, claims).QueryRow(func(n int, claims int32, err error) {
+		if err != nil && failed == nil {
+			failed = pg.Classify(err, "claim event %q of %s", events[n].ID(), events[n].Source())
+		}
+		firsts[n] = claims == 1
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	for _, p := range places {
+		if p.position > 0 {
+			i.remember(p)
+		}
+	}
+	return firsts, nil
+}
+
 // Reject records, in a transaction of its own, that e can never be applied, and why, so that the sender does not send it
 // for ever and the mark can pass it. It is for errors that trying again cannot mend; an event that was claimed before stays
 // as it is.
@@ -83,14 +113,8 @@ func (i *Inbox) Reject(ctx context.Context, e event.Event, reason string) error 
 }
 
 func (i *Inbox) record(ctx context.Context, q *query.Queries, e event.Event, p place, rejected *string) (bool, error) {
-	if p.sender == i.Name {
-		p = place{} // our own event, come back to us: nobody waits for a receipt
-	}
-	params := query.ClaimParams{Source: e.Source(), EventID: e.ID(), ClaimedAt: i.Clock.Now(), RejectedReason: rejected}
-	if p.position > 0 {
-		params.Sender, params.Epoch, params.Position, params.Base = &p.sender, &p.epoch, &p.position, &p.base
-	}
-	claims, err := q.Claim(ctx, params)
+	p = i.mine(p)
+	claims, err := q.Claim(ctx, i.claim(e, p, rejected))
 	if err != nil {
 		return false, pg.Classify(err, "claim event %q of %s", e.ID(), e.Source())
 	}
@@ -98,6 +122,22 @@ func (i *Inbox) record(ctx context.Context, q *query.Queries, e event.Event, p p
 		i.remember(p)
 	}
 	return claims == 1, nil
+}
+
+// mine is the place of an event as far as somebody waits for its receipt. Nobody waits for our own, come back to us.
+func (i *Inbox) mine(p place) place {
+	if p.sender == i.Name {
+		return place{}
+	}
+	return p
+}
+
+func (i *Inbox) claim(e event.Event, p place, rejected *string) query.ClaimParams {
+	params := query.ClaimParams{Source: e.Source(), EventID: e.ID(), ClaimedAt: i.Clock.Now(), RejectedReason: rejected}
+	if p.position > 0 {
+		params.Sender, params.Epoch, params.Position, params.Base = &p.sender, &p.epoch, &p.position, &p.base
+	}
+	return params
 }
 
 // remember has Run look at the sequence soon. The transaction of the claim may still be under way then, or come to

@@ -60,6 +60,23 @@ func TestAClaimThatIsUndoneDoesNotCount(t *testing.T) {
 	same(t, "applied", s.applied, []string{"a"})
 }
 
+func TestClaimsOfSeveralCountAsIfTheyCameOneByOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.add("a", "b", "c")
+	s.round()
+	messages := s.stream.take()
+	s.deliver(messages[1])
+	s.must(pg.InTx(t.Context(), s.to, func(tx pgx.Tx) error {
+		firsts, err := s.inbox.ClaimAll(t.Context(), tx, []event.Event{messages[0].event, messages[1].event, messages[2].event, messages[0].event})
+		same(t, "first times", firsts, []bool{true, false, true, false})
+		return err
+	}))
+	s.confirm()
+	same(t, "mark", s.mark(), int64(3))
+	same(t, "held", s.held(), []string{})
+}
+
 func TestConcurrentClaimsAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -141,6 +141,7 @@ func database(c Config, log *slog.Logger) pg.Config {
 // service is the assembled parts that the loops and the API share.
 type service struct {
 	log    *slog.Logger
+	pool   *pgxpool.Pool
 	store  *store.Store
 	inbox  *outbox.Inbox
 	sender *outbox.Sender
@@ -153,10 +154,10 @@ type service struct {
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflows, now clock.Clock, log *slog.Logger) *service {
-	s := &service{log: log, bus: &lateBus{}, due: make(chan struct{}, 1)}
+	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
-	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, Publish: outbox.Add})
+	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Publish: outbox.Add})
 	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, Wake: s.wake})
 	return s
 }
@@ -200,7 +201,10 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 			return conn.Consume(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
 		}),
 		job("domain events", func(ctx context.Context) error {
-			return conn.Consume(ctx, events.DomainConsumer(), h.Domain, h.Rejected)
+			// One replica at a time, because a rollout's words are to be told in the order in which they were said.
+			return pg.InTurn(ctx, s.pool, "domain events", clock.System(), func(ctx context.Context) error {
+				return conn.ConsumeInOrder(ctx, events.DomainConsumer(), h.Domain, h.Rejected)
+			})
 		}),
 	)
 }

@@ -137,11 +137,15 @@ func (f *fixture) emit(data event.Data, workflow string) event.Event {
 	return e
 }
 
-// deliver brings events to the domain consumer's handler.
+// deliver brings events to the domain consumer's handler, as many as there are at once.
 func (f *fixture) deliver(all ...event.Event) {
 	f.t.Helper()
-	for _, e := range all {
-		f.ok(f.on.Domain(f.t.Context(), bus.Delivery{Event: e, Attempt: 1}))
+	batch := make([]bus.Delivery, len(all))
+	for i, e := range all {
+		batch[i] = bus.Delivery{Event: e, Attempt: 1}
+	}
+	for _, err := range f.on.Domain(f.t.Context(), batch) {
+		f.ok(err)
 	}
 }
 

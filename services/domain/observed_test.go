@@ -50,7 +50,7 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	expect(core.HealthHealthy, 9, 9)
 
 	stranger := f.emit(event.ServiceHealthObserved{ServiceID: api + 100, EnvironmentID: e.ID, Health: "healthy", ObservedAt: wire(1)}, "")
-	if err := f.on.Domain(t.Context(), bus.Delivery{Event: stranger, Attempt: 1}); !fault.Is(err, fault.Invalid) {
+	if err := f.on.Domain(t.Context(), []bus.Delivery{{Event: stranger, Attempt: 1}})[0]; !fault.Is(err, fault.Invalid) {
 		t.Errorf("a service that does not exist: %v", err)
 	}
 	others, err := f.domain.HealthsByEnvironment(t.Context(), 2, []int64{e.ID})

@@ -331,7 +331,7 @@ func TestBadDomainEventsAreRefusedWithAReason(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := s.on.Domain(t.Context(), bus.Delivery{Event: tt.e, Attempt: 1})
+			err := s.on.Domain(t.Context(), []bus.Delivery{{Event: tt.e, Attempt: 1}})[0]
 			if !fault.Is(err, tt.want) || fault.Describe(fault.ClassOf(err)).Consumer != fault.Terminate {
 				t.Errorf("error = %v (%v), want %v", err, fault.ClassOf(err), tt.want)
 			}

@@ -8,6 +8,14 @@ ON CONFLICT ON CONSTRAINT inbox_event_once DO UPDATE SET
     claims = inbox.claims + 1, sender = excluded.sender, epoch = excluded.epoch, position = excluded.position, base = excluded.base
 RETURNING claims;
 
+-- name: ClaimEach :batchone
+-- Claim for several events in one round trip, in the order given: the second of two that are the same comes second.
+INSERT INTO inbox (source, event_id, sender, epoch, position, base, claimed_at, rejected_reason)
+VALUES (sqlc.arg(source), sqlc.arg(event_id), sqlc.narg(sender), sqlc.narg(epoch), sqlc.narg(position), sqlc.narg(base), sqlc.arg(claimed_at), sqlc.narg(rejected_reason))
+ON CONFLICT ON CONSTRAINT inbox_event_once DO UPDATE SET
+    claims = inbox.claims + 1, sender = excluded.sender, epoch = excluded.epoch, position = excluded.position, base = excluded.base
+RETURNING claims;
+
 -- name: BeginMark :exec
 INSERT INTO inbox_mark (sender, epoch, changed_at) VALUES (sqlc.arg(sender), sqlc.arg(epoch), sqlc.arg(changed_at)) ON CONFLICT DO NOTHING;
 

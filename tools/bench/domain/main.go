@@ -44,7 +44,9 @@ type options struct {
 	scale float64
 	// requests is how many times each page is asked for.
 	requests int
-	out      string
+	// events is how many words of workflows are turned into rows of the journal; 0 leaves that out, and the artifacts.
+	events int
+	out    string
 }
 
 func main() {
@@ -53,6 +55,7 @@ func main() {
 	var o options
 	flag.Float64Var(&o.scale, "scale", 1, "sizes of the organization, as a `factor` of 10,000 applications and 100,000 rollouts")
 	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
+	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
@@ -77,7 +80,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Stop()) }()
 	nats, err := server.Start(server.Config{
-		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
+		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}, {Name: "registry", Password: "registry"}},
 	})
 	if err != nil {
 		return err
@@ -96,15 +99,44 @@ func run(ctx context.Context, o options) (err error) {
 	if err := fill(ctx, c, o, log); err != nil {
 		return err
 	}
+	said := 0
+	if o.events > 0 {
+		if said, err = say(ctx, nats.URL(), o, log); err != nil {
+			return err
+		}
+	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- domain.Run(serving, c) }()
+	if err = takeIn(ctx, nats.URL(), database.URL(), said, o, log); err != nil {
+		stop()
+		return errors.Join(err, <-ended)
+	}
 	figures, err := measure(ctx, probe.API{URL: "http://" + address + "/graphql", Token: token}, o)
 	stop()
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
 	return report(figures, o.out)
+}
+
+// takeIn measures what comes in by the bus.
+func takeIn(ctx context.Context, nats, database string, said int, o options, log *slog.Logger) error {
+	if said == 0 {
+		return nil
+	}
+	rows, perSecond, err := drained(ctx, database, said)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", said, rows, perSecond, probe.Load())
+	took, err := artifacts(ctx, nats, database, o, log)
+	if err != nil {
+		return err
+	}
+	p50, p99 := probe.Percentiles(took)
+	fmt.Fprintf(os.Stdout, "artifacts to version sets at 200/s: %d, p50 %.1f ms (goal 50), p99 %.1f ms, load %s\n", len(took), p50, p99, probe.Load())
+	return nil
 }
 
 // fill makes the tables and the organization.

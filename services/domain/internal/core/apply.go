@@ -23,11 +23,7 @@ func (d *Domain) Apply(ctx context.Context, in Inbound, ch Change) error {
 		if err != nil || !first {
 			return err
 		}
-		c := cause{
-			Actor: Actor{Organization: in.Organization, Type: PrincipalSystem}, at: d.clock.Now(),
-			triggeredBy: in.Type + " " + in.ID,
-		}
-		return ch.apply(ctx, d, tx, c, in)
+		return ch.apply(ctx, d, tx, d.causeOf(in), in)
 	})
 	// Also after an error: a commit whose answer was lost may have happened, and a needless wake-up costs one query.
 	d.wake()
@@ -119,7 +115,7 @@ func (m GatePassage) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inb
 
 // lockDeployment locks the rollout that a deployment belongs to, and finds the deployment in it.
 func lockDeployment(ctx context.Context, tx Tx, c cause, id int64) (*tree, *branch, *Deployment, error) {
-	rollout, err := tx.RolloutOfDeployment(ctx, id)
+	rollout, err := rolloutOf(ctx, tx, c, id)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -131,6 +127,16 @@ func lockDeployment(ctx context.Context, tx Tx, c cause, id int64) (*tree, *bran
 	return t, b, dep, err
 }
 
+// rolloutOf is the rollout that a deployment belongs to.
+func rolloutOf(ctx context.Context, tx Tx, c cause, deployment int64) (int64, error) {
+	if c.known != nil {
+		if rollout, ok := c.known.of[deployment]; ok {
+			return rollout, nil
+		}
+	}
+	return tx.RolloutOfDeployment(ctx, deployment)
+}
+
 // DeploymentCommitted keeps what is being deployed (E46).
 type DeploymentCommitted struct {
 	DeploymentID              int64
@@ -138,10 +144,10 @@ type DeploymentCommitted struct {
 	Parameters                json.RawMessage
 }
 
-func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, _ cause, _ Inbound) error {
+func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
 	// Nothing is locked: a snapshot moves no state, and of two the first stays. This look only turns a deployment that is
 	// another organization's into NotFound.
-	if _, err := tx.RolloutOfDeployment(ctx, m.DeploymentID); err != nil {
+	if _, err := rolloutOf(ctx, tx, c, m.DeploymentID); err != nil {
 		return err
 	}
 	s := Snapshot{DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters}

@@ -210,6 +210,11 @@ func (t *tree) pass(ctx context.Context, gate string) error {
 
 // gateName is how the journal calls a gate within an environment.
 func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, error) {
+	if t.cause.known != nil {
+		if name, ok := t.cause.known.names[b.EnvironmentID]; ok {
+			return weightGate(name, weight), nil
+		}
+	}
 	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
 	return weightGate(environments[b.EnvironmentID].Name, weight), err
 }

@@ -47,6 +47,8 @@ type Tx interface {
 	ObservedWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
+	// ClaimAll is Claim for several, in their order.
+	ClaimAll(ctx context.Context, all []Inbound) (firsts []bool, err error)
 	// Announce publishes that a gate has been resolved, with the commit.
 	Announce(ctx context.Context, r GateResolved) error
 	// Command publishes what the workflow of a rollout is asked to do, with the commit.
@@ -125,6 +127,10 @@ type RolloutWrites interface {
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
 	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
 	LockRollout(ctx context.Context, id int64) (Rollout, error)
+	// LockRollouts is LockRollout for several at once; those that do not exist are not among the answer.
+	LockRollouts(ctx context.Context, ids []int64) ([]Rollout, error)
+	// RolloutsOfDeployments has no key for a deployment that does not exist.
+	RolloutsOfDeployments(ctx context.Context, deployments []int64) (map[int64]int64, error)
 	// RolloutOfDeployment finds the rollout to lock.
 	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose

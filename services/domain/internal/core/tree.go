@@ -13,6 +13,8 @@ type cause struct {
 	Actor
 	triggeredBy string
 	at          time.Time
+	// known are the rollouts that the transaction holds already; nil where it began with none.
+	known *forest
 }
 
 // tree is a rollout with everything under it, locked. Its methods move states and write the journal; the fields always
@@ -35,30 +37,47 @@ type branch struct {
 func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error) {
 	// The rollout's row is the lock for the whole tree: environments and deployments are changed by nobody who does not
 	// hold it. Where an application is locked too, that comes after the rollout.
+	if t := c.known.tree(c, rollout); t != nil {
+		return t, nil
+	}
 	r, err := tx.LockRollout(ctx, rollout)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{tx: tx, cause: c, rollout: r}
-	environments, err := tx.RolloutEnvironmentsByRollout(ctx, c.Organization, []int64{rollout})
+	trees, err := readTrees(ctx, tx, c.Organization, []Rollout{r})
+	if err != nil {
+		return nil, err
+	}
+	trees[0].cause = c
+	return trees[0], nil
+}
+
+// readTrees reads what is under rollouts that are locked.
+func readTrees(ctx context.Context, tx Tx, organization int64, locked []Rollout) ([]*tree, error) {
+	rollouts, trees := make([]int64, len(locked)), make([]*tree, len(locked))
+	for i, r := range locked {
+		rollouts[i], trees[i] = r.ID, &tree{tx: tx, rollout: r}
+	}
+	environments, err := tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
 	if err != nil {
 		return nil, err
 	}
 	var ids []int64
-	for _, e := range environments[rollout] {
-		t.environments = append(t.environments, &branch{RolloutEnvironment: e})
-		ids = append(ids, e.ID)
-	}
-	deployments, err := tx.DeploymentsByRolloutEnvironment(ctx, c.Organization, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range t.environments {
-		for _, d := range deployments[b.ID] {
-			b.deployments = append(b.deployments, &d)
+	for _, t := range trees {
+		for _, e := range environments[t.rollout.ID] {
+			t.environments = append(t.environments, &branch{RolloutEnvironment: e})
+			ids = append(ids, e.ID)
 		}
 	}
-	return t, nil
+	deployments, err := tx.DeploymentsByRolloutEnvironment(ctx, organization, ids)
+	for _, t := range trees {
+		for _, b := range t.environments {
+			for _, d := range deployments[b.ID] {
+				b.deployments = append(b.deployments, &d)
+			}
+		}
+	}
+	return trees, err
 }
 
 // name is what people call the rollout.
@@ -188,6 +207,10 @@ func (t *tree) moveDeployment(ctx context.Context, b *branch, d *Deployment, ver
 	before := d.State
 	state, err := t.write(ctx, Subject{SubjectDeployment, d.ID}, int16(d.State), verb, reason)
 	d.State = DeploymentState(state)
+	// It began, also where only its end was told; that it was called off before it began is no beginning.
+	if began := d.State == DeploymentDeploying || d.State == DeploymentHealthy || d.State == DeploymentDegraded; began && d.StartedAt == nil {
+		d.StartedAt = &t.cause.at
+	}
 	if err != nil || d.State == before || t.rollout.State != RolloutCompleted {
 		return err
 	}

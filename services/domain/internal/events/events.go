@@ -18,7 +18,7 @@ const Source = "/services/domain"
 // Domain is what events are told to.
 type Domain interface {
 	PublishArtifact(ctx context.Context, in core.Inbound, a core.Artifact) error
-	Apply(ctx context.Context, in core.Inbound, ch core.Change) error
+	ApplyAll(ctx context.Context, organization int64, all []core.Arrival) []error
 }
 
 var _ Domain = (*core.Domain)(nil)
@@ -41,15 +41,19 @@ func RegistryConsumer() bus.Consumer {
 	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", Workers: 4, MaxDeliver: maxDeliver}
 }
 
-// DomainConsumer reads what workflows say, strictly in order: one at a time, over all replicas, and the next only when the
-// one before is done with. The state machine absorbs what comes late; in the right order nothing has to be absorbed, and
+// DomainConsumer reads what workflows say, strictly in order: what is there is taken together, up to a batch, and the next
+// only when that is done with. The state machine absorbs what comes late; in the right order nothing has to be absorbed, and
 // the journal reads well.
 func DomainConsumer() bus.Consumer {
 	return bus.Consumer{
-		Stream: bus.StreamDomain, Durable: "domain", Workers: 1, MaxAckPending: 1, MaxDeliver: maxDeliver,
+		Stream: bus.StreamDomain, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver,
 		Backoff: []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second},
 	}
 }
+
+// batch is how many words of workflows are brought into the tables together at most: enough that a commit costs little for
+// each, and few enough that nobody waits long for the rollouts that it holds.
+const batch = 128
 
 // maxDeliver is how often an event is tried that fails for no reason of its own. A database that is away does not count.
 const maxDeliver = 8
@@ -83,27 +87,51 @@ func (h *Handlers) Registry(ctx context.Context, d bus.Delivery) error {
 	return h.domain.PublishArtifact(ctx, in, core.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published})
 }
 
-// Domain handles an event of the domain path. Its own are no news.
-func (h *Handlers) Domain(ctx context.Context, d bus.Delivery) error {
-	// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here.
-	if d.Event.Source() == Source {
-		return nil
+// Domain handles events of the domain path, those of each organization together and in their order. Its own are no news.
+// An error decides what becomes of its event by its class: it is tried again, or Rejected is called.
+func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
+	errs := make([]error, len(all))
+	arrivals, places, organizations := map[int64][]core.Arrival{}, map[int64][]int{}, []int64{}
+	for i, d := range all {
+		// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here.
+		if d.Event.Source() == Source {
+			continue
+		}
+		a, err := arrival(d.Event)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		of := a.In.Organization
+		if _, known := arrivals[of]; !known {
+			organizations = append(organizations, of)
+		}
+		arrivals[of], places[of] = append(arrivals[of], a), append(places[of], i)
 	}
-	in, err := inbound(d.Event)
+	for _, organization := range organizations {
+		tried := h.domain.ApplyAll(ctx, organization, arrivals[organization])
+		for n, i := range places[organization] {
+			if errs[i] = bus.ErrBehind; n < len(tried) {
+				errs[i] = tried[n]
+			}
+		}
+	}
+	return errs
+}
+
+// arrival reads an event of the domain path.
+func arrival(e event.Event) (core.Arrival, error) {
+	in, err := inbound(e)
 	if err != nil {
-		return err
+		return core.Arrival{}, err
 	}
 	// Only a registry may leave it out, because an artifact belongs to everybody who points at it (R48). What a workflow
 	// says is about one organization's rows.
 	if in.Organization == 0 {
-		return fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
+		return core.Arrival{}, fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
 	}
-	ch, err := change(d.Event)
-	if err != nil {
-		return err
-	}
-	// An error decides what becomes of the event by its class: the bus sends it again, or calls Rejected.
-	return h.domain.Apply(ctx, in, ch)
+	ch, err := change(e)
+	return core.Arrival{In: in, Change: ch}, err
 }
 
 // Rejected records an event that will not come again, with the reason, for the receipt. Should that fail, the sender sends

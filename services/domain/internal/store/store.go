@@ -60,6 +60,8 @@ type Deps struct {
 	Pool *pgxpool.Pool
 	// Claim takes an event for a transaction; false when it was applied before.
 	Claim func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
+	// ClaimAll is Claim for several events, in their order.
+	ClaimAll func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
 	// Publish adds events to the outbox of a transaction.
 	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Event) error
 }
@@ -84,8 +86,10 @@ func New(d Deps) *Store {
 
 // In runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
 func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
-	return s.inOrganization(ctx, organization, func(t pgx.Tx, q *sqlc.Queries) error {
-		inside := &tx{pgx: t, q: q, organization: organization, deps: s.deps}
+	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *sqlc.Queries) error {
+		line := &pipeline{tx: t}
+		q := sqlc.New(line)
+		inside := &tx{pgx: t, line: line, q: q, organization: organization, deps: s.deps}
 		// A use case reads through the port that takes an organization. Only its own may be asked for: the transaction has
 		// entered that one, and a slip in the core must not become a look into another's rows (R5).
 		inside.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
@@ -94,7 +98,10 @@ func (s *Store) In(ctx context.Context, organization int64, fn func(context.Cont
 			}
 			return fn(q)
 		}
-		return fn(ctx, inside)
+		if err := fn(ctx, inside); err != nil {
+			return err
+		}
+		return line.flush(ctx)
 	})
 }
 
@@ -150,8 +157,9 @@ func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) 
 // tx is core.Tx.
 type tx struct {
 	reader
-	pgx pgx.Tx
-	q   *sqlc.Queries
+	pgx  pgx.Tx
+	line *pipeline
+	q    *sqlc.Queries
 	// organization is the one that was entered; every statement names it.
 	organization int64
 	deps         Deps
@@ -164,6 +172,19 @@ func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
 		return false, errors.New("claim: the envelope is no event")
 	}
 	return t.deps.Claim(ctx, t.pgx, e)
+}
+
+// ClaimAll implements core.Tx.
+func (t *tx) ClaimAll(ctx context.Context, all []core.Inbound) ([]bool, error) {
+	events := make([]event.Event, len(all))
+	for i, in := range all {
+		e, ok := in.Envelope.(event.Event)
+		if !ok {
+			return nil, errors.New("claim: the envelope is no event")
+		}
+		events[i] = e
+	}
+	return t.deps.ClaimAll(ctx, t.pgx, events)
 }
 
 // missing makes the absence of a row a NotFound that names it, and classes everything else.

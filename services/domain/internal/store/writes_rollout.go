@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -54,6 +55,22 @@ func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
 	return rollout(row), missing(err, "rollout", id)
 }
 
+// LockRollouts implements core.Tx.
+func (t *tx) LockRollouts(ctx context.Context, ids []int64) ([]core.Rollout, error) {
+	rows, err := t.q.LockRollouts(ctx, t.organization, ids)
+	return convertAll(rows, rollout), pg.Classify(err, "lock rollouts")
+}
+
+// RolloutsOfDeployments implements core.Tx.
+func (t *tx) RolloutsOfDeployments(ctx context.Context, deployments []int64) (map[int64]int64, error) {
+	rows, err := t.q.RolloutsOfDeployments(ctx, t.organization, deployments)
+	found := make(map[int64]int64, len(rows))
+	for _, r := range rows {
+		found[r.ID] = r.RolloutID
+	}
+	return found, pg.Classify(err, "find rollouts of deployments")
+}
+
 // RolloutOfDeployment implements core.Tx.
 func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error) {
 	id, err := t.q.RolloutOfDeployment(ctx, t.organization, deployment)
@@ -68,42 +85,45 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
 
-// Record implements core.Tx: the row, and the state that it changes, in one go.
+// Record implements core.Tx: the row, and the state that it changes. Neither is waited for: what is wrong with them is told
+// by the next statement, or the commit.
 func (t *tx) Record(ctx context.Context, r core.Transition) error {
-	if err := t.insertTransition(ctx, r); err != nil {
+	if err := t.insertTransition(ctx, sqlc.New(later{t.line, whatever}), r); err != nil {
 		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
 	}
 	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
 	if r.From == nil || *r.From == r.To {
 		return nil
 	}
-	n, err := t.setState(ctx, r, *r.From)
-	// The update asks for the state it leaves. Whoever holds the rollout's lock never meets this; it finds the caller
-	// who forgot to take it, before cache and journal part (R42).
-	if err == nil && n != 1 {
-		return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
+	moved := func(tag pgconn.CommandTag) error {
+		// The update asks for the state it leaves. Whoever holds the rollout's lock never meets this; it finds the caller
+		// who forgot to take it, before cache and journal part (R42).
+		if tag.RowsAffected() != 1 {
+			return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
+		}
+		return nil
 	}
-	return pg.Classify(err, "set state of %s %d", r.Subject.Kind, r.Subject.ID)
+	return pg.Classify(t.setState(ctx, sqlc.New(later{t.line, moved}), r, *r.From), "set state of %s %d", r.Subject.Kind, r.Subject.ID)
 }
 
-func (t *tx) insertTransition(ctx context.Context, r core.Transition) error {
+func (t *tx) insertTransition(ctx context.Context, q *sqlc.Queries, r core.Transition) error {
 	var (
 		principal, reason, triggeredBy = orNull(r.PrincipalID), orNull(r.Reason), orNull(r.TriggeredBy)
 		verb, by                       = string(r.Verb), string(r.PrincipalType)
 	)
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
-		return t.q.InsertRolloutTransition(ctx, sqlc.InsertRolloutTransitionParams{
+		return q.InsertRolloutTransition(ctx, sqlc.InsertRolloutTransitionParams{
 			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
-		return t.q.InsertRolloutEnvironmentTransition(ctx, sqlc.InsertRolloutEnvironmentTransitionParams{
+		return q.InsertRolloutEnvironmentTransition(ctx, sqlc.InsertRolloutEnvironmentTransitionParams{
 			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
-		return t.q.InsertDeploymentTransition(ctx, sqlc.InsertDeploymentTransitionParams{
+		return q.InsertDeploymentTransition(ctx, sqlc.InsertDeploymentTransitionParams{
 			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
@@ -112,17 +132,18 @@ func (t *tx) insertTransition(ctx context.Context, r core.Transition) error {
 	}
 }
 
-func (t *tx) setState(ctx context.Context, r core.Transition, from int16) (int64, error) {
+func (t *tx) setState(ctx context.Context, q *sqlc.Queries, r core.Transition, from int16) (err error) {
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
-		return t.q.SetRolloutState(ctx, sqlc.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+		_, err = q.SetRolloutState(ctx, sqlc.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	case core.SubjectRolloutEnvironment:
-		return t.q.SetRolloutEnvironmentState(ctx, sqlc.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+		_, err = q.SetRolloutEnvironmentState(ctx, sqlc.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	case core.SubjectDeployment:
-		return t.q.SetDeploymentState(ctx, sqlc.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt})
+		_, err = q.SetDeploymentState(ctx, sqlc.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	default:
-		return 0, fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
+		return fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
 	}
+	return err
 }
 
 // AddHandoff implements core.Tx.

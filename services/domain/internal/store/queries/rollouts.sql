@@ -25,6 +25,15 @@ ORDER BY e.environment_id, e.rollout_id DESC;
 -- name: LockRollout :one
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 
+-- name: LockRollouts :many
+-- In the order of their numbers, so that two who lock some of the same do not wait for each other.
+SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: RolloutsOfDeployments :many
+SELECT d.id, e.rollout_id FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE d.organization_id = @organization_id AND d.id = ANY(@ids::bigint[]);
+
 -- name: RolloutOfDeployment :one
 SELECT e.rollout_id FROM cd_deployments d
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id

@@ -298,6 +298,43 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 	return i, err
 }
 
+const lockRollouts = `-- name: LockRollouts :many
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+`
+
+// In the order of their numbers, so that two who lock some of the same do not wait for each other.
+func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
+	rows, err := q.db.Query(ctx, lockRollouts, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Rollout
+	for rows.Next() {
+		var i Rollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.FlowDefinitionID,
+			&i.WorkflowRef,
+			&i.State,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rollbacks = `-- name: Rollbacks :many
 SELECT r.id
 FROM cd_rollouts r
@@ -508,6 +545,37 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rolloutsOfDeployments = `-- name: RolloutsOfDeployments :many
+SELECT d.id, e.rollout_id FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE d.organization_id = $1 AND d.id = ANY($2::bigint[])
+`
+
+type RolloutsOfDeploymentsRow struct {
+	ID        int64
+	RolloutID int64
+}
+
+func (q *Queries) RolloutsOfDeployments(ctx context.Context, organizationID int64, ids []int64) ([]RolloutsOfDeploymentsRow, error) {
+	rows, err := q.db.Query(ctx, rolloutsOfDeployments, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RolloutsOfDeploymentsRow
+	for rows.Next() {
+		var i RolloutsOfDeploymentsRow
+		if err := rows.Scan(&i.ID, &i.RolloutID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
