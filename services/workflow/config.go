@@ -61,6 +61,8 @@ type Config struct {
 	MaxActivities int `koanf:"max_activities" default:"32"`
 	// MaxHistory is how many entries a workflow may record before it is stopped.
 	MaxHistory int `koanf:"max_history" default:"100000"`
+	// MaxCrashes is how many processes in a row may die with a workflow in hand before it is quarantined; at least 2.
+	MaxCrashes int `koanf:"max_crashes" default:"3"`
 	// DriverDir holds deploy drivers beside the built-in ones, one folder each, as the domain's; empty: none. The programs
 	// of drivers run in this process, all others in child processes with limits of the operating system.
 	DriverDir string `koanf:"driver_dir"`
@@ -156,10 +158,13 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"database_connections", c.DatabaseConnections}} {
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"database_connections", c.DatabaseConnections}} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
+	}
+	if c.MaxCrashes == 1 {
+		problems = append(problems, fault.Field{Name: "max_crashes", Problem: "found 1, expected at least 2: one crash says nothing about whose fault it was"})
 	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
@@ -182,6 +187,7 @@ func (c Config) withDefaults() Config {
 	c.CacheBytes = cmp.Or(c.CacheBytes, 256<<20)
 	c.MaxActivities = cmp.Or(c.MaxActivities, 32)
 	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
+	c.MaxCrashes = cmp.Or(c.MaxCrashes, 3)
 	c.SandboxProcesses = cmp.Or(c.SandboxProcesses, 2)
 	c.SandboxMemory = cmp.Or(c.SandboxMemory, 256)
 	c.SandboxCPU = cmp.Or(c.SandboxCPU, 10*time.Second)

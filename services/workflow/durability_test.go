@@ -60,8 +60,8 @@ func (f *fickle) Commit(ctx context.Context, c core.Commit) (core.Committed, err
 	return broken(f, func() (core.Committed, error) { return f.Store.Commit(ctx, c) })
 }
 
-func (f *fickle) Claim(ctx context.Context, l core.Lease, now time.Time, here []int64, limit int) ([]core.Woken, error) {
-	return broken(f, func() ([]core.Woken, error) { return f.Store.Claim(ctx, l, now, here, limit) })
+func (f *fickle) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
+	return broken(f, func() ([]core.Claimed, error) { return f.Store.Claim(ctx, c) })
 }
 
 func (f *fickle) Load(ctx context.Context, execution int64) (core.Loaded, error) {

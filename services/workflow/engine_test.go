@@ -98,7 +98,7 @@ func (e *engines) runWith(instance string, s core.Store, act behaviour, history 
 		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
 		Settings: core.Settings{
 			Instance: instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
-			Live: 10, Cache: 1 << 20, Activities: 10, History: history, Retention: time.Hour,
+			Live: 10, Cache: 1 << 20, Activities: 10, History: history, Crashes: 3, Retention: time.Hour,
 		},
 	})
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -277,6 +277,8 @@ type cutOff struct{ core.Store }
 func (cutOff) Renew(context.Context, core.Lease, time.Time) error {
 	return errors.New("no route to host")
 }
+
+func (cutOff) Release(context.Context, core.Lease) error { return errors.New("no route to host") }
 
 func TestAnotherProcessTakesOverAndTheFormerOwnerIsFenced(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// TestMain is also the child process that programs run in: `<this binary> sandbox`.
+// TestMain is also the child process that programs run in, `<this binary> sandbox`, and the engine that is killed (kill_test.go).
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
 		if err := workflow.Sandbox(context.Background()); err != nil {
@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == engineCommand {
+		os.Exit(engineProcess())
 	}
 	goleak.VerifyTestMain(m, bustest.Leftovers()...)
 }

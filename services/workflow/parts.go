@@ -67,7 +67,7 @@ func settings(c Config) core.Settings {
 	return core.Settings{
 		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
-		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Agents: agents,
+		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Crashes: c.MaxCrashes, Agents: agents,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"os"
@@ -240,52 +241,98 @@ type process struct {
 	service *core.Service
 	gone    <-chan struct{}
 	stop    func()
+	// told is what time it is now.
+	told func(time.Time)
 }
 
 func (w *world) boot(c crash) process {
 	ctx, cancel := context.WithCancel(w.t.Context())
-	log, wall := bustest.Log(w.t), shown{w.clock}
-	var engine *core.Engine
-	kept := store.New(store.Deps{
-		Pool: w.pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {},
-		Woken: func(woken core.Woken) { engine.Wake(woken) }, Clock: wall, Log: log,
-	})
-	crashing := &crashing{Store: kept, crash: c, die: cancel}
-	scripts := script.New(script.Limits{})
-	functions := []core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync"), core.OnCluster("argo.promote")}
+	var functions []core.Function
 	for _, name := range w.answered {
-		if !strings.HasPrefix(name, "k8s.") && !strings.HasPrefix(name, "argo.") {
+		if !onCluster(name) {
 			functions = append(functions, function{name, w})
 		}
 	}
-	registry, err := core.NewFunctions(functions...)
+	a, err := assemble(assembly{
+		pool: w.pool, wall: shown{w.clock}, log: bustest.Log(w.t), functions: functions, crash: c, die: cancel,
+		sender: func(s *core.Service) core.CallSender { return relay{w, s} },
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	engine = core.NewEngine(core.EngineDeps{
-		Store: crashing, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
-		Settings: core.Settings{
-			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
-			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
-		},
-	})
-	service := core.NewService(kept, scripts, wall, engine)
-	dispatcher := core.Dispatcher{
-		Store: steady{kept}, Sender: relay{w, service}, Clock: wall, Log: log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
-	}
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		if err := engine.Run(ctx, func() {}); err != nil && ctx.Err() == nil {
+		if err := a.run(ctx); err != nil && ctx.Err() == nil {
 			w.t.Error(err)
 		}
 	})
-	parts.Go(func() { _ = dispatcher.Run(ctx) })
-	return process{store: crashing, service: service, gone: ctx.Done(), stop: func() { cancel(); parts.Wait() }}
+	return process{store: a.store, service: a.service, gone: ctx.Done(), stop: func() { cancel(); parts.Wait() }, told: func(time.Time) {}}
+}
+
+// onCluster reports whether a relay carries the Function out.
+func onCluster(name string) bool {
+	return strings.HasPrefix(name, "k8s.") || strings.HasPrefix(name, "argo.")
+}
+
+// assembly is what a life of the service is made of, and assembled the outcome.
+type assembly struct {
+	pool      *pgxpool.Pool
+	wall      clock.Clock
+	log       *slog.Logger
+	functions []core.Function
+	sender    func(*core.Service) core.CallSender
+	crash     crash
+	die       func()
+}
+
+type assembled struct {
+	store   *crashing
+	service *core.Service
+	// run drives executions and sends calls until ctx ends.
+	run func(ctx context.Context) error
+}
+
+func assemble(a assembly) (assembled, error) {
+	var engine *core.Engine
+	kept := store.New(store.Deps{
+		Pool: a.pool, Encode: events.Encode, Add: outbox.Add, Committed: func() {},
+		Woken: func(woken core.Woken) { engine.Wake(woken) }, Clock: a.wall, Log: a.log,
+	})
+	crashing := &crashing{Store: kept, crash: a.crash, die: a.die}
+	scripts := script.New(script.Limits{})
+	all := append([]core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync"), core.OnCluster("argo.promote")}, a.functions...)
+	registry, err := core.NewFunctions(all...)
+	if err != nil {
+		return assembled{}, err
+	}
+	engine = core.NewEngine(core.EngineDeps{
+		Store: crashing, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
+		Settings: core.Settings{
+			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
+			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
+		},
+	})
+	service := core.NewService(kept, scripts, a.wall, engine)
+	dispatcher := core.Dispatcher{
+		Store: steady{kept}, Sender: a.sender(service), Clock: a.wall, Log: a.log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
+	}
+	return assembled{store: crashing, service: service, run: func(ctx context.Context) error {
+		var parts sync.WaitGroup
+		defer parts.Wait()
+		parts.Go(func() { _ = dispatcher.Run(ctx) })
+		return engine.Run(ctx, func() {})
+	}}, nil
 }
 
 // play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
 // recorded.
 func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string, kept recording) {
+	t.Helper()
+	return playIn(t, pool, organization, a, func(w *world) process { return w.boot(c) })
+}
+
+// playIn is play with a first process of its own.
+func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process) (commits int, history string, kept recording) {
 	t.Helper()
 	w := &world{
 		t: t, pool: pool, organization: organization,
@@ -295,7 +342,7 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 		t.Fatal(err)
 	}
 	w.answered = slices.Sorted(maps.Keys(w.answers))
-	p := w.boot(c)
+	p := boot(w)
 	defer func() { p.stop() }()
 	if _, err := p.service.Start(t.Context(), w.startOf(a)); err != nil {
 		t.Fatal(err)
@@ -315,6 +362,7 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 			t.Fatalf("the script is over, but the run %v", waiting)
 		default:
 			w.act(p.service, steps[0])
+			p.told(w.clock.Now())
 			steps = steps[1:]
 		}
 	}

@@ -88,7 +88,7 @@ func (e *engine) list() *cobra.Command {
 			}
 			return e.print(messages(all), func(w io.Writer) { workflowTable(w, all...) })
 		})
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in these `states`: running, parked, completed, failed, cancelled, terminated")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in these `states`: running, parked, completed, failed, cancelled, terminated, quarantined")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this `name=value`")
 	cmd.Flags().StringVar(&digest, "program-digest", "", "only those of the program with this `SHA-256`")
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many; 0 for all")

@@ -45,6 +45,8 @@ const (
 	WorkflowState_WORKFLOW_STATE_CANCELLED WorkflowState = 5
 	// Ended by TerminateWorkflow.
 	WorkflowState_WORKFLOW_STATE_TERMINATED WorkflowState = 6
+	// Set aside, because process after process died while it ran it; RetryWorkflow releases it, from where it stood.
+	WorkflowState_WORKFLOW_STATE_QUARANTINED WorkflowState = 7
 )
 
 // Enum value maps for WorkflowState.
@@ -57,6 +59,7 @@ var (
 		4: "WORKFLOW_STATE_FAILED",
 		5: "WORKFLOW_STATE_CANCELLED",
 		6: "WORKFLOW_STATE_TERMINATED",
+		7: "WORKFLOW_STATE_QUARANTINED",
 	}
 	WorkflowState_value = map[string]int32{
 		"WORKFLOW_STATE_UNSPECIFIED": 0,
@@ -66,6 +69,7 @@ var (
 		"WORKFLOW_STATE_FAILED":      4,
 		"WORKFLOW_STATE_CANCELLED":   5,
 		"WORKFLOW_STATE_TERMINATED":  6,
+		"WORKFLOW_STATE_QUARANTINED": 7,
 	}
 )
 
@@ -2072,7 +2076,7 @@ func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
 	return nil
 }
 
-// RetryWorkflowRequest names a failed workflow.
+// RetryWorkflowRequest names a workflow that has failed or is quarantined.
 type RetryWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization it belongs to.
@@ -3407,7 +3411,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x11DeleteFlowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteFlowResponse*\xdc\x01\n" +
+	"\x12DeleteFlowResponse*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -3415,7 +3419,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x18WORKFLOW_STATE_COMPLETED\x10\x03\x12\x19\n" +
 	"\x15WORKFLOW_STATE_FAILED\x10\x04\x12\x1c\n" +
 	"\x18WORKFLOW_STATE_CANCELLED\x10\x05\x12\x1d\n" +
-	"\x19WORKFLOW_STATE_TERMINATED\x10\x062\xf9\f\n" +
+	"\x19WORKFLOW_STATE_TERMINATED\x10\x06\x12\x1e\n" +
+	"\x1aWORKFLOW_STATE_QUARANTINED\x10\a2\xf9\f\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +

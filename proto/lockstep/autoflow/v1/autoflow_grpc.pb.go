@@ -90,7 +90,7 @@ type AutoFlowClient interface {
 	// com.gitlab.cd.workflow.failed, whose error says who ended it (D36). A workflow that has ended is left as it is. Codes:
 	// NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(ctx context.Context, in *TerminateWorkflowRequest, opts ...grpc.CallOption) (*TerminateWorkflowResponse, error)
-	// RetryWorkflow has a failed workflow continue from the step that failed (E29): what was recorded before that step is
+	// RetryWorkflow has a failed workflow continue from the step that failed, a quarantined one from where it stood (E29): what was recorded before that step is
 	// kept and not done again, the step itself and what followed is forgotten. Events and calls made from then on have ids
 	// of their own, so that nobody takes them for those of the failed attempt.
 	//
@@ -342,7 +342,7 @@ type AutoFlowServer interface {
 	// com.gitlab.cd.workflow.failed, whose error says who ended it (D36). A workflow that has ended is left as it is. Codes:
 	// NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(context.Context, *TerminateWorkflowRequest) (*TerminateWorkflowResponse, error)
-	// RetryWorkflow has a failed workflow continue from the step that failed (E29): what was recorded before that step is
+	// RetryWorkflow has a failed workflow continue from the step that failed, a quarantined one from where it stood (E29): what was recorded before that step is
 	// kept and not done again, the step itself and what followed is forgotten. Events and calls made from then on have ids
 	// of their own, so that nobody takes them for those of the failed attempt.
 	//

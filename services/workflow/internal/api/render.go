@@ -69,12 +69,13 @@ func logLine(l core.LogLine) *autoflowv1.LogLine {
 // states keeps the stored numbers and the published ones apart: neither may change because of the other.
 func states() map[core.State]autoflowv1.WorkflowState {
 	return map[core.State]autoflowv1.WorkflowState{
-		core.Running:    autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
-		core.Parked:     autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
-		core.Completed:  autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
-		core.Failed:     autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED,
-		core.Cancelled:  autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED,
-		core.Terminated: autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED,
+		core.Running:     autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
+		core.Parked:      autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
+		core.Completed:   autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		core.Failed:      autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED,
+		core.Cancelled:   autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED,
+		core.Quarantined: autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED,
+		core.Terminated:  autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED,
 	}
 }
 

@@ -33,6 +33,8 @@ type Settings struct {
 	Cache int64
 	// History is how many entries an execution may have.
 	History int
+	// Crashes is how many processes in a row may die with an execution in hand before it is quarantined; at least 2.
+	Crashes int
 	// Retention is how long events are kept for waits that come later.
 	Retention time.Duration
 	// Agents are the relays that calls may be sent to.
@@ -70,6 +72,8 @@ type Engine struct {
 	places *places
 	// endings tells who waits for an execution's end.
 	endings endings
+	// suspect is the execution on probation; the claim loop's alone.
+	suspect suspect
 }
 
 var _ Runner = (*Engine)(nil)
@@ -119,6 +123,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	if errors.Is(context.Cause(ctx), ErrFenced) {
 		return context.Cause(ctx)
 	}
+	e.release(ctx)
 	return nil
 }
 
@@ -194,12 +199,16 @@ func (e *Engine) claim(ctx context.Context) int {
 		e.places.tellWhenFree(e.claims.raise)
 		return 0
 	}
-	found, err := e.Store.Claim(ctx, e.lease, e.Clock.Now(), here, free)
+	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.Settings.Crashes - 1}
+	found, err := e.Store.Claim(ctx, c)
 	e.report(ctx, "claim executions", err)
 	for _, w := range found {
-		e.places.wake(w)
+		e.places.wake(w.Woken)
 	}
-	return len(found)
+	if err != nil {
+		return 0
+	}
+	return len(found) + e.claimSuspect(ctx, c)
 }
 
 // driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the

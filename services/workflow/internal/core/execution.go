@@ -19,8 +19,11 @@ const (
 	Failed
 	// Cancelled executions were stopped by a request.
 	Cancelled
+	// Quarantined executions have killed the processes that ran them, again and again, and were set aside. RetryWorkflow releases
+	// them.
+	Quarantined
 	// Terminated executions were ended by an operator, without being asked.
-	Terminated State = 6
+	Terminated
 )
 
 // String is the state as messages have it.
@@ -36,6 +39,8 @@ func (s State) String() string {
 		return "failed"
 	case Cancelled:
 		return "cancelled"
+	case Quarantined:
+		return "quarantined"
 	case Terminated:
 		return "terminated"
 	default:
@@ -59,7 +64,7 @@ type Execution struct {
 	Workflow string
 	// State is where it stands.
 	State State
-	// Error says why, for Failed, Cancelled and Terminated.
+	// Error says why, for Failed, Cancelled, Quarantined and Terminated.
 	Error string
 	// Labels are the caller's.
 	Labels map[string]string

@@ -43,8 +43,9 @@ const (
 	KindCompleted Kind = "completed"
 	KindFailed    Kind = "failed"
 	KindCancelled Kind = "cancelled"
-	// KindTerminated is the end that TypeFailed tells of.
-	KindTerminated Kind = "terminated"
+	// KindQuarantined and KindTerminated are ends that TypeFailed tells of.
+	KindQuarantined Kind = "quarantined"
+	KindTerminated  Kind = "terminated"
 )
 
 // Entry is one recorded result. A history is the sequence of an execution's entries: replaying a program means running

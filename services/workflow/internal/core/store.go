@@ -40,9 +40,16 @@ type Store interface {
 	Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (epoch int64, err error)
 	// Renew extends the lease. ErrFenced: another process has taken the name.
 	Renew(ctx context.Context, l Lease, until time.Time) error
-	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without being in
-	// live; at most limit of them.
-	Claim(ctx context.Context, l Lease, now time.Time, live []int64, limit int) ([]Woken, error)
+	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without having them here.
+	// One whose owner was another process, or a former one of this instance, has had it die: its crashes are counted.
+	Claim(ctx context.Context, c Claim) ([]Claimed, error)
+	// Absolve sets the crashes of an execution that the lease has in hand to none. A commit that parks it, or adds to its
+	// history, does so too.
+	Absolve(ctx context.Context, l Lease, execution int64) error
+	// Release gives up everything that the lease has in hand: a process that ends in order has not crashed.
+	Release(ctx context.Context, l Lease) error
+	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).
+	Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
 	// Load reads everything needed to continue an execution. Wakes and Turn are read first, so that whatever comes
 	// after is found by the next Commit.
 	Load(ctx context.Context, execution int64) (Loaded, error)
@@ -86,6 +93,28 @@ type Woken struct {
 	ID, Turn int64
 	// Ours says that this process's instance owns it.
 	Ours bool
+}
+
+// Claim says what a process would take on.
+type Claim struct {
+	Lease Lease
+	Now   time.Time
+	// Here are the executions that the process has.
+	Here  []int64
+	Limit int
+	// Suspicious is the number of crashes from which on an execution is suspected of causing them. Suspected asks for those, and
+	// else for the others.
+	Suspicious int
+	Suspected  bool
+}
+
+// Claimed is an execution that was claimed, by the name it has for people, and the crashes it has had.
+type Claimed struct {
+	Woken
+
+	Organization int64
+	Workflow     string
+	Crashes      int
 }
 
 // Standing is where an execution stands in the store.

@@ -175,8 +175,16 @@ func (p *port) Waiting(context.Context, int64) ([]core.Waiting, error) { return 
 func (p *port) History(context.Context, int64, int64, int) ([]core.Entry, error) { return nil, nil }
 
 func (p *port) Cancel(_ context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return through(p, "cancel "+workflow, func() (bool, []core.Woken, error) {
-		ended, id, err := p.memory.cancel(organization, workflow, reason, at)
+	return p.end("cancel "+workflow, organization, workflow, core.Cancelled, core.KindCancelled, reason, at)
+}
+
+func (p *port) Quarantine(_ context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return p.end("quarantine "+workflow, organization, workflow, core.Quarantined, core.KindQuarantined, reason, at)
+}
+
+func (p *port) end(what string, organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, error) {
+	return through(p, what, func() (bool, []core.Woken, error) {
+		ended, id, err := p.memory.end(organization, workflow, as, kind, reason, at)
 		if !ended {
 			return false, nil, err
 		}
@@ -231,8 +239,22 @@ func (p *port) Renew(_ context.Context, l core.Lease, until time.Time) error {
 	return err
 }
 
-func (p *port) Claim(_ context.Context, l core.Lease, now time.Time, here []int64, limit int) ([]core.Woken, error) {
-	return read(p, "claim", func() ([]core.Woken, error) { return p.memory.claim(l, now, here, limit), nil })
+func (p *port) Claim(_ context.Context, c core.Claim) ([]core.Claimed, error) {
+	what := "claim"
+	if c.Suspected {
+		what = "claim a suspect"
+	}
+	return read(p, what, func() ([]core.Claimed, error) { return p.memory.claim(c), nil })
+}
+
+func (p *port) Absolve(_ context.Context, l core.Lease, execution int64) error {
+	_, err := read(p, fmt.Sprintf("absolve %d", execution), func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
+	return err
+}
+
+func (p *port) Release(_ context.Context, l core.Lease) error {
+	_, err := read(p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
+	return err
 }
 
 func (p *port) Load(_ context.Context, execution int64) (core.Loaded, error) {

@@ -68,6 +68,7 @@ type execution struct {
 	digests     core.Digests
 	startEvent  int64
 	turn, wakes int64
+	crashes     int
 	owner       *core.Lease
 	history     []core.Entry
 	timers      map[core.OpRef]*timer
@@ -155,24 +156,52 @@ func (m *Memory) renew(l core.Lease, until time.Time) error {
 	return nil
 }
 
-func (m *Memory) claim(l core.Lease, now time.Time, here []int64, limit int) (claimed []core.Woken) {
+func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
+	if m.leases[c.Lease.Instance].epoch != c.Lease.Epoch {
+		return nil // a process whose name was taken takes nothing back
+	}
 	for _, e := range m.executions {
-		if len(claimed) == limit {
+		if len(claimed) == c.Limit {
 			break
 		}
-		if e.State != core.Running || slices.Contains(here, e.ID) {
+		if e.State != core.Running || slices.Contains(c.Here, e.ID) {
 			continue
 		}
-		if e.owner != nil && e.owner.Instance != l.Instance {
-			if owner := m.leases[e.owner.Instance]; owner.epoch == e.owner.Epoch && owner.until.After(now) && m.defect != StealsExecutions {
+		if e.owner != nil && e.owner.Instance != c.Lease.Instance {
+			if owner := m.leases[e.owner.Instance]; owner.epoch == e.owner.Epoch && owner.until.After(c.Now) && m.defect != StealsExecutions {
 				continue
 			}
 		}
-		owner := l
-		e.owner = &owner
-		claimed = append(claimed, core.Woken{ID: e.ID, Turn: e.turn, Ours: true})
+		crashes := e.crashes
+		if e.owner != nil && (e.owner.Instance != c.Lease.Instance || e.owner.Epoch < c.Lease.Epoch) {
+			crashes++
+		}
+		if (crashes >= c.Suspicious) != c.Suspected {
+			continue
+		}
+		owner := c.Lease
+		e.owner, e.crashes = &owner, crashes
+		claimed = append(claimed, core.Claimed{
+			Woken: core.Woken{ID: e.ID, Turn: e.turn, Ours: true}, Organization: e.Organization, Workflow: e.Workflow, Crashes: crashes,
+		})
 	}
 	return claimed
+}
+
+func (m *Memory) absolve(l core.Lease, id int64) error {
+	e, err := m.byID(id)
+	if err == nil && e.owner != nil && *e.owner == l {
+		e.crashes = 0
+	}
+	return err
+}
+
+func (m *Memory) release(l core.Lease) {
+	for _, e := range m.executions {
+		if e.State == core.Running && e.owner != nil && *e.owner == l {
+			e.owner = nil
+		}
+	}
 }
 
 func (m *Memory) load(id int64) (core.Loaded, error) {
@@ -226,8 +255,8 @@ func (m *Memory) look(id int64) (core.Standing, []core.Arrival, error) {
 	return core.Standing{State: e.State, Wakes: e.wakes}, e.arrivals(), nil
 }
 
-// cancel ends an execution from outside.
-func (m *Memory) cancel(organization int64, workflow, reason string, at time.Time) (bool, int64, error) {
+// end ends an execution that does not end by itself.
+func (m *Memory) end(organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, int64, error) {
 	e := m.find(organization, workflow)
 	if e == nil {
 		return false, 0, fault.New(fault.NotFound, "there is no workflow %q", workflow)
@@ -239,12 +268,12 @@ func (m *Memory) cancel(organization int64, workflow, reason string, at time.Tim
 	if err != nil {
 		return false, 0, err
 	}
-	e.State, e.Error, e.EndedAt, e.owner = core.Cancelled, reason, at, nil
+	e.State, e.Error, e.EndedAt, e.owner = as, reason, at, nil
 	e.LastSeq, e.turn = e.LastSeq+1, e.turn+1
-	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: core.KindCancelled, Value: data, At: at})
+	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: kind, Value: data, At: at})
 	m.closeAll(e)
 	m.outbox = append(m.outbox, core.Emit{
-		ID: e.Ref + "/" + string(core.KindCancelled), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
+		ID: e.Ref + "/" + string(kind), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
 	})
 	return true, e.ID, nil
 }

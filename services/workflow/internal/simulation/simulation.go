@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ type Result struct {
 const (
 	pollEvery = time.Second
 	leaseFor  = 5 * time.Second
+	// maxCrashes is how many deaths of its processes quarantine a run.
+	maxCrashes = 3
 )
 
 // chances are how often things go wrong, in thousandths of the occasions. A seed draws them anew, so that among many seeds
@@ -117,6 +120,48 @@ func Outage(t *testing.T, seed uint64, length time.Duration) (r Result, attempts
 		r = s.settle()
 	})
 	return r, attempts, processes
+}
+
+// Poison has one run kill every process that carries its Function out, beside others that do no harm. It answers how often it did,
+// and how the runs ended.
+func Poison(t *testing.T, seed uint64) (r Result, kills int, ends map[string]core.State) {
+	t.Helper()
+	ends = map[string]core.State{}
+	within(t, seed, None, func(s *simulation) {
+		s.world.start(plan{workflow: poison, source: "run('act', {'label': 'deadly'})"})
+		s.plans = append(s.plans, plan{workflow: poison})
+		for range calmSteps {
+			s.step()
+			visitors := s.gate.visitors()
+			at := slices.IndexFunc(visitors, func(v *visitor) bool { return strings.HasPrefix(v.what, "act "+poison+"/") })
+			switch down := s.down(); {
+			case at >= 0:
+				kills++
+				s.let(visitors[at], chances{kill: 1000})
+			case len(down) > 0:
+				s.boot(down[0])
+			case s.over():
+				r = s.settle()
+				for _, e := range s.memory.executions {
+					ends[e.Workflow] = e.State
+				}
+				return
+			default:
+				s.once(chances{})
+			}
+		}
+		s.checker.violation("not all runs have ended: %s", s.checker.standing(s.memory))
+		r = s.settle()
+	})
+	return r, kills, ends
+}
+
+// poison is the workflow that kills.
+const poison = "poison"
+
+// down are the names without a process.
+func (s *simulation) down() []string {
+	return slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return s.alive(name) != nil })
 }
 
 // within makes a simulation in a bubble of its own.
@@ -222,9 +267,8 @@ func (s *simulation) calm() {
 		if !s.step() {
 			return
 		}
-		down := slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return s.alive(name) != nil })
 		visitors := s.gate.visitors()
-		switch {
+		switch down := s.down(); {
 		case len(down) > 0:
 			s.boot(down[0])
 		case len(visitors) > 0:
@@ -359,7 +403,7 @@ func (s *simulation) boot(name string) {
 		Random:    func() float64 { return 0.5 },
 		Settings: core.Settings{
 			Instance: name, Lease: leaseFor, Poll: pollEvery, CallTimeout: 20 * time.Second, WaitTimeout: time.Minute,
-			Live: 2, Cache: []int64{0, 40 << 10, 1 << 20}[s.random.IntN(3)], Activities: 8, History: 1000, Retention: time.Hour,
+			Live: 2, Cache: []int64{0, 40 << 10, 1 << 20}[s.random.IntN(3)], Activities: 8, History: 1000, Crashes: maxCrashes, Retention: time.Hour,
 			Agents: map[int64]bool{agent: true},
 		},
 	})
@@ -409,7 +453,7 @@ func replayed(e *execution) error {
 		return err
 	}
 	ended, failure := machine.Outcome()
-	if want := e.State == core.Failed; e.State != core.Cancelled && (!ended || (failure != nil) != want) {
+	if want := e.State == core.Failed; e.State != core.Cancelled && e.State != core.Quarantined && (!ended || (failure != nil) != want) {
 		return fmt.Errorf("ended as %s, and its replay %t with %w", e.State, ended, failure)
 	}
 	return nil

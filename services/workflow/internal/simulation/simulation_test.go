@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/simulation"
 )
 
@@ -137,6 +138,24 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 		// under way.
 		if most := processes * (int(outage/time.Second)*6 + 10); attempts > most || attempts == 0 {
 			t.Errorf("seed %d: %d processes asked %d times within %s, expected some, and at most %d", seed, processes, attempts, outage, most)
+		}
+	}
+}
+
+// TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: three of them die, and the run is set aside. The runs that
+// were in the same hands all go on.
+func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		r, kills, ends := simulation.Poison(t, seed)
+		report(t, seed, r)
+		if ends["poison"] != core.Quarantined || kills != 3 {
+			t.Errorf("seed %d: the poison is %s after %d deaths, expected quarantined after 3", seed, ends["poison"], kills)
+		}
+		for name, state := range ends {
+			if name != "poison" && state == core.Quarantined {
+				t.Errorf("seed %d: %s did nothing and is quarantined", seed, name)
+			}
 		}
 	}
 }

@@ -32,6 +32,9 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 	if c.LastSeq != e.LastSeq+int64(len(c.Entries)) {
 		m.refuse("%s: the history ends with %d after %d and %d entries", e.Workflow, c.LastSeq, e.LastSeq, len(c.Entries))
 	}
+	if c.LastSeq > e.LastSeq || c.Next == core.Parked {
+		e.crashes = 0
+	}
 	e.turn++
 	e.LastSeq, e.UpdatedAt = c.LastSeq, c.At
 	e.history = append(e.history, c.Entries...)

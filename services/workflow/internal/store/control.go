@@ -71,13 +71,13 @@ func (s *Store) List(ctx context.Context, q core.ListQuery) ([]core.Execution, e
 
 // untroubled are the states that the index execution_troubled leaves out.
 func untroubled(s core.State) bool {
-	return s != core.Failed && s != core.Cancelled && s != core.Terminated
+	return s != core.Failed && s != core.Cancelled && s != core.Quarantined && s != core.Terminated
 }
 
 // logKinds are the entries that a log shows.
 func logKinds() []string {
 	kinds := []core.Kind{
-		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindTerminated,
+		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindQuarantined, core.KindTerminated,
 	}
 	names := make([]string, len(kinds))
 	for i, kind := range kinds {

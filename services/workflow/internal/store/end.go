@@ -34,6 +34,14 @@ func (s *Store) Terminate(ctx context.Context, organization int64, workflow, rea
 	})
 }
 
+// Quarantine ends an execution that kills the processes which run it. To the world that is a failure (D36).
+func (s *Store) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return s.end(ctx, organization, workflow, ending{
+		state: core.Quarantined, kind: core.KindQuarantined, event: core.TypeFailed, error: reason,
+		data: map[string]string{"workflow_id": workflow, "error": reason}, at: at,
+	})
+}
+
 // ending is how an execution ends that did not end by itself.
 type ending struct {
 	state core.State
@@ -111,11 +119,16 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		if err != nil {
 			return err
 		}
-		if core.State(row.State) != core.Failed {
-			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed can be retried", r.Workflow, core.State(row.State))
+		state := core.State(row.State)
+		if state != core.Failed && state != core.Quarantined {
+			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
 		from := r.From
-		if from == 0 {
+		switch {
+		case from != 0:
+		case state == core.Quarantined:
+			from = row.LastSeq // nothing that it recorded has failed: it goes on where it stood
+		default:
 			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Immediate: immediateKinds()})
 			if err != nil {
 				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)

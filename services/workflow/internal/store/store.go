@@ -203,21 +203,36 @@ func (s *Store) Renew(ctx context.Context, l core.Lease, until time.Time) error 
 }
 
 // Claim takes executions that can go on.
-func (s *Store) Claim(ctx context.Context, l core.Lease, now time.Time, live []int64, limit int) ([]core.Woken, error) {
-	if live == nil {
-		live = []int64{} // NULL would make every row unknown
+func (s *Store) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
+	here := c.Here
+	if here == nil {
+		here = []int64{} // NULL would make every row unknown
 	}
 	rows, err := s.queries.Claim(ctx, query.ClaimParams{
-		Instance: &l.Instance, Epoch: l.Epoch, Now: now, Live: live, Most: int32(limit),
+		Instance: c.Lease.Instance, Epoch: c.Lease.Epoch, Now: c.Now, Here: here, Most: int32(c.Limit),
+		Suspected: c.Suspected, Suspicious: int32(c.Suspicious),
 	})
 	if err != nil {
 		return nil, pg.Classify(err, "claim executions")
 	}
-	claimed := make([]core.Woken, len(rows))
+	claimed := make([]core.Claimed, len(rows))
 	for i, row := range rows {
-		claimed[i] = core.Woken{ID: row.ID, Turn: row.Turn, Ours: true}
+		claimed[i] = core.Claimed{
+			Woken:        core.Woken{ID: row.ID, Turn: row.Turn, Ours: true},
+			Organization: row.Organization, Workflow: row.Workflow, Crashes: int(row.Crashes),
+		}
 	}
 	return claimed, nil
+}
+
+// Absolve forgets the crashes of an execution that the process has had in hand for long.
+func (s *Store) Absolve(ctx context.Context, l core.Lease, execution int64) error {
+	return pg.Classify(s.queries.Absolve(ctx, query.AbsolveParams{ID: execution, Owner: &l.Instance, OwnerEpoch: &l.Epoch}), "absolve execution %d", execution)
+}
+
+// Release gives up what the process has in hand: others may claim it at once.
+func (s *Store) Release(ctx context.Context, l core.Lease) error {
+	return pg.Classify(s.queries.Release(ctx, query.ReleaseParams{Owner: &l.Instance, OwnerEpoch: &l.Epoch}), "release the executions of %q", l.Instance)
 }
 
 // ref is an operation as two columns name it.

@@ -72,9 +72,12 @@ func (b *bench) acquire(instance string) core.Lease {
 	return core.Lease{Instance: instance, Epoch: epoch}
 }
 
+// many is a number of crashes that nothing here has.
+const many = 1000
+
 func (b *bench) claim(l core.Lease, live ...int64) []int64 {
 	b.t.Helper()
-	claimed, err := b.Claim(b.t.Context(), l, b.clock.Now(), live, 1000)
+	claimed, err := b.Claim(b.t.Context(), core.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 1000, Suspicious: many})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -281,7 +284,7 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 		claimers.Go(func() {
 			var live []int64
 			for {
-				claimed, err := b.Claim(t.Context(), l, b.clock.Now(), live, 3)
+				claimed, err := b.Claim(t.Context(), core.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 3, Suspicious: many})
 				if err != nil {
 					t.Error(err)
 				}

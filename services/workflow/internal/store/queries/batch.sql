@@ -55,6 +55,8 @@ UPDATE execution SET
     owner = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner END,
     owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
+    -- What gets on, or parks, does not kill its process.
+    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
     SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,

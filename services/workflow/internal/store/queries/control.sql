@@ -84,7 +84,7 @@ WITH runs AS (
 )
 UPDATE execution SET
     state = 0, error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,
-    turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, owner = NULL, owner_epoch = NULL
+    turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, crashes = 0, owner = NULL, owner_epoch = NULL
 WHERE execution.id = sqlc.arg(id);
 
 -- name: SaveRetry :exec

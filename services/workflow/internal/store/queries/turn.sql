@@ -10,21 +10,39 @@ UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2;
 -- Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
 -- of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
 -- which it could not do for those of another table.
-UPDATE execution SET owner = sqlc.arg(instance), owner_epoch = sqlc.arg(epoch)::bigint
+--
+-- Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
+-- themselves (core.Claim).
+UPDATE execution SET
+    owner = sqlc.arg(instance)::text, owner_epoch = sqlc.arg(epoch)::bigint,
+    crashes = crashes + CASE WHEN owner IS NULL OR (owner = sqlc.arg(instance)::text AND owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END
 WHERE id IN (
     SELECT e.id
     FROM runnable r
     JOIN execution e ON e.id = r.execution
     WHERE e.state = 0
-      AND (e.owner IS NULL OR e.owner = sqlc.arg(instance) OR e.owner || '/' || e.owner_epoch <> ALL (
+      AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
       ))
-      AND r.execution <> ALL (sqlc.arg(live)::bigint[])
+      AND r.execution <> ALL (sqlc.arg(here)::bigint[])
+      AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
+          + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
+      -- A process whose name was taken takes nothing back.
+      AND sqlc.arg(epoch)::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = sqlc.arg(instance)::text)
     ORDER BY r.execution
     LIMIT sqlc.arg(most)
     FOR UPDATE OF e SKIP LOCKED
 )
-RETURNING id, turn;
+RETURNING id, turn, organization, workflow, crashes;
+
+-- name: Absolve :exec
+UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = $3 AND crashes > 0;
+
+-- name: Release :exec
+-- Gives up everything that a process has in hand.
+UPDATE execution SET owner = NULL, owner_epoch = NULL
+FROM runnable
+WHERE execution.id = runnable.execution AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
 
 -- name: LoadExecution :one
 -- After a retry the handle says so, and with it every activity id that is made of it.

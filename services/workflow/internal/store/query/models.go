@@ -101,6 +101,7 @@ type Execution struct {
 	CreatedAt    time.Time
 	EndedAt      *time.Time
 	Attempt      int32
+	Crashes      int16
 	Troubled     bool
 }
 

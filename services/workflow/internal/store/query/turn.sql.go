@@ -11,6 +11,21 @@ import (
 	"time"
 )
 
+const absolve = `-- name: Absolve :exec
+UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = $3 AND crashes > 0
+`
+
+type AbsolveParams struct {
+	ID         int64
+	Owner      *string
+	OwnerEpoch *int64
+}
+
+func (q *Queries) Absolve(ctx context.Context, arg AbsolveParams) error {
+	_, err := q.db.Exec(ctx, absolve, arg.ID, arg.Owner, arg.OwnerEpoch)
+	return err
+}
+
 const acquireLease = `-- name: AcquireLease :one
 INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
 ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until
@@ -99,45 +114,61 @@ func (q *Queries) Arrivals(ctx context.Context, execution int64) ([]ArrivalsRow,
 }
 
 const claim = `-- name: Claim :many
-UPDATE execution SET owner = $1, owner_epoch = $2::bigint
+UPDATE execution SET
+    owner = $1::text, owner_epoch = $2::bigint,
+    crashes = crashes + CASE WHEN owner IS NULL OR (owner = $1::text AND owner_epoch >= $2::bigint) THEN 0 ELSE 1 END
 WHERE id IN (
     SELECT e.id
     FROM runnable r
     JOIN execution e ON e.id = r.execution
     WHERE e.state = 0
-      AND (e.owner IS NULL OR e.owner = $1 OR e.owner || '/' || e.owner_epoch <> ALL (
+      AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
       ))
       AND r.execution <> ALL ($4::bigint[])
+      AND $5::boolean = ($6::int <= e.crashes
+          + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
+      -- A process whose name was taken takes nothing back.
+      AND $2::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = $1::text)
     ORDER BY r.execution
-    LIMIT $5
+    LIMIT $7
     FOR UPDATE OF e SKIP LOCKED
 )
-RETURNING id, turn
+RETURNING id, turn, organization, workflow, crashes
 `
 
 type ClaimParams struct {
-	Instance *string
-	Epoch    int64
-	Now      time.Time
-	Live     []int64
-	Most     int32
+	Instance   string
+	Epoch      int64
+	Now        time.Time
+	Here       []int64
+	Suspected  bool
+	Suspicious int32
+	Most       int32
 }
 
 type ClaimRow struct {
-	ID   int64
-	Turn int64
+	ID           int64
+	Turn         int64
+	Organization int64
+	Workflow     string
+	Crashes      int16
 }
 
 // Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
 // of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
 // which it could not do for those of another table.
+//
+// Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
+// themselves (core.Claim).
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
 		arg.Epoch,
 		arg.Now,
-		arg.Live,
+		arg.Here,
+		arg.Suspected,
+		arg.Suspicious,
 		arg.Most,
 	)
 	if err != nil {
@@ -147,7 +178,13 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 	var items []ClaimRow
 	for rows.Next() {
 		var i ClaimRow
-		if err := rows.Scan(&i.ID, &i.Turn); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Turn,
+			&i.Organization,
+			&i.Workflow,
+			&i.Crashes,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -327,6 +364,23 @@ func (q *Queries) PollsOf(ctx context.Context, execution int64) ([]PollsOfRow, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const release = `-- name: Release :exec
+UPDATE execution SET owner = NULL, owner_epoch = NULL
+FROM runnable
+WHERE execution.id = runnable.execution AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2
+`
+
+type ReleaseParams struct {
+	Owner      *string
+	OwnerEpoch *int64
+}
+
+// Gives up everything that a process has in hand.
+func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
+	_, err := q.db.Exec(ctx, release, arg.Owner, arg.OwnerEpoch)
+	return err
 }
 
 const renewLease = `-- name: RenewLease :execrows
