@@ -226,7 +226,7 @@ func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input i
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, engineCommand) //nolint:gosec // this test itself
+	cmd := exec.CommandContext(t.Context(), self, engineCommand)
 	cmd.Env = append(os.Environ(), engineVariable+"="+string(text))
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -241,7 +241,7 @@ func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input i
 		defer close(ended)
 		err := cmd.Wait()
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL { //nolint:forcetypeassert // on Unix it is one
+		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 			killed.Add(1)
 		} else if err != nil && t.Context().Err() == nil {
 			t.Errorf("the process ended with %v: %s", err, said.String())

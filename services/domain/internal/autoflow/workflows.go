@@ -120,11 +120,12 @@ func ended(t *timestamppb.Timestamp) *time.Time {
 // published keeps the contract's numbers and the domain's words apart.
 func published() map[autoflowv1.WorkflowState]core.WorkflowState {
 	return map[autoflowv1.WorkflowState]core.WorkflowState{
-		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:    core.WorkflowRunning,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED:     core.WorkflowParked,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:  core.WorkflowCompleted,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED:     core.WorkflowFailed,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED:  core.WorkflowCancelled,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED: core.WorkflowTerminated,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:     core.WorkflowRunning,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED:      core.WorkflowParked,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:   core.WorkflowCompleted,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED:      core.WorkflowFailed,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED:   core.WorkflowCancelled,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED:  core.WorkflowTerminated,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED: core.WorkflowQuarantined,
 	}
 }

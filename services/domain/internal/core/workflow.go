@@ -33,11 +33,13 @@ const (
 	WorkflowFailed     WorkflowState = "failed"
 	WorkflowCancelled  WorkflowState = "cancelled"
 	WorkflowTerminated WorkflowState = "terminated"
+	// WorkflowQuarantined is a run that killed the engine's processes one after the other and was set aside; a retry releases it.
+	WorkflowQuarantined WorkflowState = "quarantined"
 )
 
 // AllWorkflowStates is every state.
 func AllWorkflowStates() []WorkflowState {
-	return []WorkflowState{WorkflowRunning, WorkflowParked, WorkflowCompleted, WorkflowFailed, WorkflowCancelled, WorkflowTerminated}
+	return []WorkflowState{WorkflowRunning, WorkflowParked, WorkflowCompleted, WorkflowFailed, WorkflowCancelled, WorkflowTerminated, WorkflowQuarantined}
 }
 
 // WorkflowFilter narrows a list of runs; its zero value does not.

@@ -119,10 +119,10 @@ var _ core.Store = (*port)(nil)
 
 // through takes a call through the gate. What do answers beside its result are the executions to wake, of which a process
 // learns only when its call has come to a good end.
-func through[T any](p *port, what string, do func() (T, []core.Woken, error)) (answer T, err error) {
+func through[T any](ctx context.Context, p *port, what string, do func() (T, []core.Woken, error)) (answer T, err error) {
 	var none T
 	// A transaction that has begun goes on when its caller gives up, as it does in internal/store.
-	given, err := p.gate.pass(context.Background(), p.process, what)
+	given, err := p.gate.pass(context.WithoutCancel(ctx), p.process, what)
 	switch {
 	case err != nil:
 		return none, err
@@ -149,19 +149,19 @@ func through[T any](p *port, what string, do func() (T, []core.Woken, error)) (a
 }
 
 // read is through for what wakes nobody.
-func read[T any](p *port, what string, do func() (T, error)) (T, error) {
-	return through(p, what, func() (T, []core.Woken, error) {
+func read[T any](ctx context.Context, p *port, what string, do func() (T, error)) (T, error) {
+	return through(ctx, p, what, func() (T, []core.Woken, error) {
 		answer, err := do()
 		return answer, nil, err
 	})
 }
 
-func (p *port) Create(_ context.Context, n core.NewExecution) (core.Created, error) {
-	return read(p, "create "+n.Workflow, func() (core.Created, error) { return p.memory.create(n), nil })
+func (p *port) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+	return read(ctx, p, "create "+n.Workflow, func() (core.Created, error) { return p.memory.create(n), nil })
 }
 
-func (p *port) Get(_ context.Context, organization int64, workflow string) (core.Execution, error) {
-	return read(p, "get "+workflow, func() (core.Execution, error) {
+func (p *port) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
+	return read(ctx, p, "get "+workflow, func() (core.Execution, error) {
 		if e := p.memory.find(organization, workflow); e != nil {
 			return e.Execution, nil
 		}
@@ -174,16 +174,16 @@ func (p *port) Waiting(context.Context, int64) ([]core.Waiting, error) { return 
 
 func (p *port) History(context.Context, int64, int64, int) ([]core.Entry, error) { return nil, nil }
 
-func (p *port) Cancel(_ context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end("cancel "+workflow, organization, workflow, core.Cancelled, core.KindCancelled, reason, at)
+func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return p.end(ctx, "cancel "+workflow, organization, workflow, core.Cancelled, core.KindCancelled, reason, at)
 }
 
-func (p *port) Quarantine(_ context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end("quarantine "+workflow, organization, workflow, core.Quarantined, core.KindQuarantined, reason, at)
+func (p *port) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
+	return p.end(ctx, "quarantine "+workflow, organization, workflow, core.Quarantined, core.KindQuarantined, reason, at)
 }
 
-func (p *port) end(what string, organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, error) {
-	return through(p, what, func() (bool, []core.Woken, error) {
+func (p *port) end(ctx context.Context, what string, organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, error) {
+	return through(ctx, p, what, func() (bool, []core.Woken, error) {
 		ended, id, err := p.memory.end(organization, workflow, as, kind, reason, at)
 		if !ended {
 			return false, nil, err
@@ -198,67 +198,67 @@ type outcome struct {
 	duplicate bool
 }
 
-func (p *port) Receive(_ context.Context, e core.Event) (matched int, duplicate bool, err error) {
-	o, err := through(p, "receive "+e.ID, func() (o outcome, woken []core.Woken, _ error) {
+func (p *port) Receive(ctx context.Context, e core.Event) (matched int, duplicate bool, err error) {
+	o, err := through(ctx, p, "receive "+e.ID, func() (o outcome, woken []core.Woken, _ error) {
 		o.matched, o.duplicate, woken = p.memory.receive(e, p.lease)
 		return o, woken, nil
 	})
 	return o.matched, o.duplicate, err
 }
 
-func (p *port) Send(_ context.Context, m core.Message) (matched int, duplicate bool, err error) {
-	o, err := through(p, "send "+m.ID, func() (o outcome, woken []core.Woken, err error) {
+func (p *port) Send(ctx context.Context, m core.Message) (matched int, duplicate bool, err error) {
+	o, err := through(ctx, p, "send "+m.ID, func() (o outcome, woken []core.Woken, err error) {
 		o.matched, o.duplicate, woken, err = p.memory.send(m, p.lease)
 		return o, woken, err
 	})
 	return o.matched, o.duplicate, err
 }
 
-func (p *port) Answer(_ context.Context, a core.Answer, retryAt time.Time) error {
-	_, err := through(p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []core.Woken, error) {
+func (p *port) Answer(ctx context.Context, a core.Answer, retryAt time.Time) error {
+	_, err := through(ctx, p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []core.Woken, error) {
 		woken, err := p.memory.answer(a, retryAt, p.process.Now(), p.lease)
 		return struct{}{}, woken, err
 	})
 	return err
 }
 
-func (p *port) NextCalls(_ context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
-	return read(p, "next calls", func() ([]core.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
+func (p *port) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+	return read(ctx, p, "next calls", func() ([]core.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
 }
 
-func (p *port) Acquire(_ context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
-	return read(p, "acquire", func() (int64, error) {
+func (p *port) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
+	return read(ctx, p, "acquire", func() (int64, error) {
 		epoch := p.memory.acquire(instance, now.Add(length))
 		p.lease = &core.Lease{Instance: instance, Epoch: epoch}
 		return epoch, nil
 	})
 }
 
-func (p *port) Renew(_ context.Context, l core.Lease, until time.Time) error {
-	_, err := read(p, "renew", func() (struct{}, error) { return struct{}{}, p.memory.renew(l, until) })
+func (p *port) Renew(ctx context.Context, l core.Lease, until time.Time) error {
+	_, err := read(ctx, p, "renew", func() (struct{}, error) { return struct{}{}, p.memory.renew(l, until) })
 	return err
 }
 
-func (p *port) Claim(_ context.Context, c core.Claim) ([]core.Claimed, error) {
+func (p *port) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
 	what := "claim"
 	if c.Suspected {
 		what = "claim a suspect"
 	}
-	return read(p, what, func() ([]core.Claimed, error) { return p.memory.claim(c), nil })
+	return read(ctx, p, what, func() ([]core.Claimed, error) { return p.memory.claim(c), nil })
 }
 
-func (p *port) Absolve(_ context.Context, l core.Lease, execution int64) error {
-	_, err := read(p, fmt.Sprintf("absolve %d", execution), func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
+func (p *port) Absolve(ctx context.Context, l core.Lease, execution int64) error {
+	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution), func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
 	return err
 }
 
-func (p *port) Release(_ context.Context, l core.Lease) error {
-	_, err := read(p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
+func (p *port) Release(ctx context.Context, l core.Lease) error {
+	_, err := read(ctx, p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
 	return err
 }
 
-func (p *port) Load(_ context.Context, execution int64) (core.Loaded, error) {
-	return read(p, fmt.Sprintf("load %d", execution), func() (core.Loaded, error) { return p.memory.load(execution) })
+func (p *port) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+	return read(ctx, p, fmt.Sprintf("load %d", execution), func() (core.Loaded, error) { return p.memory.load(execution) })
 }
 
 // seen is what Arrivals answers.
@@ -267,16 +267,16 @@ type seen struct {
 	arrived  []core.Arrival
 }
 
-func (p *port) Arrivals(_ context.Context, execution int64) (core.Standing, []core.Arrival, error) {
-	s, err := read(p, fmt.Sprintf("look %d", execution), func() (s seen, err error) {
+func (p *port) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
+	s, err := read(ctx, p, fmt.Sprintf("look %d", execution), func() (s seen, err error) {
 		s.standing, s.arrived, err = p.memory.look(execution)
 		return s, err
 	})
 	return s.standing, s.arrived, err
 }
 
-func (p *port) Commit(_ context.Context, c core.Commit) (core.Committed, error) {
-	return through(p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (core.Committed, []core.Woken, error) {
+func (p *port) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
+	return through(ctx, p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (core.Committed, []core.Woken, error) {
 		return p.memory.commit(c, p.lease)
 	})
 }
@@ -287,8 +287,8 @@ type firing struct {
 	next  time.Time
 }
 
-func (p *port) FireTimers(_ context.Context, now time.Time, _ int) (fired int, next time.Time, err error) {
-	f, err := through(p, "fire timers", func() (f firing, woken []core.Woken, _ error) {
+func (p *port) FireTimers(ctx context.Context, now time.Time, _ int) (fired int, next time.Time, err error) {
+	f, err := through(ctx, p, "fire timers", func() (f firing, woken []core.Woken, _ error) {
 		f.fired, f.next, woken = p.memory.fireTimers(now, p.lease)
 		return f, woken, nil
 	})

@@ -5692,6 +5692,8 @@ enum WorkflowState {
   FAILED
   CANCELLED
   TERMINATED
+  "Set aside: process after process of the engine died while it ran. A retry releases it."
+  QUARANTINED
 }
 
 "One run of a program in the workflow engine, which keeps it: it is asked for anew each time."
