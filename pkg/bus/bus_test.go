@@ -243,6 +243,25 @@ func TestWorkersAreBounded(t *testing.T) {
 	}
 }
 
+func TestEventsOfTheSkippedSourceAreAcknowledgedUnread(t *testing.T) {
+	t.Parallel()
+	_, conn := setup(t)
+	own, other := healthy(t, 1), healthy(t, 2)
+	own.SetSource("/services/own")
+	consumer := watcher()
+	consumer.Skip = "/services/own"
+	publish(t, conn, own)
+	publish(t, conn, other)
+	c := consume(t, conn, consumer, accept)
+	if got := next(t, c.handled).Event.ID(); got != other.ID() {
+		t.Errorf("got %s, want %s", got, other.ID())
+	}
+	awaitDone(t, conn, consumer)
+	if n := c.calls.Load(); n != 1 {
+		t.Errorf("%d deliveries, want 1", n)
+	}
+}
+
 func TestOneWorkerKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	_, conn := setup(t)

@@ -17,6 +17,8 @@ import (
 const (
 	contentTypeHeader = "content-type"
 	contentType       = "application/cloudevents+json"
+	// sourceHeader repeats the event's source, for Consumer.Skip.
+	sourceHeader = "Lockstep-Source"
 )
 
 // encode is e as a message, structured: attributes may hold any text, which headers cannot carry.
@@ -27,6 +29,7 @@ func encode(ctx context.Context, e event.Event, subject string) (*nats.Msg, erro
 	}
 	msg := nats.NewMsg(subject)
 	msg.Header.Set(contentTypeHeader, contentType)
+	msg.Header.Set(sourceHeader, e.Source())
 	msg.Data = body.Bytes()
 	return msg, nil
 }

@@ -53,6 +53,10 @@ func (l *loop) start(ctx context.Context, msg jetstream.Msg) {
 
 // deliver handles one message to its end and writes the one line about it.
 func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
+	if skip := l.consumer.Skip; skip != "" && msg.Headers().Get(sourceHeader) == skip {
+		_ = msg.Ack() // unconfirmed, it comes again and is skipped again
+		return
+	}
 	started := l.conn.clock.Now()
 	d := Delivery{Attempt: attemptOf(msg), Subject: msg.Subject()}
 	var err error

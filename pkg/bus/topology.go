@@ -45,6 +45,9 @@ type Consumer struct {
 	Backoff []time.Duration
 	// MaxAckPending is how many messages may be in hand over all replicas, 256 by default.
 	MaxAckPending int
+	// Skip is the source of events that are acknowledged unread: a service's own come back to it with those of others. Empty
+	// skips none. It saves work and decides nothing: a message that does not say its source is handled.
+	Skip string
 	// Workers is how many messages one replica handles at once, 1 by default, which also keeps them in order as long as
 	// none fails.
 	Workers int

@@ -194,5 +194,6 @@ func serve(ctx context.Context) error {
 			_ = f.Close()
 		}()
 	}
+	defer workflow.RoomyHeap()() // as its own command does
 	return workflow.Run(ctx, c)
 }

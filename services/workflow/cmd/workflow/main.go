@@ -28,5 +28,6 @@ func start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("workflow: %w", err)
 	}
+	defer workflow.RoomyHeap()()
 	return do(ctx, c)
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"maps"
+	"sync"
 
 	"go.starlark.net/lib/json"
 	"go.starlark.net/lib/math"
@@ -28,12 +29,26 @@ func hostModules() starlark.StringDict {
 	}
 }
 
+// own are the names that every file sees. Nothing can change them, so all programs share them. They are made at their first
+// use: builtins lead to functions that use them.
+var own struct {
+	once  sync.Once
+	names starlark.StringDict
+}
+
+func ownNames() starlark.StringDict {
+	own.once.Do(func() {
+		own.names = hostModules()
+		for name, fn := range builtins() {
+			own.names[name] = starlark.NewBuiltin(name, fn)
+		}
+	})
+	return own.names
+}
+
 // predeclared are the globals of a file: of the main file with the inputs, of a module without.
 func predeclared(inputs starlark.StringDict) starlark.StringDict {
-	globals := hostModules()
-	for name, fn := range builtins() {
-		globals[name] = starlark.NewBuiltin(name, fn)
-	}
+	globals := maps.Clone(ownNames())
 	maps.Copy(globals, inputs)
 	return globals
 }

@@ -18,7 +18,7 @@ import (
 // run. A global that neither the program nor the language defines is taken for an input.
 func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}}
-	own := predeclared(nil)
+	own := ownNames()
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
 		file, _, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
 		if err != nil {

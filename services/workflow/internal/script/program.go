@@ -3,7 +3,7 @@ package script
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,8 +67,21 @@ func (s *Scripts) prepare(p core.Program, inputs []byte) (*program, starlark.Str
 	return compiled, globals, entry, entry.check(compiled, globals)
 }
 
-// inputs decodes the inputs and checks that their names can be globals. One of them is no global: it says which
-// handler of a flow the run is for.
+// checkNames says which input cannot be a global.
+func checkNames(inputs starlark.StringDict) error {
+	own := ownNames()
+	for _, name := range inputs.Keys() {
+		switch {
+		case !isIdentifier(name):
+			return invalid("inputs."+name, "not a name that a global of a program can have")
+		case own.Has(name) || starlark.Universe.Has(name):
+			return invalid("inputs."+name, "is the name of a builtin")
+		}
+	}
+	return nil
+}
+
+// inputs decodes the inputs. One of them is no global: it says which handler of a flow the run is for.
 func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, entry, error) {
 	globals, start := starlark.StringDict{}, entry{function: entryPoint}
 	if len(bytes.TrimSpace(inputs)) == 0 {
@@ -87,21 +100,13 @@ func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, entry, error) {
 	}
 	// Branches and main's parameters share the values.
 	object.Freeze()
-	own := predeclared(nil)
 	for _, item := range object.Items() {
 		name, _ := starlark.AsString(item[0])
-		switch {
-		case name == core.HandlerInput:
-			if start, err = handlerCall(item[1]); err != nil {
-				return nil, start, err
-			}
-			continue
-		case !isIdentifier(name):
-			return nil, start, invalid("inputs."+name, "not a name that a global of a program can have")
-		case own.Has(name) || starlark.Universe.Has(name):
-			return nil, start, invalid("inputs."+name, "is the name of a builtin")
+		if name != core.HandlerInput {
+			globals[name] = item[1]
+		} else if start, err = handlerCall(item[1]); err != nil {
+			return nil, start, err
 		}
-		globals[name] = item[1]
 	}
 	return globals, start, nil
 }
@@ -121,10 +126,13 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	known := s.compiled[key]
 	s.mu.Unlock()
 	if known != nil {
-		return known, nil
+		return known, nil // with inputs of the same names, which were checked
+	}
+	if err := checkNames(inputs); err != nil {
+		return nil, err
 	}
 	c := &program{modules: map[string]*starlark.Program{}, functions: map[string][]*syntax.Ident{}}
-	own := predeclared(nil)
+	own := ownNames()
 	inMain := func(name string) bool { return inputs.Has(name) || own.Has(name) }
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
 		_, compiled, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
@@ -193,13 +201,22 @@ func describe(err error) string {
 // digest identifies a compiled program: its bytes and the names it may refer to.
 func digest(p core.Program, inputs starlark.StringDict) [32]byte {
 	h := sha256.New()
-	enc := json.NewEncoder(h)
-	_ = enc.Encode(p.Source) // writing to a hash does not fail
-	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
-		_ = enc.Encode(name)
-		_ = enc.Encode(p.Modules[name])
+	var length [8]byte
+	add := func(part []byte) { // with its length, so that no two programs give the same bytes
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		_, _ = h.Write(length[:]) // writing to a hash does not fail
+		_, _ = h.Write(part)
 	}
-	_ = enc.Encode(inputs.Keys())
+	add(p.Source)
+	binary.BigEndian.PutUint64(length[:], uint64(len(p.Modules)))
+	add(length[:])
+	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
+		add([]byte(name))
+		add(p.Modules[name])
+	}
+	for _, name := range inputs.Keys() {
+		add([]byte(name))
+	}
 	return [32]byte(h.Sum(nil))
 }
 

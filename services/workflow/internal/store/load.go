@@ -62,25 +62,35 @@ func (s *Store) program(ctx context.Context, owner string, main, named []byte) (
 	if err := json.Unmarshal(named, &modules); err != nil {
 		return core.Program{}, fmt.Errorf("modules of %s: %w", owner, err)
 	}
-	digests := [][]byte{main}
+	// No module is without a name (core.Start).
+	names, missing := map[string][32]byte{"": digest(main)}, [][]byte(nil)
 	for name, sum := range modules {
 		b, err := hex.DecodeString(sum)
 		if err != nil {
 			return core.Program{}, fmt.Errorf("digest of module %q of %s: %w", name, owner, err)
 		}
-		digests = append(digests, b)
+		names[name] = digest(b)
 	}
-	rows, err := s.queries.LoadPrograms(ctx, digests)
-	if err != nil {
-		return core.Program{}, pg.Classify(err, "load program of %s", owner)
+	files := make(map[[32]byte][]byte, len(names))
+	for _, sum := range names {
+		source, known := s.sources.find(sum)
+		if files[sum] = source; !known {
+			missing = append(missing, sum[:])
+		}
 	}
-	sources := make(map[string][]byte, len(rows))
-	for _, r := range rows {
-		sources[hex.EncodeToString(r.Digest)] = r.Source
+	if len(missing) > 0 {
+		rows, err := s.queries.LoadPrograms(ctx, missing)
+		if err != nil {
+			return core.Program{}, pg.Classify(err, "load program of %s", owner)
+		}
+		for _, r := range rows {
+			files[digest(r.Digest)] = r.Source
+			s.sources.add(digest(r.Digest), r.Source)
+		}
 	}
-	p := core.Program{Source: sources[hex.EncodeToString(main)], Modules: make(map[string][]byte, len(modules))}
-	for name, sum := range modules {
-		p.Modules[name] = sources[sum]
+	p := core.Program{Source: files[digest(main)], Modules: make(map[string][]byte, len(modules))}
+	for name := range modules {
+		p.Modules[name] = files[names[name]]
 	}
 	return p, nil
 }

@@ -74,6 +74,7 @@ type Store struct {
 	// lease is what Acquire got: the owner of what this process wakes.
 	lease    atomic.Pointer[core.Lease]
 	programs digests
+	sources  sources
 	shapes   shapes
 }
 
