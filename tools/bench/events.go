@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -190,52 +189,4 @@ func resident(pid int) (int64, error) {
 	}
 	pages, err := strconv.ParseInt(fields[1], 10, 64)
 	return pages * int64(os.Getpagesize()), err
-}
-
-// killed is B11: a kill -9 with runs under way and runs parked. What is measured is the time until every run has ended.
-func killed(ctx context.Context, w *world, r *report) error {
-	running, parked := w.scaled(2000), w.scaled(2000)
-	const program = "for i in range(20):\n    run(\"checkpoint\", {\"state\": {\"i\": i}})\n    sleep(seconds = 0.5)\n"
-	_, _, err := w.drive(ctx, 32, running+parked, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-		if i < parked {
-			return 0, begin(ctx, c, fmt.Sprintf("parked-%d", i), waitProgram, fmt.Sprintf(`{"number": %d}`, i))
-		}
-		return 0, begin(ctx, c, fmt.Sprintf("running-%d", i), program, "{}")
-	})
-	if err != nil {
-		return err
-	}
-	_ = w.service.Process.Kill() // it may have ended by itself
-	_ = w.service.Wait()         // says that it was killed
-	began := now()
-	if err := w.up(ctx); err != nil {
-		return err
-	}
-	up := now().Sub(began)
-	_, took, err := w.drive(ctx, 32, running+parked, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-		if i < parked {
-			if err := send(ctx, c, fmt.Sprintf("parked-%d", i), i); err != nil {
-				return 0, err
-			}
-			return 0, finish(ctx, c, fmt.Sprintf("parked-%d", i))
-		}
-		return 0, finish(ctx, c, fmt.Sprintf("running-%d", i))
-	})
-	if err != nil {
-		return err
-	}
-	var wrong int
-	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id)
-OR x.state <> 2 OR (x.workflow LIKE 'running-%' AND x.last_seq <> 41)`).Scan(&wrong); err != nil {
-		return err
-	}
-	note, err := json.Marshal(map[string]any{"restart_s": up.Seconds(), "all_ended_s": took.Seconds(), "lost_or_with_gaps": wrong})
-	if err != nil {
-		return err
-	}
-	r.add(row{Scenario: "kill -9", Engine: "lockstep", N: running + parked, Unit: "runs", Note: string(note)})
-	if wrong > 0 {
-		return fmt.Errorf("%d runs have lost something", wrong)
-	}
-	return nil
 }

@@ -31,7 +31,7 @@ func hostModules() starlark.StringDict {
 
 // own are the names that every file sees. Nothing can change them, so all programs share them. They are made at their first
 // use: builtins lead to functions that use them.
-var own struct {
+var own struct { //nolint:gochecknoglobals // as a table of constants would be
 	once  sync.Once
 	names starlark.StringDict
 }
