@@ -186,22 +186,18 @@ func forgeRefusals(t *testing.T, s *server) {
 	}
 }
 
-// forgeMany: fifty deployments commit to one branch at once, from two processes, and all land.
+// forgeMany: fifty deployments commit to one branch at once, and all land. What two processes do to each other is
+// TestManyWritersOfOneBranch.
 func forgeMany(t *testing.T, s *server) {
 	t.Helper()
 	const many = 50
 	s.add(t, "main", map[string]string{"a": "old\n"})
-	other := newForge(t, s.forge.credentials...)
 	var group sync.WaitGroup
 	for i := range many {
 		group.Go(func() {
-			f := s.forge
-			if i%5 == 0 {
-				f = other
-			}
 			c := s.request(map[string]string{fmt.Sprintf("deploy/%d.yaml", i): "x\n"})
 			c.Activity = fmt.Sprintf("exec-%d/0.1", i)
-			if _, err := f.Commit(t.Context(), c); err != nil {
+			if _, err := s.forge.Commit(t.Context(), c); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		})

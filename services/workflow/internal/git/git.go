@@ -132,9 +132,10 @@ func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error
 	}
 }
 
-// How often and how fast a commit is tried again after somebody else was faster.
+// How often and how fast a commit is tried again after somebody else was faster. Who pauses comes after who does not, so
+// that it goes on for longer than another process's queue of fifty commits takes.
 const (
-	maxAttempts  = 10
+	maxAttempts  = 30
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
 )
