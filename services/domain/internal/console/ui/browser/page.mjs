@@ -23,7 +23,7 @@ export async function open(browser, stack, { dark = false, width = 1360, height 
     deviceScaleFactor: zoom, forcedColors: forced ? 'active' : 'none', reducedMotion: 'reduce',
   })
   const page = await context.newPage()
-  page.setDefaultTimeout(15_000)
+  page.setDefaultTimeout(30_000)
   const wrong = []
   page.on('pageerror', (e) => wrong.push(`thrown: ${e.message}`))
   page.on('console', (m) => {

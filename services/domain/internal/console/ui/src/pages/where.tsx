@@ -121,7 +121,7 @@ function Filters({ environments }: { environments: Column[] }) {
       {choice('environment', 'Environment', 'all', [...environments].sort(byTier).map((e) => [e.name, e.name]))}
       {choice('state', 'State', 'any', states.map((s) => [s.toLowerCase(), capital(stateWord(s))]))}
       {choice('health', 'Health', 'any', healths.map((h) => [h.toLowerCase(), capital(stateWord(h))]))}
-      {choice('waiting', 'Gate', 'open or not', [['yes', 'Waits for approval']])}
+      {choice('waiting', 'Gate', 'any', [['yes', 'Open']])}
       {any && <Link to="?">Clear</Link>}
     </form>
   )
