@@ -173,7 +173,40 @@ function WhatChanges({ rollout }: { rollout: Rollout }) {
       {previous.map((p) => (
         <Since key={p.id} id={p.id} rollout={rollout} several={previous.length > 1} />
       ))}
+      {rollout.environments.map((e) => (
+        <Committed key={e.id} place={e} />
+      ))}
     </section>
+  )
+}
+
+/** What exactly was committed to an environment, service by service (E46); nothing before that. */
+function Committed({ place }: { place: Rollout['environments'][number] }) {
+  const committed = place.deployments.flatMap((d) => (d.snapshot ? [{ ...d.snapshot, service: d.service.name }] : []))
+  if (committed.length === 0) return null
+  return (
+    <details className="committed">
+      <summary>What was committed for {place.environment.name}</summary>
+      <dl className="config">
+        {committed.map((c) => (
+          <div key={c.service}>
+            <dt>{c.service}</dt>
+            <dd>
+              <p>
+                commit <code>{c.commitSha}</code>
+              </p>
+              <p>
+                manifest <code>{c.manifestDigest}</code>
+              </p>
+              <p>
+                by driver <code>{c.driverDigest}</code>
+              </p>
+              <pre tabIndex={0} aria-label={`Parameters of ${c.service} in ${place.environment.name}`}>{JSON.stringify(c.parameters, null, 2)}</pre>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </details>
   )
 }
 
