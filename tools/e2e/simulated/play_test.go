@@ -70,7 +70,7 @@ func standing(t *testing.T, place *scenario.Place) {
 	if !ok {
 		t.Fatal("expected a simulated cluster")
 	}
-	const rollouts, poll = 10, 1
+	const rollouts, poll = 6, 1
 	asked, took, err := measure.Standing(ctx, place, rollouts, poll, 10*time.Second, c.Requests)
 	if err != nil {
 		t.Fatal(err)
