@@ -86,6 +86,28 @@ func TestBothServicesMoveGateByGateTogether(t *testing.T) {
 	)
 }
 
+// TestASlowServiceShowsAsWhatTheOthersWaitFor: D25, and once for as long as nothing changes about it.
+func TestASlowServiceShowsAsWhatTheOthersWaitFor(t *testing.T) {
+	t.Parallel()
+	for _, watching := range []bool{false, true} {
+		t.Run(fmt.Sprintf("watching %t", watching), func(t *testing.T) {
+			t.Parallel()
+			w := shop(t)
+			w.watching = watching
+			w.rollouts["shop/worker"].pace = 300 * time.Second
+			if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+				t.Fatal(failure)
+			}
+			for _, gate := range []string{"25", "50"} {
+				line := `"staging: api wait(s) for worker to reach gate ` + gate + `: `
+				if n := strings.Count(strings.Join(w.log, "\n"), line); n < 1 || n > 2 {
+					t.Errorf("found %d lines %s…, expected one for each thing that is seen of it:\n%s", n, line, strings.Join(w.log, "\n"))
+				}
+			}
+		})
+	}
+}
+
 func TestThePauseAfterTheLastGateIsNoGate(t *testing.T) {
 	t.Parallel()
 	w := shop(t)

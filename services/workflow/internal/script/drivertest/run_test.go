@@ -43,6 +43,9 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 		entries, emits := m.Take()
 		for _, e := range entries {
 			e.Seq = int64(len(history) + 1)
+			if e.Kind == core.KindPrint {
+				w.log = append(w.log, string(e.Value))
+			}
 			history = append(history, e)
 		}
 		for _, e := range emits {

@@ -46,7 +46,9 @@ type world struct {
 	rendered func(values object) string
 	// story is what happened, one line for each thing that matters.
 	story []string
-	// waiting are answers that have been given, by gate.
+	// log is what the program has printed, as JSON.
+	log []string
+	// resolved are answers that have been given, by gate.
 	resolved []core.Event
 	// watching lets programs watch; watches are the subjects of what they do, told is what each watch has told last. looks
 	// counts k8s.get.
