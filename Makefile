@@ -73,7 +73,7 @@ demo: ## Run the whole product on this machine: two services, two environments, 
 
 .PHONY: test
 test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" adds flags)
-	@go test $(TEST_FLAGS) work
+	@go test -timeout 30m $(TEST_FLAGS) work
 
 .PHONY: cluster
 cluster: ## Build the real cluster of the end-to-end tests, once (25 minutes the first time)
