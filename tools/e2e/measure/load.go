@@ -34,6 +34,10 @@ type Load struct {
 // atOnce bounds how many applications are made at a time: making them is not what is measured.
 const atOnce = 8
 
+// eachLook is the pause between two looks at rollouts, whichever they are: a hundred that are each followed ten times a second
+// would measure the domain's API.
+const eachLook = 20 * time.Millisecond
+
 // patience is how long one rollout among many may take.
 const patience = 20 * time.Minute
 
@@ -139,7 +143,7 @@ func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([
 		if err != nil {
 			return err
 		}
-		worlds[i], w.Patience = w, patience
+		worlds[i], w.Patience, w.Interval = w, patience, time.Duration(n)*eachLook
 		if err := w.Create(ctx); err != nil {
 			return err
 		}

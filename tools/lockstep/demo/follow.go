@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -53,7 +54,7 @@ func (w *World) Follow(ctx context.Context, id string, hooks Hooks) (client.Roll
 		case !fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
 			return last, err
 		}
-		if err := clock.Sleep(ctx, w.Clock, followInterval); err != nil {
+		if err := clock.Sleep(ctx, w.Clock, cmp.Or(w.Interval, followInterval)); err != nil {
 			return last, fmt.Errorf("follow %s: %w; it is %s", id, err, describe(last))
 		}
 	}

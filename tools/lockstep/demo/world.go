@@ -28,6 +28,8 @@ type World struct {
 	Clock    clock.Clock
 	// Patience is how long a rollout that is followed may take; 0 is three minutes.
 	Patience time.Duration
+	// Interval is the pause between two looks at a rollout that is followed; 0 is a tenth of a second.
+	Interval time.Duration
 	cluster  cluster
 }
 
