@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -203,10 +204,15 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 	w.sees(0, 5, "degraded")
 	active := w.rollout(w.sets()[0])
 	w.until(35)
-	if done, worked := w.due(); !worked || done.MadeRolloutID != 0 || done.Outcome != "rollout_4 has begun since" {
+	if done, worked := w.due(); !worked || done.MadeRolloutID != 0 || done.Outcome != "put off: rollout_4 is pending" {
 		t.Errorf("with a newer one active: %+v", done)
 	}
+	w.nothingDue("put off")
 	w.succeed(active)
+	w.until(36)
+	if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.MadeRolloutID != 0 {
+		t.Errorf("what the newer one has replaced: %+v", done)
+	}
 	w.rollsBackAt(65, active) // which degraded does, too
 	w.want(w.reload(r).State, core.RolloutCompleted)
 
@@ -229,6 +235,30 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 	w.close()
 	w.sees(0, 5, "degraded")
 	w.rollsBackAt(35, r)
+}
+
+// A newer rollout that ends before it has replaced what is degraded has not done what the policy owes (D13).
+func TestAWayBackStaysOwedWhileANewerRolloutIsActive(t *testing.T) {
+	t.Parallel()
+	w, r := live(t)
+	w.sees(0, 5, "degraded")
+	newer := w.rollout(w.release(3))
+	for minute := 35; minute < 38; minute++ {
+		w.until(minute)
+		if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.MadeRolloutID != 0 || !strings.HasPrefix(done.Outcome, "put off: ") {
+			t.Errorf("minute %d, with a newer one active: %+v", minute, done)
+		}
+		w.nothingDue("put off")
+	}
+	_, err := w.domain.CancelRollout(t.Context(), user(), newer.ID, "not this one")
+	w.ok(err)
+	w.until(38)
+	done, worked := w.due()
+	if !worked || done.RolloutID != r.ID || done.MadeRolloutID == 0 {
+		t.Errorf("when it is over: %+v", done)
+	}
+	w.until(500)
+	w.nothingDue("once is enough")
 }
 
 func TestTheClockGoesByThePolicyOfTheMomentItRunsOut(t *testing.T) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -48,4 +49,32 @@ func (t *tree) putOff(ctx context.Context, due *AutomaticRollback) (bool, error)
 	}
 	due.Outcome = "put off: not degraded for so long, or not any more"
 	return true, t.runClock(ctx)
+}
+
+// lookAgain is how soon a way back is looked at again that a newer rollout keeps waiting.
+const lookAgain = time.Minute
+
+// waitsForNewer is that the way back from what is degraded has to wait for a newer rollout that is active. There is one
+// rollout at a time (R14), and the newer one may be about to replace what is degraded: then nothing is owed any more. But it
+// may as well end before it comes to that environment, and what is degraded there would stay so for ever: the policy has
+// promised a way back, at most once (D13), and nobody has made one. So it stays owed, and is looked at again. After a
+// failure it is otherwise: whoever began something newer had seen that, and has decided.
+func (t *tree) waitsForNewer(ctx context.Context, due *AutomaticRollback) (bool, error) {
+	if due.Cause != causeDegraded {
+		return false, nil
+	}
+	// Under the application's lock, so that none begins between this look and the way back.
+	if _, err := t.tx.LockApplication(ctx, t.rollout.ApplicationID); err != nil {
+		return false, err
+	}
+	active, err := t.tx.ActiveRollouts(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	if err != nil {
+		return false, err
+	}
+	r, busy := active[t.rollout.ApplicationID]
+	if !busy {
+		return false, nil
+	}
+	due.Outcome = fmt.Sprintf("put off: rollout_%d is %s", r.ID, r.State)
+	return true, t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, t.cause.at.Add(lookAgain))
 }

@@ -142,6 +142,9 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 			if late, err := t.putOff(ctx, &due); err != nil || late {
 				return err
 			}
+			if waits, err := t.waitsForNewer(ctx, &due); err != nil || waits {
+				return err
+			}
 			if err := d.rollBack(ctx, t, &due); err != nil {
 				return err
 			}
@@ -157,15 +160,15 @@ func (d *Domain) RollBackDue(ctx context.Context) (AutomaticRollback, bool, erro
 
 func (d *Domain) rollBack(ctx context.Context, t *tree, due *AutomaticRollback) error {
 	organization := t.cause.Organization
-	// Somebody who has begun a newer rollout has decided already. One that begins after this look is met under the
-	// lock of the application below: while it is active, planRollout refuses.
+	// Somebody who has begun a newer rollout after a failure has decided already. One that begins after this look is met
+	// under the lock of the application below: while it is active, planRollout refuses.
 	newest, err := t.tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, Page{First: 1})
 	if err != nil {
 		return err
 	}
 	// The rollout itself is among them, so there is a first. One that is over, and has not deployed what is degraded, was
-	// no decision about that.
-	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID && (due.Cause == causeFailed || !r.State.Terminal()) {
+	// no decision about that; one that is active was waited for.
+	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID && due.Cause == causeFailed {
 		due.Outcome = fmt.Sprintf("rollout_%d has begun since", r.ID)
 		return nil
 	}
