@@ -158,15 +158,16 @@ func artifacts(ctx context.Context, url, database string, o options, log *slog.L
 		}
 		return publishing.Wait()
 	})
-	last := int64(0)
-	if err := db.QueryRow(ctx, `SELECT max(id) FROM `+schema+`.cd_version_sets`).Scan(&last); err != nil {
+	// Numbers are given out before the commit, so one below the last that was seen may still come.
+	before, seen := int64(0), map[int64]bool{}
+	if err := db.QueryRow(ctx, `SELECT max(id) FROM `+schema+`.cd_version_sets`).Scan(&before); err != nil {
 		return nil, fmt.Errorf("read the last version set: %w", err)
 	}
 	for len(took) < n {
 		if err := clock.Sleep(ctx, clock.System(), time.Millisecond); err != nil {
 			return nil, fmt.Errorf("%d of %d version sets: %w", len(took), n, errors.Join(group.Wait(), err))
 		}
-		rows, err := db.Query(ctx, `SELECT id, application_id FROM `+schema+`.cd_version_sets WHERE id > $1`, last)
+		rows, err := db.Query(ctx, `SELECT id, application_id FROM `+schema+`.cd_version_sets WHERE id > $1`, before)
 		if err != nil {
 			return nil, fmt.Errorf("read version sets: %w", err)
 		}
@@ -177,7 +178,10 @@ func artifacts(ctx context.Context, url, database string, o options, log *slog.L
 		now := clock.System().Now()
 		mu.Lock()
 		for _, set := range made {
-			took, last = append(took, now.Sub(sent[set.Application])), max(last, set.ID)
+			if !seen[set.ID] {
+				seen[set.ID] = true
+				took = append(took, now.Sub(sent[set.Application]))
+			}
 		}
 		mu.Unlock()
 	}
