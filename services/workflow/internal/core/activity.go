@@ -79,7 +79,7 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 			return answered, true
 		}
 		call.Args = args
-		value, err := e.call(ctx, f, call)
+		value, secrets, err := e.call(ctx, f, call)
 		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
 		// process was stopped.
 		if ctx.Err() != nil {
@@ -90,7 +90,8 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 			return answered, true
 		}
 		refusal := AsFunctionError(err)
-		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", err)
+		refusal.Message = secrets.redact(refusal.Message)
+		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", secrets.redact(err.Error()))
 		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
 		pause, again := op.Retry.Pause(call.Attempt, refusal.Code)
 		if !again || !refusal.Retryable || op.NoRetry || op.Round > 0 || e.Clock.Now().Add(pause).After(call.Deadline) {
@@ -103,30 +104,31 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 	}
 }
 
-// call is one attempt. A panic is that Function's failure and nobody else's.
-func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMessage, err error) {
+// call is one attempt. A panic is that Function's failure and nobody else's. Whoever shows the error takes the secrets out of it.
+func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMessage, secrets *concealed, err error) {
+	ctx, secrets = withConcealed(ctx)
 	// The deadline is the one stored when the operation was opened: a restart gives no Function more time (D12).
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", r, "stack", string(debug.Stack()))
+			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.redact(fmt.Sprint(r)), "stack", secrets.redact(string(debug.Stack())))
 			err = &FunctionError{Code: CodeInternal, Message: "the function panicked; the service's log says where"}
 		}
 	}()
 	answer, err := f.Call(ctx, c)
 	if err != nil {
 		if _, worded := errors.AsType[*FunctionError](err); !worded && errors.Is(err, context.DeadlineExceeded) {
-			return nil, &FunctionError{Code: CodeTimeout, Message: c.Function + " did not finish before its deadline"}
+			return nil, secrets, &FunctionError{Code: CodeTimeout, Message: c.Function + " did not finish before its deadline"}
 		}
-		return nil, err
+		return nil, secrets, err
 	}
 	encoded, err := json.Marshal(answer)
 	if err != nil {
-		return nil, fmt.Errorf("encode the value of %s: %w", c.Function, err)
+		return nil, secrets, fmt.Errorf("encode the value of %s: %w", c.Function, err)
 	}
 	if len(encoded) > maxResult {
-		return nil, &FunctionError{Code: "too_large", Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", c.Function, len(encoded), maxResult)}
+		return nil, secrets, &FunctionError{Code: "too_large", Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", c.Function, len(encoded), maxResult)}
 	}
-	return encoded, nil
+	return encoded, secrets, nil
 }

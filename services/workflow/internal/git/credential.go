@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
 // Credential is a user name and a reference to a password, for the repositories below a URL.
@@ -73,7 +75,7 @@ func best(credentials []Credential, u *url.URL) *Credential {
 }
 
 // authFor finds the credential of a repository, nil where none matches, and reads its password.
-func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
+func authFor(ctx context.Context, credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
 	best := best(credentials, u)
 	if best == nil {
 		return nil, nil
@@ -82,6 +84,7 @@ func authFor(credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
 	if err != nil {
 		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", best.URLPrefix, best.PasswordRef)
 	}
+	core.Conceal(ctx, password)
 	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
 }
 

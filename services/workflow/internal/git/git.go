@@ -84,7 +84,7 @@ func (f *Forge) ReadFile(ctx context.Context, repoURL, ref, path string) (conten
 	if err := checkPath("path", path); err != nil {
 		return nil, "", err
 	}
-	if h, err := f.hosted(repoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, repoURL); err != nil || h != nil {
 		if err != nil {
 			return nil, "", err
 		}
@@ -146,7 +146,7 @@ var errMoved = errors.New("the branch has moved")
 // commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
 // commit is there by now, because the answer to a push can be lost.
 func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
-	if h, err := f.hosted(c.RepoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, c.RepoURL); err != nil || h != nil {
 		if err != nil {
 			return "", err
 		}

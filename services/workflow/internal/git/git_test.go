@@ -444,7 +444,7 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := authFor(credentials, u)
+		got, err := authFor(t.Context(), credentials, u)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ type hosted struct {
 }
 
 // hosted is the repository behind its forge's own interface; nil for those that plain Git is configured for, or nothing.
-func (f *Forge) hosted(repoURL string) (*hosted, error) {
+func (f *Forge) hosted(ctx context.Context, repoURL string) (*hosted, error) {
 	u, err := parseURL("repo_url", repoURL, false)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (f *Forge) hosted(repoURL string) (*hosted, error) {
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := authFor(f.credentials, u)
+	auth, err := authFor(ctx, f.credentials, u)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
 
 export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT'
 
-export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED'
+export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED' | 'QUARANTINED'
 
 export interface AbilityFields {
   action: string

@@ -1,0 +1,70 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// leak is a Function that puts the secret it has resolved into its error.
+type leak func(secret string) error
+
+func (leak) Name() string { return "leak" }
+
+func (leak) Location() Location { return InProcess }
+
+func (l leak) Call(ctx context.Context, _ Call) (any, error) {
+	Conceal(ctx, canary)
+	return nil, l(canary)
+}
+
+const canary = "hunter2 / s&cret"
+
+// TestAFunctionsErrorShowsNoSecret has Functions put their secret into an error in every way, and looks at what the program, the
+// history and the log get (D27).
+func TestAFunctionsErrorShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	encoded := base64.StdEncoding.EncodeToString([]byte(canary))
+	for name, fails := range map[string]leak{
+		"an error of its own words": func(s string) error { return &FunctionError{Code: "forbidden", Message: "no access with " + s} },
+		"an error from elsewhere":   func(s string) error { return fmt.Errorf("log in: %w", errors.New("bad password "+s)) },
+		"an address":                func(s string) error { return errors.New("GET https://x/?token=" + url.QueryEscape(s)) },
+		"a header":                  func(s string) error { return errors.New("Authorization: " + encoded) },
+		"a panic":                   func(s string) error { panic("cannot use " + s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			functions, err := NewFunctions(fails)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := NewEngine(EngineDeps{
+				Functions: functions, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(&log, nil)), Settings: Settings{Activities: 1},
+			})
+			call := Call{Function: "leak", Deadline: clock.System().Now().Add(time.Minute)}
+			c, finished := e.carryOut(t.Context(), Op{Name: "leak", Args: json.RawMessage("{}"), NoRetry: true}, call)
+			if !finished || c.Error == nil || !strings.Contains(log.String(), "function refused") {
+				t.Fatalf("finished %t with %v; the log is %s", finished, c.Error, log.String())
+			}
+			for _, form := range []string{canary, url.QueryEscape(canary), encoded} {
+				if strings.Contains(c.Error.Error()+log.String(), form) {
+					t.Errorf("the error is %q, and the log %s", c.Error, log.String())
+				}
+			}
+			if !strings.Contains(log.String(), Redacted) {
+				t.Errorf("nothing was taken out of the log: %s", log.String())
+			}
+		})
+	}
+}
