@@ -1,7 +1,12 @@
 package domain
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -12,3 +17,44 @@ var _ core.Keys = agentKeys{}
 
 // New implements core.Keys.
 func (agentKeys) New() (public, seed string, err error) { return bus.NewKey() }
+
+// admission is the domain as the authority asks it.
+type admission struct{ domain *core.Domain }
+
+var _ authority.Keys = admission{}
+
+// Admit implements authority.Keys.
+func (a admission) Admit(ctx context.Context, public string) (authority.Admission, error) {
+	of, err := a.domain.AdmitAgent(ctx, public)
+	return authority.Admission{Agent: of.AgentID, Key: of.KeyID}, err
+}
+
+// Good implements authority.Keys.
+func (a admission) Good(ctx context.Context, keys []int64) (map[int64]bool, error) {
+	return a.domain.GoodAgentKeys(ctx, keys)
+}
+
+// admit says which agents may connect to NATS, where this service has been made the authority of that.
+func (s *service) admit(ctx context.Context, c Config, ready func()) error {
+	ready()
+	if c.NATSAuthoritySeed == "" {
+		<-ctx.Done()
+		return nil
+	}
+	identity, err := authority.NewIdentity(c.NATSAuthoritySeed)
+	if err != nil {
+		return fmt.Errorf("nats_authority_seed: %w", err)
+	}
+	return authority.Run(ctx, authority.Deps{
+		URL: c.NATSURL, CAFile: c.NATSCAFile, Identity: identity, Keys: admission{s.domain}, Changed: s.barred, Clock: clock.System(), Log: s.log,
+	})
+}
+
+// bar says that a key may have ended, whose connections are to be cut off now.
+func (s *service) bar() {
+	select {
+	case s.barred <- struct{}{}:
+	// One is waiting already, and whoever takes it looks at all connections.
+	default:
+	}
+}

@@ -2,8 +2,10 @@ package domain
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -40,6 +42,13 @@ type Config struct {
 	WorkflowKeyFile  string `koanf:"workflow_key_file"`
 	// BootstrapToken is the bearer token of the owner of the first organization; empty: nobody may use the API.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
+	// NATSCAFile holds the certificates to check NATS's against; empty means the system's.
+	NATSCAFile string `koanf:"nats_ca_file"`
+	// NATSAuthoritySeed lets this service say which agents may connect to NATS ("lockstep agent authority" makes one). Empty:
+	// NATS's own configuration says so.
+	NATSAuthoritySeed string `koanf:"nats_authority_seed" secret:"true"`
+	// BootstrapAgents belong to the first organization from the start, with keys that were made beforehand.
+	BootstrapAgents []BootstrapAgent `koanf:"bootstrap_agents"`
 	// BootstrapOrganization is the name of the first organization, whose id is 1.
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
 	// PublicURL is the address of the console as browsers know it: https://cd.example.com. Only OIDC needs it.
@@ -76,12 +85,25 @@ type OIDC struct {
 	CAFile string `koanf:"ca_file"`
 }
 
+// publicKey is how the public half of a user's key looks.
+var publicKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
+
 const (
 	// minToken keeps tokens from being guessed.
 	minToken = 16
 	// minConnections leaves something for the API beside the outbox, which keeps one connection to itself.
 	minConnections = 4
 )
+
+// BootstrapAgent is an agent that is there from the start.
+type BootstrapAgent struct {
+	// Number is what environments name it by.
+	Number int64 `koanf:"number" yaml:"number" json:"number"`
+	// Name is what people call it.
+	Name string `koanf:"name" yaml:"name" json:"name"`
+	// PublicKey is the public half of its key; it begins with U.
+	PublicKey string `koanf:"public_key" yaml:"public_key" json:"public_key"`
+}
 
 // Validate finds mistakes that only this service knows to be some.
 func (c Config) Validate() error {
@@ -99,6 +121,16 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
 	}
 	problems = append(problems, c.oidcProblems()...)
+	for i, a := range c.BootstrapAgents {
+		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("bootstrap_agents[%d]", i), Problem: "expected a number above zero, a name, and a public key that begins with U"})
+		}
+	}
+	if c.NATSAuthoritySeed != "" {
+		if _, err := authority.NewIdentity(c.NATSAuthoritySeed); err != nil {
+			problems = append(problems, fault.Field{Name: "nats_authority_seed", Problem: fault.Public(err)})
+		}
+	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
 	}

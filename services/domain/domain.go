@@ -78,6 +78,11 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.store.EnsureOwner(ctx, ownerOrganization, owner, ownerName); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
+	for _, a := range c.BootstrapAgents {
+		if err := s.store.EnsureAgent(ctx, ownerOrganization, a.Number, a.Name, a.PublicKey); err != nil {
+			return fmt.Errorf("bootstrap: %w", err)
+		}
+	}
 	handler, err := s.handler(c)
 	if err != nil {
 		return err
@@ -87,6 +92,7 @@ func Run(ctx context.Context, c Config) error {
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
 		{Name: "policies", Run: s.attend},
+		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
@@ -150,15 +156,17 @@ type service struct {
 	domain *core.Domain
 	// due holds one wake-up for the dispatchers.
 	due chan struct{}
+	// barred holds one word that a key of an agent may have ended.
+	barred chan struct{}
 }
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflows, now clock.Clock, log *slog.Logger) *service {
-	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1)}
+	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, Barred: s.bar, Wake: s.wake})
 	return s
 }
 
@@ -176,7 +184,7 @@ func (s *service) wake() {
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
 func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name}, s.log)
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, CAFile: c.NATSCAFile, Name: name}, s.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

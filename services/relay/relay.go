@@ -43,6 +43,8 @@ func Run(ctx context.Context, c Config) error {
 	}
 	conn, err := bus.Connect(ctx, bus.Config{
 		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, CAFile: c.NATSCAFile, Name: "relay",
+		// The control plane says who connects as an agent: while it is away, nobody is let in, and that passes.
+		Background: true,
 	}, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)

@@ -60,7 +60,7 @@ func TestCompose(t *testing.T) {
 	t.Run("domain", func(t *testing.T) {
 		given(t, "domain")
 		c, err := config.Load[domain.Config]("domain", nil)
-		if err != nil || c.BootstrapToken == "" || c.WorkflowToken == "" || c.DatabaseURL == "" || c.NATSPassword == "" {
+		if err != nil || c.BootstrapToken == "" || c.WorkflowToken == "" || c.DatabaseURL == "" || c.NATSPassword == "" || c.NATSAuthoritySeed == "" {
 			t.Errorf("%+v, %v", config.Redacted(c), err)
 		}
 		if host, _, _ := strings.Cut(c.WorkflowAddress, ":"); file.Services[host].Environment == nil {
@@ -75,7 +75,7 @@ func TestCompose(t *testing.T) {
 	})
 	t.Run("relay", func(t *testing.T) {
 		given(t, "relay")
-		if c, err := config.Load[relay.Config]("relay", nil); err != nil || c.AgentID != 1 || c.NATSPassword == "" {
+		if c, err := config.Load[relay.Config]("relay", nil); err != nil || c.AgentID != 1 || c.NATSNKeySeedFile == "" {
 			t.Errorf("%+v, %v", config.Redacted(c), err)
 		}
 	})

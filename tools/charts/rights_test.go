@@ -18,6 +18,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 )
 
+// The public halves of an authority that nobody has.
+const (
+	issuer        = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
+	authorityUser = "UBCZYHMJGLZ6FFMXLQHFDIKKTUYGQJSOYYXZYKLDWXZZM2XMQ6UYTOYB"
+)
+
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // TestAccountsOfNATS has the real server read the configurations that we give away, and compares what each account may do with the
@@ -28,8 +34,11 @@ func TestAccountsOfNATS(t *testing.T) {
 	for _, user := range []string{"REGISTRY", "DOMAIN", "WORKFLOW", "RELAY_1", "RELAY_2"} {
 		t.Setenv("NATS_PASSWORD_"+user, "p4ssword-of-"+user)
 	}
-	objects := mustRender(t, "lockstep", cases(t, "lockstep")["evaluation"])
-	files := map[string][]string{filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "relay-1", "workflow"}}
+	t.Setenv("NATS_AUTHORITY_ISSUER", issuer)
+	t.Setenv("NATS_AUTHORITY_USER", authorityUser)
+	all := cases(t, "lockstep")
+	objects := append(mustRender(t, "lockstep", all["evaluation"]), mustRender(t, "lockstep", all["agents"])...)
+	files := map[string][]string{filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "workflow"}}
 	for _, o := range objects {
 		if m, ok := o.Typed.(*corev1.ConfigMap); ok && m.Data["nats.conf"] != "" {
 			file := filepath.Join(t.TempDir(), "nats.conf")
@@ -37,10 +46,13 @@ func TestAccountsOfNATS(t *testing.T) {
 				t.Fatal(err)
 			}
 			files[file] = []string{"domain", "registry", "relay-1", "relay-2", "workflow"}
+			if strings.Contains(m.Data["nats.conf"], issuer) { // agents are not accounts there, but have keys
+				files[file] = []string{"domain", "registry", "workflow"}
+			}
 		}
 	}
-	if len(files) != 2 {
-		t.Fatalf("found %d configurations, expected the chart's and deploy's", len(files))
+	if len(files) != 3 {
+		t.Fatalf("found %d configurations, expected the chart's two and deploy's", len(files))
 	}
 	for file, want := range files {
 		options, err := server.ProcessConfigFile(file)
@@ -49,6 +61,11 @@ func TestAccountsOfNATS(t *testing.T) {
 		}
 		if !options.JetStream || !options.SyncAlways || options.MaxPayload != 8<<20 {
 			t.Errorf("%s: JetStream %t, every write synced %t, payloads of %d; expected true, true, 8 MiB (D44)", file, options.JetStream, options.SyncAlways, options.MaxPayload)
+		}
+		if c := options.AuthCallout; (c == nil) != slices.Contains(want, "relay-1") {
+			t.Errorf("%s: asks about agents: %t", file, c != nil)
+		} else if c != nil && (c.Issuer != issuer || !slices.Contains(c.AuthUsers, authorityUser) || len(options.Nkeys) != 1 || options.Nkeys[0].Nkey != authorityUser) {
+			t.Errorf("%s: the authority is %+v, %+v", file, c, options.Nkeys)
 		}
 		users := map[string]*server.User{}
 		for _, u := range options.Users {

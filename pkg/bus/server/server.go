@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -28,10 +29,18 @@ type Config struct {
 	Port int
 	// Users may log in, each with the permissions that bus.Permissions gives its name.
 	Users []User
+	// Authority, where it is given, says who else may log in.
+	Authority *Authority
 	// SyncAlways writes to disk before it confirms (D44); without, up to two minutes of messages die with the machine.
 	SyncAlways bool
 	// Log receives the server's warnings and errors; nil discards them.
 	Log *slog.Logger
+}
+
+// Authority is who is asked about everybody that is not among the users (auth callout): the public halves of
+// authority.Identity.
+type Authority struct {
+	Issuer, User string
 }
 
 // User is a login.
@@ -112,7 +121,7 @@ func (c Config) options() (*server.Options, error) {
 	}
 	o := &server.Options{
 		ServerName: "lockstep", Host: c.Host, Port: c.Port, NoSigs: true, MaxPayload: maxPayload,
-		JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways, NoSystemAccount: true,
+		JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways, NoSystemAccount: c.Authority == nil,
 	}
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
@@ -140,11 +149,35 @@ func (c Config) options() (*server.Options, error) {
 		}
 		o.Users = append(o.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: permissions})
 	}
+	if c.Authority != nil {
+		c.Authority.configure(o)
+	}
 	if o.Users == nil && o.Nkeys == nil { // without any user the server would let everybody in
 		o.Authorization = "nobody knows this " + c.StoreDir
 	}
 	return o, nil
 }
+
+// configure makes the server ask the authority, which lives in the system account, about everybody whom it does not know.
+func (a Authority) configure(o *server.Options) {
+	system := server.NewAccount(systemAccount)
+	publish, subscribe := authority.Permissions()
+	o.Accounts, o.SystemAccount = append(o.Accounts, system), systemAccount
+	o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: a.User, Account: system, Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: answerWithin},
+	}})
+	o.AuthCallout = &server.AuthCallout{Issuer: a.Issuer, Account: systemAccount, AuthUsers: []string{a.User}}
+	for _, u := range o.Users {
+		o.AuthCallout.AuthUsers = append(o.AuthCallout.AuthUsers, u.Username)
+	}
+	for _, u := range o.Nkeys {
+		o.AuthCallout.AuthUsers = append(o.AuthCallout.AuthUsers, u.Nkey)
+	}
+}
+
+// systemAccount is the account of servers among themselves, as they call it.
+const systemAccount = "$SYS"
 
 // SetUsers changes who may log in, without a restart. Whoever is not among them any more, or has another key, password or
 // other permissions, is cut off at once, and cannot log in again with what it had: so a stolen credential is revoked.

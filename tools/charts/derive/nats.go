@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 )
 
 // user is an account of NATS as its configuration file has it. The password is a variable of the server's environment, so that the
@@ -43,16 +44,33 @@ func agent() string {
 	return strings.ReplaceAll(account(bus.RelayUser(placeholder), "NATS_PASSWORD_RELAY_"+strconv.Itoa(placeholder)), strconv.Itoa(placeholder), "AGENT")
 }
 
-// users are the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
-func users() map[string][]byte {
-	return map[string][]byte{"nats-users.conf": []byte(services()), "nats-relay.conf": []byte(agent())}
+// callout has the server ask the authority about everybody whom it does not know; issuer and user are its public keys.
+func callout(issuer, user string) string {
+	return "auth_callout {\n  issuer: " + issuer + "\n  account: \"$SYS\"\n  auth_users: [registry, domain, workflow, " + user + "]\n}\n"
 }
 
-// server is a whole configuration, for those who run NATS themselves; with the relay of agent 1.
+// system is the authority's user of the system account.
+func system(user string) string {
+	publish, subscribe := authority.Permissions()
+	return "{\n  nkey: " + user + "\n  permissions: {\n    publish: [\n" + subjects(publish) + "    ]\n    subscribe: [\n" + subjects(subscribe) +
+		"    ]\n    allow_responses: {max: 1, expires: \"2m\"}\n  }\n}\n"
+}
+
+// users are the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
+func users() map[string][]byte {
+	return map[string][]byte{
+		"nats-users.conf": []byte(services()), "nats-relay.conf": []byte(agent()),
+		"nats-callout.conf": []byte(callout("ISSUER", "AUTHORITY")), "nats-system.conf": []byte(system("AUTHORITY")),
+	}
+}
+
+// server is a whole configuration, for those who run NATS themselves; with an authority over agents.
 func server() []byte {
 	indent := func(s string) string { return "    " + strings.TrimSpace(strings.ReplaceAll(s, "\n", "\n    ")) + "\n" }
+	half := func(s string) string { return "  " + strings.TrimSpace(strings.ReplaceAll(s, "\n", "\n  ")) + "\n" }
 	return []byte(`# The accounts of Lockstep on your NATS, version 2.10 or later, and what each may do; written by make charts from pkg/bus.
-# Passwords are variables of the server's environment. A relay has an account for its agent: repeat the last one.
+# Passwords and the public keys of the authority are variables of the server's environment. About agents the server asks the domain
+# service ("lockstep agent authority" makes the keys).
 port: 4222
 max_payload: 8MB
 jetstream {
@@ -62,5 +80,6 @@ jetstream {
 }
 authorization {
   users = [
-` + indent(services()) + indent(strings.ReplaceAll(agent(), "AGENT", "1")) + "  ]\n}\n")
+` + indent(services()) + "  ]\n" + half(callout("$NATS_AUTHORITY_ISSUER", "$NATS_AUTHORITY_USER")) + "}\naccounts {\n  \"$SYS\" {\n    users = [\n" +
+		indent(half(system("$NATS_AUTHORITY_USER"))) + "    ]\n  }\n}\n")
 }

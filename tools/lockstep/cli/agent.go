@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
@@ -33,7 +34,37 @@ func (c *command) agent() *cobra.Command {
 			}
 			return c.showAgent(one)
 		})
-	return noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(), c.rotateAgent(), c.revokeAgent())
+	return noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(), c.rotateAgent(), c.revokeAgent(), c.authority())
+}
+
+// authority makes what an installation is set up with, once.
+func (c *command) authority() *cobra.Command {
+	return &cobra.Command{
+		Use: "authority", Short: "Make the key by which the control plane says which agents may connect to NATS",
+		Long: "Make the key by which the control plane says which agents may connect to NATS. The seed is a secret of the domain service;\n" +
+			"the public halves are for the configuration of NATS. An installation has one; another one takes effect when both are given it.",
+		Example: "  lockstep agent authority >> deploy/.env\n  lockstep agent authority -o json", Args: exactly(0),
+		RunE: func(*cobra.Command, []string) error {
+			seed, err := authority.NewSeed()
+			if err != nil {
+				return err
+			}
+			made, err := authority.NewIdentity(seed)
+			if err != nil {
+				return err
+			}
+			keys := struct {
+				Issuer string `json:"issuer"`
+				User   string `json:"user"`
+				Seed   string `json:"seed"`
+			}{made.Issuer, made.User, seed}
+			return c.print(keys, func(w io.Writer) {
+				row(w, "NATS_AUTHORITY_ISSUER="+keys.Issuer)
+				row(w, "NATS_AUTHORITY_USER="+keys.User)
+				row(w, "LOCKSTEP_DOMAIN_NATS_AUTHORITY_SEED="+keys.Seed)
+			})
+		},
+	}
 }
 
 func (c *command) registerAgent() *cobra.Command {

@@ -69,7 +69,9 @@ func (c *Client) Agent(ctx context.Context, which string) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	i := slices.IndexFunc(agents, func(a Agent) bool { return a.Name == which || a.ID == which || strconv.FormatInt(a.Number, 10) == which })
+	i := slices.IndexFunc(agents, func(a Agent) bool {
+		return a.Name == which || a.ID == which || strconv.FormatInt(a.Number, 10) == which
+	})
 	if i < 0 {
 		return Agent{}, fault.New(fault.NotFound, "agent %q: there is none", which)
 	}

@@ -77,6 +77,9 @@ type natsConfig struct {
 	StoreDir   string     `koanf:"store_dir"`
 	Users      []natsUser `koanf:"users"`
 	SyncAlways bool       `koanf:"sync_always"`
+	// Issuer and Authority are the public halves of who is asked about agents.
+	Issuer    string `koanf:"issuer"`
+	Authority string `koanf:"authority"`
 }
 
 type natsUser struct {
@@ -97,9 +100,11 @@ func runNATS(ctx context.Context, c natsConfig) error {
 	for i, u := range c.Users {
 		users[i] = server.User{Name: u.Name, Password: u.Password}
 	}
-	s, err := server.Start(server.Config{
-		StoreDir: c.StoreDir, Host: host, Port: port, Users: users, SyncAlways: c.SyncAlways, Log: logger("nats"),
-	})
+	config := server.Config{StoreDir: c.StoreDir, Host: host, Port: port, Users: users, SyncAlways: c.SyncAlways, Log: logger("nats")}
+	if c.Issuer != "" {
+		config.Authority = &server.Authority{Issuer: c.Issuer, User: c.Authority}
+	}
+	s, err := server.Start(config)
 	if err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}

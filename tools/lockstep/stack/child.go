@@ -15,8 +15,7 @@ import (
 const AgentID = 42
 
 const (
-	relayUser = "relay-42"
-	gitUser   = "lockstep"
+	gitUser = "lockstep"
 	// probeTimeout bounds one question whether a child is ready.
 	probeTimeout = time.Second
 	// leaseDuration is short: a workflow service that was killed is back within a second, and its successor on this machine
@@ -61,6 +60,7 @@ func (s *Stack) ownChildren() []child {
 	return []child{
 		{name: "nats", stage: 0, ready: tcpReady(s.address("nats")), config: map[string]any{
 			"address": s.address("nats"), "store_dir": s.path("nats"), "users": users, "sync_always": !s.config.Fast,
+			"issuer": s.identity.Issuer, "authority": s.identity.User,
 		}},
 		{name: "oci", stage: 0, ready: httpReady("http://" + s.address("oci") + "/v2/"), config: map[string]any{
 			"address": s.address("oci"), "dir": s.path("oci"), "notify_token": token,
@@ -90,9 +90,11 @@ func (s *Stack) ownChildren() []child {
 		})},
 		{name: "domain", stage: 1, ready: healthy("domain"), config: s.service("domain", map[string]any{
 			"http_address": s.address("domain"), "workflow_address": s.address("workflow"), "workflow_token": token, "bootstrap_token": token,
+			"nats_authority_seed": s.settings.Authority,
+			"bootstrap_agents":    []map[string]any{{"number": AgentID, "name": "agent-42", "public_key": s.settings.RelayPublic}},
 		})},
 		{name: "relay", stage: 2, ready: healthy("relay"), config: map[string]any{
-			"nats_url": "nats://" + s.address("nats"), "nats_user": relayUser, "nats_password": s.settings.Passwords[relayUser],
+			"nats_url": "nats://" + s.address("nats"), "nats_nkey_seed_file": s.path("config", "relay-key"),
 			"health_address": s.address("relay-health"), "agent_id": AgentID, "kubeconfig": s.kubeconfig(),
 		}},
 	}

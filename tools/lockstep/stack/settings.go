@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
@@ -21,13 +23,17 @@ type settings struct {
 	Token string `json:"token"`
 	// Passwords of NATS users, by user.
 	Passwords map[string]string `json:"passwords"`
+	// Authority is the seed of who says which agents may connect to NATS. RelayPublic and RelaySeed are the relay's key.
+	Authority   string `json:"authority"`
+	RelayPublic string `json:"relay_public"`
+	RelaySeed   string `json:"relay_seed"`
 	// Ports by what listens there.
 	Ports map[string]int `json:"ports"`
 }
 
 // natsUsers are the accounts that the services sign in with.
 func natsUsers() []string {
-	return []string{"registry", "domain", "workflow", relayUser}
+	return []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow}
 }
 
 // openSettings reads the settings of a data folder, or makes them. The ports are reserved for as long as the reservation
@@ -39,6 +45,11 @@ func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *re
 		var s settings
 		if err := json.Unmarshal(text, &s); err != nil {
 			return settings{}, nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if s.Authority == "" { // a folder of a time when the relay had a password
+			if err := errors.Join(s.makeKeys(), writeJSON(path, s)); err != nil {
+				return settings{}, nil, err
+			}
 		}
 		r, err := reserve(ctx, c, s.Ports)
 		if err != nil {
@@ -57,11 +68,22 @@ func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *re
 	for _, user := range natsUsers() {
 		s.Passwords[user] = rand.Text()
 	}
-	if err := writeJSON(path, s); err != nil {
+	if err := errors.Join(s.makeKeys(), writeJSON(path, s)); err != nil {
 		r.release()
 		return settings{}, nil, err
 	}
 	return s, r, nil
+}
+
+// makeKeys makes what agents are known by.
+func (s *settings) makeKeys() (err error) {
+	if s.Authority, err = authority.NewSeed(); err != nil {
+		return fmt.Errorf("make settings: %w", err)
+	}
+	if s.RelayPublic, s.RelaySeed, err = bus.NewKey(); err != nil {
+		return fmt.Errorf("make settings: %w", err)
+	}
+	return nil
 }
 
 // writeJSON replaces a file at once, for the eyes of this account only: it has passwords in it.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
@@ -44,6 +45,7 @@ type Config struct {
 type Stack struct {
 	config    Config
 	settings  settings
+	identity  authority.Identity // who says which agents may connect to NATS
 	lock      *os.File
 	ports     *reservation
 	postgres  *local.Server // nil when it is somebody else's
@@ -107,7 +109,10 @@ func (s *Stack) open(ctx context.Context) error {
 	if s.lock, err = lock(s.path("lock")); err != nil {
 		return err
 	}
-	s.settings, s.ports, err = openSettings(ctx, s.config.Clock, s.config.Dir)
+	if s.settings, s.ports, err = openSettings(ctx, s.config.Clock, s.config.Dir); err != nil {
+		return err
+	}
+	s.identity, err = authority.NewIdentity(s.settings.Authority)
 	return err
 }
 
@@ -139,6 +144,9 @@ func (s *Stack) writeConfigurations(children []child) error {
 		}
 	}
 	if err := writeFile(s.path("config", "git-password"), []byte(s.settings.Token)); err != nil {
+		return err
+	}
+	if err := writeFile(s.path("config", "relay-key"), []byte(s.settings.RelaySeed)); err != nil {
 		return err
 	}
 	if s.config.Kubeconfig != "" {

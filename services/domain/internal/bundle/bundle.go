@@ -4,7 +4,10 @@ package bundle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -70,6 +73,41 @@ func (d Drivers) ValidateApplicationEnvironment(ref string, config json.RawMessa
 		return err
 	}
 	return b.ValidateApplicationEnvironment(config)
+}
+
+// agentPicker is the widget of a field that names an agent.
+const agentPicker = "agent_picker"
+
+// Agents implements core.Drivers. Which fields name agents is the schema's to say, so that the domain need not know the driver.
+func (d Drivers) Agents(ref string, config json.RawMessage) ([]core.AgentReference, error) {
+	b, err := d.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	var schema struct {
+		Properties map[string]struct {
+			UI struct {
+				Widget string `json:"widget"`
+			} `json:"gitlabUi"`
+		} `json:"properties"`
+	}
+	var values map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(b.EnvironmentSchema(), &schema), json.Unmarshal(config, &values)); err != nil {
+		return nil, fmt.Errorf("read the agents of a configuration of %s: %w", ref, err)
+	}
+	var named []core.AgentReference
+	for _, field := range slices.Sorted(maps.Keys(schema.Properties)) {
+		value, given := values[field]
+		if !given || schema.Properties[field].UI.Widget != agentPicker {
+			continue
+		}
+		n := core.AgentReference{At: "/" + field}
+		if err := json.Unmarshal(value, &n.Number); err != nil {
+			return nil, fault.InvalidFields(fault.Field{Name: "/driverConfig/" + field, Problem: "expected the number of an agent, without a fraction"})
+		}
+		named = append(named, n)
+	}
+	return named, nil
 }
 
 // Export implements core.Drivers.

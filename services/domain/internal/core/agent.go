@@ -59,6 +59,93 @@ type Keys interface {
 	New() (public, seed string, err error)
 }
 
+// AgentLogin is whose key somebody connects with.
+type AgentLogin struct {
+	Organization, AgentID, KeyID int64
+}
+
+// AdmitAgent is whose public key it is; NotFound when it is nobody's, or not good any more.
+func (d *Domain) AdmitAgent(ctx context.Context, public string) (AgentLogin, error) {
+	return d.store.AgentOfKey(ctx, public, d.clock.Now())
+}
+
+// GoodAgentKeys are those of the keys that are good, of all organizations. They are in use, which is noted.
+func (d *Domain) GoodAgentKeys(ctx context.Context, keys []int64) (map[int64]bool, error) {
+	now := d.clock.Now()
+	owners, err := d.store.GoodAgentKeys(ctx, keys, now)
+	if err != nil {
+		return nil, err
+	}
+	good, byOrganization := make(map[int64]bool, len(owners)), map[int64][]int64{}
+	for key, organization := range owners {
+		good[key] = true
+		byOrganization[organization] = append(byOrganization[organization], key)
+	}
+	for organization, own := range byOrganization {
+		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return tx.SeeAgentKeys(ctx, own, now) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return good, nil
+}
+
+// AgentReference is where a configuration names an agent.
+type AgentReference struct {
+	// At is a JSON pointer into the configuration.
+	At     string
+	Number int64
+}
+
+// nameAgents keeps which agents an environment deploys through. They are agents of its own organization that are good: those
+// of another one do not exist here.
+func (d *Domain) nameAgents(ctx context.Context, tx Tx, organization int64, e BoundEnvironment) error {
+	named, err := d.drivers.Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
+	if err != nil || len(named) == 0 {
+		return err
+	}
+	numbers := make([]int64, len(named))
+	for i, n := range named {
+		numbers[i] = n.Number
+	}
+	known, err := tx.AgentsByID(ctx, organization, numbers)
+	if err != nil {
+		return err
+	}
+	var wrong []fault.Field
+	for _, n := range named {
+		switch a, ok := known[n.Number]; {
+		case !ok:
+			wrong = append(wrong, fault.Field{Name: "/driverConfig" + n.At, Problem: fmt.Sprintf("found %d; agent %d does not exist", n.Number, n.Number)})
+		case a.RevokedAt != nil:
+			wrong = append(wrong, fault.Field{Name: "/driverConfig" + n.At, Problem: fmt.Sprintf("found %d; %s", n.Number, fault.Public(a.Open()))})
+		}
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return tx.NameAgents(ctx, e.ID, numbers)
+}
+
+// abandon says of the environments of an agent that they cannot be deployed to any more.
+func abandon(ctx context.Context, tx Tx, organization int64, a Agent) error {
+	all, err := tx.EnvironmentsByAgent(ctx, organization, []int64{a.ID})
+	if err != nil {
+		return err
+	}
+	for _, one := range all[a.ID] {
+		e, err := tx.LockEnvironment(ctx, one.ID)
+		if err != nil {
+			return err
+		}
+		e.Readiness, e.ReadinessReason = ReadinessNot, fmt.Sprintf("its agent %q was revoked", a.Name)
+		if err := tx.SaveEnvironment(ctx, e.Environment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AgentWrites changes agents. Get and lock methods answer NotFound for what the organization does not have.
 type AgentWrites interface {
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
@@ -66,6 +153,8 @@ type AgentWrites interface {
 	LockAgent(ctx context.Context, id int64) (Agent, error)
 	// RevokeAgent and RevokeAgentKey are nothing for what has been revoked before.
 	RevokeAgent(ctx context.Context, id int64, at time.Time) error
+	// NameAgents keeps that an environment names agents; again is nothing.
+	NameAgents(ctx context.Context, environment int64, agents []int64) error
 	AddAgentKey(ctx context.Context, agent int64, public string) (AgentKey, error)
 	// ExpireAgentKeys has the keys of an agent that are good until later end at an instant.
 	ExpireAgentKeys(ctx context.Context, agent int64, at time.Time) error
@@ -171,6 +260,9 @@ func (d *Domain) RevokeAgent(ctx context.Context, a Actor, agent int64) (Agent, 
 		}
 		revoked.RevokedAt = &now
 		if err := tx.RevokeAgent(ctx, agent, now); err != nil {
+			return err
+		}
+		if err := abandon(ctx, tx, a.Organization, revoked); err != nil {
 			return err
 		}
 		return a.note(ctx, tx, ActionRevokeAgent, AccessSubject{AccessAgent, revoked.ID, revoked.Name}, "")

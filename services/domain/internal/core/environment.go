@@ -32,7 +32,7 @@ func (d *Domain) CreateEnvironment(ctx context.Context, a Actor, n NewEnvironmen
 		if err != nil {
 			return err
 		}
-		made, err = d.onboard(ctx, tx, BoundEnvironment{e, b})
+		made, err = d.onboard(ctx, tx, a.Organization, BoundEnvironment{e, b})
 		return err
 	})
 	d.wake()
@@ -109,7 +109,7 @@ func (d *Domain) RetryOnboarding(ctx context.Context, a Actor, environment int64
 		if e.ArchivedAt != nil {
 			return fault.New(fault.Refused, "environment %q was archived at %s", e.Name, e.ArchivedAt.UTC().Format(time.RFC3339))
 		}
-		made, err = d.onboard(ctx, tx, e)
+		made, err = d.onboard(ctx, tx, a.Organization, e)
 		return err
 	})
 	d.wake()
@@ -117,7 +117,10 @@ func (d *Domain) RetryOnboarding(ctx context.Context, a Actor, environment int64
 }
 
 // onboard submits the next onboarding of an environment; until it has ended nothing is deployed there (E59).
-func (d *Domain) onboard(ctx context.Context, tx Tx, e BoundEnvironment) (Environment, error) {
+func (d *Domain) onboard(ctx context.Context, tx Tx, organization int64, e BoundEnvironment) (Environment, error) {
+	if err := d.nameAgents(ctx, tx, organization, e); err != nil {
+		return Environment{}, err
+	}
 	e.OnboardingAttempt++
 	e.Readiness, e.ReadinessReason = ReadinessPending, "being onboarded"
 	if err := tx.SaveEnvironment(ctx, e.Environment); err != nil {

@@ -39,6 +39,8 @@ type Drivers interface {
 	// is Invalid, its fields JSON pointers into the configuration.
 	ValidateEnvironment(ref string, config json.RawMessage) error
 	ValidateApplicationEnvironment(ref string, config json.RawMessage) error
+	// Agents are where a configuration of an environment, which has passed the schema, names agents.
+	Agents(ref string, config json.RawMessage) ([]AgentReference, error)
 	// Export is a driver's bytes, to be kept.
 	Export(ref string) ([]byte, error)
 	// Program is a program of a driver whose bytes were kept.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
@@ -92,6 +93,42 @@ func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Pa
 	return s, err
 }
 
+// AgentOfKey implements core.Store.
+func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (core.AgentLogin, error) {
+	rows, err := sqlc.New(s.deps.Pool).AgentOfKey(ctx, public, at)
+	if err != nil {
+		return core.AgentLogin{}, pg.Classify(err, "find the agent of a key")
+	}
+	if len(rows) != 1 {
+		return core.AgentLogin{}, fault.New(fault.NotFound, "no agent has the key %.60q, or not any more", public)
+	}
+	return core.AgentLogin{Organization: rows[0].OrganizationID, AgentID: rows[0].AgentID, KeyID: rows[0].KeyID}, nil
+}
+
+// GoodAgentKeys implements core.Store.
+func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error) {
+	rows, err := sqlc.New(s.deps.Pool).GoodAgentKeys(ctx, keys, at)
+	good := make(map[int64]int64, len(rows))
+	for _, r := range rows {
+		good[r.KeyID] = r.OrganizationID
+	}
+	return good, pg.Classify(err, "look keys of agents up")
+}
+
+// EnsureAgent makes an agent of a given number with a key, unless it is there.
+func (s *Store) EnsureAgent(ctx context.Context, organization int64, number int64, name, public string) error {
+	return s.view(ctx, organization, func(q *sqlc.Queries) error {
+		if err := q.EnsureAgent(ctx, organization, number, name); err != nil {
+			return pg.Classify(err, "ensure agent %d", number)
+		}
+		if err := q.EnsureAgentKey(ctx, organization, number, public); err != nil {
+			return pg.Classify(err, "ensure the key of agent %d", number)
+		}
+		// The number was given by hand; the table's own counter would give out the same one.
+		return pg.Classify(q.AdvanceAgentIDs(ctx, number), "advance the numbers of agents")
+	})
+}
+
 // AddAgent implements core.Tx.
 func (t *tx) AddAgent(ctx context.Context, name string) (core.Agent, error) {
 	row, err := t.q.InsertAgent(ctx, t.organization, name)
@@ -107,6 +144,11 @@ func (t *tx) LockAgent(ctx context.Context, id int64) (core.Agent, error) {
 // RevokeAgent implements core.Tx.
 func (t *tx) RevokeAgent(ctx context.Context, id int64, at time.Time) error {
 	return pg.Classify(t.q.RevokeAgent(ctx, at, t.organization, id), "revoke agent %d", id)
+}
+
+// NameAgents implements core.Tx.
+func (t *tx) NameAgents(ctx context.Context, environment int64, agents []int64) error {
+	return pg.Classify(t.q.NameAgents(ctx, t.organization, environment, agents), "name agents of environment %d", environment)
 }
 
 // AddAgentKey implements core.Tx.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -182,5 +183,36 @@ func TestTheSeedOfAKeyIsKeptNowhere(t *testing.T) {
 	var kept int
 	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests WHERE encode(answer, 'escape') LIKE '%' || $1 || '%'`, a.Data.It.Seed).Scan(&kept); err != nil || kept != 0 {
 		t.Errorf("the answer is kept with the seed (%d, %v)", kept, err)
+	}
+}
+
+func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	made := f.register(ours, "production")
+	create := func(organization int64, name string) payload {
+		return f.change(organization, "createEnvironment", "environment", "id readiness readinessReason", map[string]any{
+			"name": name, "tier": "PRODUCTION", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": made.Agent.Number},
+		})
+	}
+	if p := create(ours, "production"); len(p.Errors) > 0 {
+		t.Fatalf("%+v", p)
+	}
+	if p := create(theirs, "production"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "does not exist") {
+		t.Errorf("another organization names the agent: %+v", p)
+	}
+	gone := f.agents(ours, "revokeAgent", "RevokeAgentInput", map[string]any{"agentId": made.Agent.ID}, "")
+	if len(gone.Agent.Environments) != 1 || gone.Agent.Environments[0].Name != "production" {
+		t.Errorf("the environments of the agent: %+v", gone.Agent.Environments)
+	}
+	e := must(f.domain.EnvironmentByName(t.Context(), ours, "production"))(t)
+	if e.Readiness != core.ReadinessNot || !strings.Contains(e.ReadinessReason, "was revoked") {
+		t.Errorf("the environment is %s: %s", e.Readiness, e.ReadinessReason)
+	}
+	if _, err := f.domain.RetryOnboarding(t.Context(), actor(ours), e.ID); !fault.Is(err, fault.Invalid) {
+		t.Errorf("onboarded again: %v", err)
+	}
+	if p := create(ours, "another"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "was revoked") {
+		t.Errorf("another environment of it: %+v", p)
 	}
 }

@@ -186,11 +186,22 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
+// clusterOf is the number of the agent of an organization, which is registered on the first call.
+func (f *fixture) clusterOf(organization int64) int64 {
+	f.t.Helper()
+	number := 41 + organization
+	_, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_agents (id, organization_id, name) VALUES ($1, $2, 'its-cluster') ON CONFLICT DO NOTHING`, number, organization)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return number
+}
+
 // environment makes one that is ready.
 func (f *fixture) environment(organization int64, name string, tier core.Tier) core.Environment {
 	f.t.Helper()
 	e := must(f.domain.CreateEnvironment(f.t.Context(), actor(organization), core.NewEnvironment{
-		Name: name, Tier: tier, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(`{"cluster_agent_id":42}`),
+		Name: name, Tier: tier, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.clusterOf(organization))),
 	}))(f.t)
 	f.apply(organization, core.EnvironmentReadiness{EnvironmentID: e.ID, Ready: true})
 	return e

@@ -68,7 +68,7 @@ func TestARolloutFromNothing(t *testing.T) {
 		"name": "api", "artifactSources": []any{map[string]any{"sourceConfig": map[string]any{"image": "r.example.com/shop/api"}}},
 	}}})
 	want(f.change(ours, "createEnvironment", "environment", "id tier readiness driverBindings { driverConfig }", map[string]any{
-		"name": "staging", "tier": "STAGING", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": 42},
+		"name": "staging", "tier": "STAGING", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
 	}), map[string]any{"id": "environment_1", "tier": "STAGING", "readiness": "PENDING", "driverBindings": []any{
 		map[string]any{"driverConfig": map[string]any{"cluster_agent_id": 42.0}},
 	}})
@@ -140,6 +140,8 @@ func TestUserErrors(t *testing.T) {
 		{"bad source", "createApplication", "application", application("x", svc("api", map[string]any{"sourceRef": "ftp@1", "sourceConfig": map[string]any{}})), "INVALID", "services/0/artifactSources/0/sourceRef", `found "ftp@1"`},
 		{"unknown driver", "createEnvironment", "environment", environment("x", "nomad@1", map[string]any{}), "INVALID", "driverRef", "nomad@1"},
 		{"bad config", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": "forty-two"}), "INVALID", "driverConfig/cluster_agent_id", ""},
+		{"unknown agent", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": 7}), "INVALID", "driverConfig/cluster_agent_id", "agent 7 does not exist"},
+		{"agent of another organization", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": f.clusterOf(theirs)}), "INVALID", "driverConfig/cluster_agent_id", "agent 43 does not exist"},
 		{"environment taken", "createEnvironment", "environment", environment("staging", "argo-rollouts@1", map[string]any{"cluster_agent_id": 42}), "CONFLICT", "", "exists already"},
 		{"unknown application", "createFlowDefinition", "flowDefinition", map[string]any{"application": "nothing", "definition": deployTo("staging", shopConfig())}, "NOT_FOUND", "application", "does not exist"},
 		{"unknown application by id", "createFlowDefinition", "flowDefinition", map[string]any{"application": "application_99", "definition": deployTo("staging", shopConfig())}, "NOT_FOUND", "application", "does not exist"},

@@ -68,3 +68,14 @@ VALUES (@organization_id, @principal_type, @principal_id, @action, @subject_kind
 
 -- name: ListAccessChanges :many
 SELECT * FROM cd_access_changes WHERE organization_id = @organization_id AND id < @before ORDER BY id DESC LIMIT @at_most;
+
+-- name: EnsureAgent :exec
+-- One that the configuration names; the number is given by hand.
+INSERT INTO cd_agents (organization_id, id, name) VALUES (@organization_id, @id, @name) ON CONFLICT DO NOTHING;
+
+-- name: EnsureAgentKey :exec
+-- Whoever has revoked it has the last word.
+INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES (@organization_id, @agent_id, @public_key) ON CONFLICT (organization_id, public_key) DO NOTHING;
+
+-- name: AdvanceAgentIDs :exec
+SELECT cd_skip_agent_numbers(@number);

@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+const advanceAgentIDs = `-- name: AdvanceAgentIDs :exec
+SELECT cd_skip_agent_numbers($1)
+`
+
+func (q *Queries) AdvanceAgentIDs(ctx context.Context, number int64) error {
+	_, err := q.db.Exec(ctx, advanceAgentIDs, number)
+	return err
+}
+
 const agentByName = `-- name: AgentByName :one
 SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents WHERE organization_id = $1 AND name = $2 AND revoked_at IS NULL
 `
@@ -166,6 +175,26 @@ func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []in
 		return nil, err
 	}
 	return items, nil
+}
+
+const ensureAgent = `-- name: EnsureAgent :exec
+INSERT INTO cd_agents (organization_id, id, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+`
+
+// One that the configuration names; the number is given by hand.
+func (q *Queries) EnsureAgent(ctx context.Context, organizationID int64, iD int64, name string) error {
+	_, err := q.db.Exec(ctx, ensureAgent, organizationID, iD, name)
+	return err
+}
+
+const ensureAgentKey = `-- name: EnsureAgentKey :exec
+INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES ($1, $2, $3) ON CONFLICT (organization_id, public_key) DO NOTHING
+`
+
+// Whoever has revoked it has the last word.
+func (q *Queries) EnsureAgentKey(ctx context.Context, organizationID int64, agentID int64, publicKey string) error {
+	_, err := q.db.Exec(ctx, ensureAgentKey, organizationID, agentID, publicKey)
+	return err
 }
 
 const environmentsByAgent = `-- name: EnvironmentsByAgent :many
