@@ -20,8 +20,8 @@ import (
 
 // The public halves of an authority that nobody has.
 const (
-	issuer        = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
-	authorityUser = "UBCZYHMJGLZ6FFMXLQHFDIKKTUYGQJSOYYXZYKLDWXZZM2XMQ6UYTOYB"
+	issuer        = "ABJVY34OWUI7LWLGUGYHEXPZF27SOUKPVOUULS55NGHCHLDSYQLVOVW3"
+	authorityUser = "UACPRGLNU5R3PKLJWEBI5YYAOVU6V45GGVEG3WVSCHKRFSC3TX4PW42R"
 )
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
@@ -36,8 +36,7 @@ func TestAccountsOfNATS(t *testing.T) {
 	}
 	t.Setenv("NATS_AUTHORITY_ISSUER", issuer)
 	t.Setenv("NATS_AUTHORITY_USER", authorityUser)
-	all := cases(t, "lockstep")
-	objects := append(mustRender(t, "lockstep", all["evaluation"]), mustRender(t, "lockstep", all["agents"])...)
+	objects := mustRender(t, "lockstep", cases(t, "lockstep")["evaluation"])
 	files := map[string][]string{filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "workflow"}}
 	for _, o := range objects {
 		if m, ok := o.Typed.(*corev1.ConfigMap); ok && m.Data["nats.conf"] != "" {
@@ -46,13 +45,10 @@ func TestAccountsOfNATS(t *testing.T) {
 				t.Fatal(err)
 			}
 			files[file] = []string{"domain", "registry", "relay-1", "relay-2", "workflow"}
-			if strings.Contains(m.Data["nats.conf"], issuer) { // agents are not accounts there, but have keys
-				files[file] = []string{"domain", "registry", "workflow"}
-			}
 		}
 	}
-	if len(files) != 3 {
-		t.Fatalf("found %d configurations, expected the chart's two and deploy's", len(files))
+	if len(files) != 2 {
+		t.Fatalf("found %d configurations, expected the chart's and deploy's", len(files))
 	}
 	for file, want := range files {
 		options, err := server.ProcessConfigFile(file)
