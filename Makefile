@@ -32,6 +32,7 @@ PROTOC_GEN_GO_GRPC := $(BIN)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)/pr
 SQLC               := $(BIN)/sqlc-$(SQLC_VERSION)/sqlc
 GOLANGCI_LINT      := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 KUSTOMIZE          := $(BIN)/kustomize-$(KUSTOMIZE_VERSION)/kustomize
+HELM               := $(BIN)/helm-$(HELM_VERSION)/helm
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
 define install
@@ -53,6 +54,8 @@ $(GOLANGCI_LINT):
 	$(call install,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
 $(KUSTOMIZE):
 	$(call install,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
+$(HELM):
+	$(call install,$(HELM_MODULE),$(HELM_VERSION))
 
 # --- targets
 
@@ -80,12 +83,12 @@ cluster: ## Build the real cluster of the end-to-end tests, once (25 minutes the
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
 
 .PHONY: e2e
-e2e: $(KUSTOMIZE) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
+e2e: $(KUSTOMIZE) $(HELM) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
 	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
 	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	echo "building lockstep (the first time takes minutes)" >&2; \
 	go build -o "$$out/e2e" ./tools/e2e; \
-	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
+	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: e2e-charts
 e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real API server

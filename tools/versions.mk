@@ -6,6 +6,7 @@ PROTOC_GEN_GO_GRPC_VERSION := v1.6.1
 SQLC_VERSION               := v1.31.1
 GOLANGCI_LINT_VERSION      := v2.15.0
 KUSTOMIZE_VERSION          := v5.7.0
+HELM_VERSION               := v4.3.1
 
 BUF_MODULE                := github.com/bufbuild/buf/cmd/buf
 PROTOC_GEN_GO_MODULE      := google.golang.org/protobuf/cmd/protoc-gen-go
@@ -14,3 +15,5 @@ SQLC_MODULE               := github.com/sqlc-dev/sqlc/cmd/sqlc
 GOLANGCI_LINT_MODULE      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 # The one that Argo CD's own image carries, for the end-to-end scenarios that use it.
 KUSTOMIZE_MODULE     := sigs.k8s.io/kustomize/kustomize/v5
+# The one whose library checks the charts (tools/charts).
+HELM_MODULE          := helm.sh/helm/v4/cmd/helm
