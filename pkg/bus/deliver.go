@@ -61,14 +61,17 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	d := Delivery{Attempt: attemptOf(msg), Subject: msg.Subject()}
 	var err error
 	d.Event, err = decode(ctx, msg.Subject(), msg.Headers(), msg.Data())
-	ctx = telemetry.ExtractTrace(ctx, d.Event)
 	kind, age := "invalid", time.Duration(0)
 	if err == nil {
 		kind, age = d.Event.Type(), started.Sub(d.Event.Time())
+	}
+	ctx, endSpan := telemetry.StartSpan(telemetry.ExtractTrace(ctx, d.Event), "process "+kind, telemetry.Consumer, telemetry.EventAttributes("process", d.Subject, d.Event.ID())...)
+	if err == nil {
 		err = l.run(ctx, msg, d)
 	}
 	what, delay := l.judge(ctx, d, err)
 	unsettled := l.settle(ctx, msg, d, what, delay, err)
+	endSpan(problem(what, err))
 	l.report(ctx, d, what, result{kind: kind, age: age, took: l.conn.clock.Now().Sub(started), delay: delay, err: err, unsettled: unsettled})
 }
 
@@ -102,6 +105,14 @@ func (l *loop) report(ctx context.Context, d Delivery, what outcome, r result) {
 		attrs = append(attrs, slog.Any(telemetry.KeyUnsettled, r.unsettled))
 	}
 	l.log.LogAttrs(ctx, level, "event handled", attrs...)
+}
+
+// problem is what the span of a delivery says; "" where nothing went wrong.
+func problem(what outcome, err error) string {
+	if err == nil || what == acknowledged || what == interrupted {
+		return ""
+	}
+	return string(what) + ": " + fault.Public(err)
 }
 
 // run calls the handler, and tells the server meanwhile that the message is in hand. A panic is an error like any other:

@@ -210,7 +210,10 @@ func (l *loop) note(ctx context.Context, one *held, what outcome, delay time.Dur
 	if one.broken == nil {
 		kind, age = one.delivery.Event.Type(), one.began.Sub(one.delivery.Event.Time())
 	}
-	l.report(telemetry.ExtractTrace(ctx, one.delivery.Event), one.delivery, what, result{
+	ctx = telemetry.ExtractTrace(ctx, one.delivery.Event)
+	telemetry.RecordSpan(ctx, "process "+kind, telemetry.Consumer, one.began, l.conn.clock.Now(), problem(what, err),
+		telemetry.EventAttributes("process", one.delivery.Subject, one.delivery.Event.ID())...)
+	l.report(ctx, one.delivery, what, result{
 		kind: kind, age: age, took: l.conn.clock.Now().Sub(one.began), delay: delay, err: err, unsettled: unsettled,
 	})
 }

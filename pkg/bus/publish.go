@@ -30,7 +30,7 @@ func (c *Conn) Publish(ctx context.Context, e event.Event) error {
 
 // PublishAttempt is Publish under another message id, for an event that was lost after it had been stored: under its own
 // id the stream would take it for a duplicate.
-func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) error {
+func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) (err error) {
 	if err := event.Validate(e); err != nil {
 		return err
 	}
@@ -40,6 +40,9 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 	}
 	e = e.Clone()
 	telemetry.InjectTrace(ctx, &e)
+	// A span of its own, which is nobody's parent: who receives the event goes on from whoever made it.
+	ctx, endSpan := telemetry.StartSpan(telemetry.ExtractTrace(ctx, e), "send "+e.Type(), telemetry.Producer, telemetry.EventAttributes("send", subject, e.ID())...)
+	defer func() { endSpan(sendProblem(err)) }()
 	msg, err := encode(ctx, e, subject)
 	if err != nil {
 		return err
@@ -48,7 +51,7 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 	defer cancel()
 	retry := newBackoff(50*time.Millisecond, time.Second)
 	for {
-		err := c.publishOnce(ctx, msg, msgID)
+		err = c.publishOnce(ctx, msg, msgID)
 		if err == nil || fault.ClassOf(err) != fault.Unavailable {
 			return err
 		}
@@ -56,6 +59,13 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 			return err
 		}
 	}
+}
+
+func sendProblem(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fault.Public(err)
 }
 
 // publishOnce makes one attempt. Its error has a class.

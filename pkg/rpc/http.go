@@ -66,7 +66,12 @@ type observed struct {
 // ServeHTTP is the handler's, between the trace that comes in and the line that goes out.
 func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := o.clock.Now()
-	ctx := telemetry.EnsureTrace(telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)))
+	ctx, endSpan := telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)), func(string) {}
+	if !isProbe(r.URL.Path) {
+		// Named by the method alone: a path may hold a secret, and has as many values as callers like.
+		ctx, endSpan = telemetry.StartSpan(ctx, "HTTP "+method(r.Method), telemetry.Server)
+	}
+	ctx = telemetry.EnsureTrace(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answer := &answerWriter{ResponseWriter: w, path: r.URL.Path, onEventStream: func() { go o.cutWhenStopping(ctx, cancel) }}
@@ -77,6 +82,11 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ended()
 	if answer.status == 0 {
 		answer.status = http.StatusOK
+	}
+	if answer.status >= http.StatusInternalServerError {
+		endSpan(http.StatusText(answer.status))
+	} else {
+		endSpan("")
 	}
 	took := o.clock.Now().Sub(started)
 	if !isProbe(r.URL.Path) {

@@ -65,6 +65,10 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	if tp := metadata.ValueFromIncomingContext(ctx, traceHeader); len(tp) == 1 {
 		ctx = telemetry.WithTraceParent(ctx, tp[0])
 	}
+	var endSpan func(string)
+	if endSpan = func(string) {}; !isPublic(method) {
+		ctx, endSpan = telemetry.StartSpan(ctx, strings.TrimPrefix(method, "/"), telemetry.Server)
+	}
 	ctx = telemetry.EnsureTrace(ctx)
 	var caller Caller
 	err := error(nil)
@@ -77,6 +81,7 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 		err = i.guarded(WithCaller(ctx, caller), method, call)
 	}
 	answer := toStatus(err)
+	endSpan(spanProblem(answer))
 	took := i.clock.Now().Sub(started)
 	if !isPublic(method) {
 		telemetry.ObserveRequest(telemetry.ProtocolGRPC, method, status.Code(answer).String(), took)
@@ -99,6 +104,14 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	}
 	i.log.LogAttrs(ctx, level, "call handled", attrs...)
 	return answer
+}
+
+// spanProblem is what the span of a call says of its end; "" where it ended well.
+func spanProblem(answer error) string {
+	if answer == nil {
+		return ""
+	}
+	return status.Convert(answer).String()
 }
 
 // guarded turns a panic into an error: one call must not take the process down with it.

@@ -1,7 +1,8 @@
 // Package telemetry is how a service shows what it does: structured logs with one set of keys, health and metrics over
-// HTTP, and the W3C trace context that travels from one service to the next inside events and calls.
+// HTTP, and traces: the W3C trace context that travels from one service to the next inside events and calls, and spans
+// where the environment names a collector.
 //
-// It is not a tracing SDK: it carries trace contexts, and whoever wants spans recorded installs an exporter.
+// It decides nothing by what it shows: with metrics, logs and traces switched off a service does the same.
 package telemetry
 
 import (

@@ -47,6 +47,11 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	stopTracing, err := telemetry.StartTracing(ctx, name, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	if c.BootstrapToken == "" {
 		log.WarnContext(ctx, "no bootstrap token is configured: every request will be refused")
 	}

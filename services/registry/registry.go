@@ -32,6 +32,11 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	stopTracing, err := telemetry.StartTracing(ctx, name, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	if len(c.Tokens)+len(c.Hooks) == 0 {
 		log.WarnContext(ctx, "neither tokens nor hooks are configured: every delivery will be refused")
 	}

@@ -36,6 +36,11 @@ func Run(ctx context.Context, c Config) error {
 	}
 	clk := clock.System()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, "relay", telemetry.KeyAgent, c.AgentID)
+	stopTracing, err := telemetry.StartTracing(ctx, "relay", log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 
 	kube, err := cluster.Open(cluster.Config{Kubeconfig: c.Kubeconfig, Context: c.KubeContext, RequestTimeout: c.KubeTimeout}, clk)
 	if err != nil {

@@ -43,6 +43,11 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	stopTracing, err := telemetry.StartTracing(ctx, name, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	if c.Token == "" && len(c.Tokens) == 0 {
 		log.WarnContext(ctx, "no token is configured: every call will be refused")
 	}
@@ -90,7 +95,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	watchers := core.NewWatchers(executions, wall, log)
 	engine = core.NewEngine(core.EngineDeps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Observe: observe, Clock: wall, Log: log,
 		Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)

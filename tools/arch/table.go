@@ -49,7 +49,7 @@ func table() []rule {
 			layer: "store", packages: []string{"services/SERVICE/internal/store/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/pg/**", "pkg/outbox", "pkg/event",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/pg/**", "pkg/outbox", "pkg/event", "pkg/telemetry",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -75,7 +75,7 @@ func table() []rule {
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow", "pkg/source"),
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
-		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc"),
+		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube)),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star)),
 		adapter("workflow", "function", join(sql, nats, kube, star)),

@@ -151,6 +151,11 @@ spec:
       args: [--config, /etc/lockstep/config.yaml]
       env:
         {{- .env | nindent 8 }}
+        {{- if .root.Values.tracing.endpoint }}
+        - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .root.Values.tracing.endpoint | quote }}}
+        - {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
+        - {name: OTEL_TRACES_SAMPLER_ARG, value: {{ .root.Values.tracing.ratio | quote }}}
+        {{- end }}
         {{- with .values.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

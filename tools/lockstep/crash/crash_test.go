@@ -49,12 +49,12 @@ func setup(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
 	return ctx, w
 }
 
-// start brings an empty stack up.
-func start(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
+// start brings an empty stack up; environment is its processes', beside the test's own.
+func start(t *testing.T, scenario demo.Scenario, environment ...string) (context.Context, *world) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	s, err := stack.Start(ctx, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true})
+	s, err := stack.Start(ctx, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true, Environment: environment})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,8 @@ type Config struct {
 	Fast bool
 	// Set is more configuration of parts, part.key=value each, over what the stack writes for them.
 	Set []string
+	// Environment is added to that of every process, as NAME=value.
+	Environment []string
 	// Log is told what happens to the processes; nil for nobody.
 	Log *slog.Logger
 	// Clock paces restarts; nil is the system's.
@@ -174,7 +176,7 @@ func (s *Stack) startStage(ctx context.Context, children []child, stage int) err
 		}
 		p := &process{
 			name: c.name, args: append([]string{"serve", c.name, "--config", s.path("config", c.name+".yaml")}, s.config.setOf(c.name)...), ready: c.ready,
-			pidFile: s.path("run", c.name+".pid"), logFile: s.LogFile(c.name), environment: environment(os.Environ()),
+			pidFile: s.path("run", c.name+".pid"), logFile: s.LogFile(c.name), environment: append(environment(os.Environ()), s.config.Environment...),
 			clock: s.config.Clock, log: s.config.Log,
 		}
 		p.start(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -31,7 +32,7 @@ func New(conn grpc.ClientConnInterface) Engine {
 func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
 	// The answer comes once the workflow is persisted (E18), so no answer means nothing: it may have been started, and
 	// the same id may be sent again (E19).
-	answer, err := e.client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+	answer, err := e.client.StartWorkflow(telemetry.WithTraceParent(ctx, w.Trace), &autoflowv1.StartWorkflowRequest{
 		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules, Inputs: w.Inputs, Labels: w.Labels,
 	})
 	if err != nil {

@@ -66,6 +66,8 @@ type Handoff struct {
 	DueAt time.Time
 	// Error is what the last attempt met, for operators; never shown to callers of the API.
 	Error string
+	// Trace is where what becomes of it is recorded, in W3C form; empty where nothing is.
+	Trace string
 }
 
 const (
@@ -136,7 +138,7 @@ func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h 
 	}
 	return engine.Start(ctx, Workflow{
 		Organization: organization, ID: h.WorkflowID, Program: p, Inputs: h.Inputs,
-		Labels: map[string]string{"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program},
+		Labels: map[string]string{"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program}, Trace: h.Trace,
 	})
 }
 

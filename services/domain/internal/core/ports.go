@@ -128,6 +128,8 @@ type Workflow struct {
 	Program      Program
 	Inputs       json.RawMessage
 	Labels       map[string]string
+	// Trace is where what it does is to be recorded, in W3C form; empty for that of the call.
+	Trace string
 }
 
 // Inbound is an event that has come in, as far as the core needs to know it.

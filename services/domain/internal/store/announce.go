@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -47,6 +48,14 @@ func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.
 	}, data)
 	if err != nil {
 		return fmt.Errorf("make %s of rollout %d: %w", data.EventType(), rollout, err)
+	}
+	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.
+	trace, err := t.q.TraceOfRollout(ctx, t.organization, rollout)
+	if err != nil {
+		return missing(err, "rollout", rollout)
+	}
+	if trace != "" {
+		telemetry.InjectTrace(telemetry.LinkSpan(ctx, trace, data.EventType()), &e)
 	}
 	return t.deps.Publish(ctx, t.pgx, e)
 }

@@ -130,7 +130,7 @@ func handoff(r sqlc.Handoff) core.Handoff {
 	return core.Handoff{
 		ID: r.ID, Kind: core.HandoffKind(r.Kind), WorkflowID: r.WorkflowID, Subject: core.HandoffSubject(r.SubjectKind), SubjectID: r.SubjectID,
 		Program: orZero(r.Program), DriverDigest: orZero(r.DriverDigest), Inputs: r.Inputs, Reason: r.Reason,
-		State: core.HandoffState(r.State), Attempts: int(r.Attempts), DueAt: r.DueAt, Error: r.Error,
+		State: core.HandoffState(r.State), Attempts: int(r.Attempts), DueAt: r.DueAt, Error: r.Error, Trace: orZero(r.Traceparent),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -94,6 +95,7 @@ func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []cor
 	// kept in part.
 	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
 		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)),
+		Traceparent: orNull(telemetry.RecordedTrace(ctx)),
 	})
 	if err != nil {
 		return core.VersionSet{}, pg.Classify(err, "add version set %q", s.Name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -17,8 +18,13 @@ import (
 // AddRollout implements core.Tx.
 func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error) {
 	// A partial unique index refuses a second active rollout of an application; that is a Conflict here (R14).
+	trace, err := t.q.TraceOfVersionSet(ctx, t.organization, r.VersionSetID)
+	if err != nil {
+		return core.Rollout{}, missing(err, "version set", r.VersionSetID)
+	}
 	row, err := t.q.InsertRollout(ctx, sqlc.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
+		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
 	return rollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
 }
@@ -151,6 +157,7 @@ func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 	err := t.q.InsertHandoff(ctx, sqlc.InsertHandoffParams{
 		OrganizationID: t.organization, Kind: string(h.Kind), WorkflowID: h.WorkflowID, SubjectKind: string(h.Subject), SubjectID: h.SubjectID,
 		Program: orNull(h.Program), DriverDigest: orNull(h.DriverDigest), Inputs: h.Inputs, Reason: h.Reason, DueAt: h.DueAt,
+		Traceparent: orNull(telemetry.RecordedTrace(ctx)),
 	})
 	return pg.Classify(err, "add %s of workflow %s", h.Kind, h.WorkflowID)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
 )
@@ -78,6 +79,9 @@ func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact
 		q := query.New(tx)
 		slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // two deliveries lock in one order
 		for _, h := range hints {
+			if h.Notification.TraceParent == "" { // whoever resolves it later goes on from here
+				h.Notification.TraceParent = telemetry.RecordedTrace(ctx)
+			}
 			raw, err := json.Marshal(h.Notification)
 			if err != nil {
 				return fmt.Errorf("encode hint %s: %w", h.ID, err)
@@ -123,7 +127,7 @@ func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []co
 		if !slices.Contains(fresh, a.ID) {
 			continue
 		}
-		e, err := s.encode(a)
+		e, err := s.encode(traced(ctx, a))
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -43,7 +44,7 @@ func NewOutbox(pool *pgxpool.Pool, encode func(core.Artifact) (event.Event, erro
 func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
 	events := make([]event.Event, len(artifacts))
 	for i, a := range artifacts {
-		e, err := o.encode(a)
+		e, err := o.encode(traced(ctx, a))
 		if err != nil {
 			return err
 		}
@@ -57,3 +58,22 @@ func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
 	o.wake()
 	return nil
 }
+
+// traced is an artifact with the trace in which all that becomes of it goes on: that of whoever told it, if they named
+// one, or else that of the delivery, or, where a poll found it, a new one.
+func traced(ctx context.Context, a core.Artifact) core.Artifact {
+	if a.TraceParent != "" {
+		ctx = telemetry.LinkSpan(ctx, a.TraceParent, artifactSpan)
+	} else {
+		var end func(string)
+		ctx, end = telemetry.StartSpan(ctx, artifactSpan, telemetry.Internal)
+		end("")
+	}
+	if recorded := telemetry.RecordedTrace(ctx); recorded != "" {
+		a.TraceParent = recorded
+	}
+	return a
+}
+
+// artifactSpan is what every trace of a delivery begins with.
+const artifactSpan = "artifact published"

@@ -127,6 +127,8 @@ func (r *Receiver) release(call core.Call) int {
 // carryOut runs the call and answers it, and writes the one line that tells of it.
 func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) {
 	start := r.deps.Clock.Now()
+	ctx, endSpan := telemetry.StartSpan(ctx, call.Function, telemetry.Client,
+		slog.String(telemetry.KeyCall, call.ID), slog.Int64(telemetry.KeyAgent, r.deps.Agent), slog.Int(telemetry.KeyAttempt, call.Attempt))
 	answer := r.deps.Runner.Run(ctx, call)
 	// Released before it is answered: a repeat that comes in between is then carried out, rather than lost when the
 	// answer cannot be sent.
@@ -134,6 +136,9 @@ func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) 
 	outcome, level := "ok", slog.LevelInfo
 	if answer.Err != nil {
 		outcome, level = answer.Err.Code, slog.LevelWarn
+		endSpan(answer.Err.Code + ": " + answer.Err.Message)
+	} else {
+		endSpan("")
 	}
 	if ctx.Err() == nil {
 		if err := r.answer(ctx, e, call, answer); err != nil {

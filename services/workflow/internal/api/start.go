@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -23,6 +24,7 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 		Inputs:       req.GetInputs(),
 		Secrets:      req.GetSecrets(),
 		Labels:       req.GetLabels(),
+		Trace:        telemetry.RecordedTrace(ctx),
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (d *driver) start(ctx context.Context, op Op) {
 	d.running[op.Ref] = cancel
 	call := Call{
 		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
-		Secrets: d.loaded.Secrets, Deadline: d.open[op.Ref].deadline,
+		Secrets: d.loaded.Secrets, Trace: d.loaded.Trace, Deadline: d.open[op.Ref].deadline,
 	}
 	d.engine.active.Go(func() {
 		c, finished := d.engine.carryOut(ctx, op, call)
@@ -116,6 +116,11 @@ func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMe
 			err = &FunctionError{Code: CodeInternal, Message: "the function panicked; the service's log says where"}
 		}
 	}()
+	if e.Observe != nil {
+		var end func(error)
+		ctx, end = e.Observe(ctx, c)
+		defer func() { end(err) }()
+	}
 	answer, err := f.Call(ctx, c)
 	if err != nil {
 		if _, worded := errors.AsType[*FunctionError](err); !worded && errors.Is(err, context.DeadlineExceeded) {

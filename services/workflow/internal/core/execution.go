@@ -77,6 +77,8 @@ type Execution struct {
 	UpdatedAt time.Time
 	// Attempt counts the retries, from 1.
 	Attempt int
+	// Trace is where what it does is recorded, in W3C form; empty where nothing is.
+	Trace string
 }
 
 // Start is everything a program is started with.
@@ -89,6 +91,9 @@ type Start struct {
 	// Secrets are references by name, never values (D27).
 	Secrets map[string]string
 	Labels  map[string]string
+	// Trace is that of whoever asks, in W3C form, if it is recorded. It is no part of what is started: the same workflow
+	// asked for in another trace is the same.
+	Trace string
 }
 
 // Program is source code: the main file and what it may load.

@@ -61,6 +61,8 @@ type Call struct {
 	Secrets map[string]string
 	// Attempt counts from 1. For an InProcess Function it starts anew after a restart.
 	Attempt int
+	// Trace is the execution's.
+	Trace string
 	// Deadline is when the engine stops waiting; ctx ends then as well.
 	Deadline time.Time
 }

@@ -238,6 +238,8 @@ type OutgoingCall struct {
 	Deadline time.Time
 	// Workflow is for logs.
 	Workflow string
+	// Trace is the execution's.
+	Trace string
 }
 
 // Waiting is one thing an execution waits for. Types and Filter are a wait's; Name, Location, Agent and Attempt are a

@@ -39,7 +39,7 @@ func (c Calls) Send(ctx context.Context, call core.OutgoingCall) error {
 	if err != nil {
 		return err
 	}
-	return c.Bus.PublishAttempt(ctx, e, attempt)
+	return c.Bus.PublishAttempt(telemetry.WithTraceParent(ctx, call.Trace), e, attempt)
 }
 
 // Answerer takes answers to calls.

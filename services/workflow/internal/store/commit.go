@@ -67,6 +67,9 @@ func (s *Store) encodeEmits(t *turn) error {
 		if err != nil {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
 		}
+		if t.Execution.Trace != "" {
+			e.SetExtension(event.ExtensionTraceParent, t.Execution.Trace)
+		}
 		t.wire = append(t.wire, e)
 		t.told = append(t.told, emitted(emit, e.Source()))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -59,14 +60,19 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 		return pg.Classify(err, "create %d workflows", len(items))
 	}
 	var err error
-	if len(saved) == 0 {
+	if len(saved) == 0 && !traced(items) {
 		err = pg.Alone(ctx, func() error { return create(s.queries) })
 	} else {
 		err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if err := q.SavePrograms(ctx, programs); err != nil {
-				return pg.Classify(err, "save %d programs", len(saved))
+			if len(saved) > 0 {
+				if err := q.SavePrograms(ctx, programs); err != nil {
+					return pg.Classify(err, "save %d programs", len(saved))
+				}
 			}
-			return create(q)
+			if err := create(q); err != nil {
+				return err
+			}
+			return saveTraces(ctx, q, items, rows)
 		})
 	}
 	if err != nil {
@@ -86,6 +92,29 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 		}
 	}
 	return existing(ctx, s.queries, known)
+}
+
+// traced reports whether any start was asked for in a trace that is recorded.
+func traced(items []*start) bool {
+	return slices.ContainsFunc(items, func(item *start) bool { return item.Trace != "" })
+}
+
+// saveTraces keeps the traces of the new executions among items.
+func saveTraces(ctx context.Context, q *query.Queries, items []*start, created []query.CreateExecutionsRow) error {
+	traces := make(map[string]string, len(items))
+	for _, item := range items {
+		traces[item.Ref] = item.Trace
+	}
+	var p query.SaveTracesParams
+	for _, row := range created {
+		if trace := traces[row.Ref]; trace != "" {
+			p.Executions, p.Parents = append(p.Executions, row.ID), append(p.Parents, trace)
+		}
+	}
+	if len(p.Executions) == 0 {
+		return nil
+	}
+	return pg.Classify(q.SaveTraces(ctx, p), "save traces of %d workflows", len(p.Executions))
 }
 
 // existing answers those whose id was there. The insertion has waited for a start of the same id that was under way, so

@@ -27,7 +27,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	l := core.Loaded{
 		Execution: core.Execution{
 			ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
-			State: core.State(row.State), Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
+			State: core.State(row.State), Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
 		},
 		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
 	}

@@ -1,6 +1,8 @@
 -- name: InsertHandoff :exec
-INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, due_at)
-VALUES (@organization_id, @kind, @workflow_id, @subject_kind, @subject_id, @program, @driver_digest, @inputs, @reason, @due_at);
+INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, due_at, traceparent)
+VALUES (@organization_id, @kind, @workflow_id, @subject_kind, @subject_id, @program, @driver_digest, @inputs, @reason, @due_at,
+    COALESCE((SELECT r.traceparent FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.id = @subject_id AND @subject_kind = 'rollout'),
+        sqlc.narg(traceparent)::text));
 
 -- name: WithdrawStart :execrows
 UPDATE cd_handoffs SET state = 3

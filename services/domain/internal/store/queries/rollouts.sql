@@ -1,6 +1,12 @@
 -- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id)
-VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id) RETURNING *;
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent) RETURNING *;
+
+-- name: TraceOfVersionSet :one
+SELECT COALESCE(traceparent, '')::text FROM cd_version_sets WHERE organization_id = @organization_id AND id = @id;
+
+-- name: TraceOfRollout :one
+SELECT COALESCE(traceparent, '')::text FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id;
 
 -- name: InsertRolloutEnvironment :one
 INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id)

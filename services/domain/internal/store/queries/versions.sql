@@ -35,8 +35,8 @@ SELECT EXISTS (
 SELECT count(*) FROM cd_version_sets WHERE organization_id = @organization_id AND application_id = @application_id;
 
 -- name: InsertVersionSet :one
-INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count)
-VALUES (@organization_id, @application_id, @name, @entries_digest, @entries_count) RETURNING *;
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
+VALUES (@organization_id, @application_id, @name, @entries_digest, @entries_count, @traceparent) RETURNING *;
 
 -- name: InsertVersionSetEntry :exec
 INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id)

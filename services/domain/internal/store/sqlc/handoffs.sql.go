@@ -19,7 +19,7 @@ WHERE h.organization_id = $2 AND h.id = (
       AND NOT EXISTS (SELECT FROM cd_handoffs o
           WHERE o.organization_id = c.organization_id AND o.workflow_id = c.workflow_id AND o.state = 0 AND o.id < c.id)
     ORDER BY c.due_at, c.id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, state, attempts, due_at, error, created_at, updated_at
+RETURNING id, organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, state, attempts, due_at, error, created_at, updated_at, traceparent
 `
 
 func (q *Queries) ClaimHandoff(ctx context.Context, until time.Time, organizationID int64, at time.Time) (Handoff, error) {
@@ -42,13 +42,16 @@ func (q *Queries) ClaimHandoff(ctx context.Context, until time.Time, organizatio
 		&i.Error,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const insertHandoff = `-- name: InsertHandoff :exec
-INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, due_at, traceparent)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    COALESCE((SELECT r.traceparent FROM cd_rollouts r WHERE r.organization_id = $1 AND r.id = $5 AND $4 = 'rollout'),
+        $11::text))
 `
 
 type InsertHandoffParams struct {
@@ -62,6 +65,7 @@ type InsertHandoffParams struct {
 	Inputs         json.RawMessage
 	Reason         string
 	DueAt          time.Time
+	Traceparent    *string
 }
 
 func (q *Queries) InsertHandoff(ctx context.Context, arg InsertHandoffParams) error {
@@ -76,6 +80,7 @@ func (q *Queries) InsertHandoff(ctx context.Context, arg InsertHandoffParams) er
 		arg.Inputs,
 		arg.Reason,
 		arg.DueAt,
+		arg.Traceparent,
 	)
 	return err
 }

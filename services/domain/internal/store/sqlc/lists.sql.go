@@ -122,7 +122,7 @@ func (q *Queries) JournalSince(ctx context.Context, arg JournalSinceParams) ([]J
 }
 
 const listActiveRollouts = `-- name: ListActiveRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id < $2 AND r.state IN (0, 1, 2) AND r.state = ANY($3::smallint[])
   AND ($4::bigint = 0 OR r.application_id = $4)
   AND ($5::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
@@ -169,6 +169,7 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -328,7 +329,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id < $2
   AND ($3::bigint = 0 OR r.application_id = $3)
   AND (cardinality($4::smallint[]) = 0 OR r.state = ANY($4::smallint[]))
@@ -374,6 +375,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}

@@ -347,9 +347,10 @@ type Handoff struct {
 	// When it is to be tried, or, after a claim, tried again should the claimer be gone.
 	DueAt time.Time
 	// What the last attempt met; for operators.
-	Error     string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Error       string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Traceparent *string
 }
 
 // People and machines; id is the principal_id that journals name. Never deleted: journals speak of them.
@@ -418,11 +419,12 @@ type Rollout struct {
 	// The handle of the workflow that drives it (D8); opaque; null until it has been handed over.
 	WorkflowRef *string
 	// 0 pending 1 in_progress 2 paused 3 completed 4 failed 5 cancelled
-	State      int16
-	StartedAt  *time.Time
-	FinishedAt *time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	State       int16
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Traceparent *string
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
@@ -566,6 +568,7 @@ type VersionSet struct {
 	EntriesCount int32
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	Traceparent  *string
 }
 
 type VersionSetEntry struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -36,6 +36,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -138,8 +139,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 }
 
 const insertRollout = `-- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id)
-VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent)
+VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent
 `
 
 type InsertRolloutParams struct {
@@ -147,6 +148,7 @@ type InsertRolloutParams struct {
 	ApplicationID    int64
 	VersionSetID     int64
 	FlowDefinitionID int64
+	Traceparent      *string
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (Rollout, error) {
@@ -155,6 +157,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.ApplicationID,
 		arg.VersionSetID,
 		arg.FlowDefinitionID,
+		arg.Traceparent,
 	)
 	var i Rollout
 	err := row.Scan(
@@ -169,6 +172,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.FinishedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -276,7 +280,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -294,12 +298,13 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.FinishedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -324,6 +329,7 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -463,7 +469,7 @@ func (q *Queries) RolloutOfDeployment(ctx context.Context, organizationID int64,
 }
 
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT v.id, v.organization_id, v.application_id, v.version_set_id, v.flow_definition_id, v.workflow_ref, v.state, v.started_at, v.finished_at, v.created_at, v.updated_at
+SELECT v.id, v.organization_id, v.application_id, v.version_set_id, v.flow_definition_id, v.workflow_ref, v.state, v.started_at, v.finished_at, v.created_at, v.updated_at, v.traceparent
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
     WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id < $3 ORDER BY n.id DESC LIMIT $4) page
@@ -508,6 +514,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 			&i.Rollout.FinishedAt,
 			&i.Rollout.CreatedAt,
 			&i.Rollout.UpdatedAt,
+			&i.Rollout.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -520,7 +527,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -544,6 +551,7 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -724,4 +732,26 @@ func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int6
 		return nil, err
 	}
 	return items, nil
+}
+
+const traceOfRollout = `-- name: TraceOfRollout :one
+SELECT COALESCE(traceparent, '')::text FROM cd_rollouts WHERE organization_id = $1 AND id = $2
+`
+
+func (q *Queries) TraceOfRollout(ctx context.Context, organizationID int64, iD int64) (string, error) {
+	row := q.db.QueryRow(ctx, traceOfRollout, organizationID, iD)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const traceOfVersionSet = `-- name: TraceOfVersionSet :one
+SELECT COALESCE(traceparent, '')::text FROM cd_version_sets WHERE organization_id = $1 AND id = $2
+`
+
+func (q *Queries) TraceOfVersionSet(ctx context.Context, organizationID int64, iD int64) (string, error) {
+	row := q.db.QueryRow(ctx, traceOfVersionSet, organizationID, iD)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -98,8 +98,8 @@ func (q *Queries) InsertVersion(ctx context.Context, arg InsertVersionParams) (V
 }
 
 const insertVersionSet = `-- name: InsertVersionSet :one
-INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count)
-VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
+VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent
 `
 
 type InsertVersionSetParams struct {
@@ -108,6 +108,7 @@ type InsertVersionSetParams struct {
 	Name           string
 	EntriesDigest  string
 	EntriesCount   int32
+	Traceparent    *string
 }
 
 func (q *Queries) InsertVersionSet(ctx context.Context, arg InsertVersionSetParams) (VersionSet, error) {
@@ -117,6 +118,7 @@ func (q *Queries) InsertVersionSet(ctx context.Context, arg InsertVersionSetPara
 		arg.Name,
 		arg.EntriesDigest,
 		arg.EntriesCount,
+		arg.Traceparent,
 	)
 	var i VersionSet
 	err := row.Scan(
@@ -128,6 +130,7 @@ func (q *Queries) InsertVersionSet(ctx context.Context, arg InsertVersionSetPara
 		&i.EntriesCount,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -294,7 +297,7 @@ func (q *Queries) VersionSetExists(ctx context.Context, organizationID int64, ap
 }
 
 const versionSetsByApplication = `-- name: VersionSetsByApplication :many
-SELECT v.id, v.organization_id, v.application_id, v.name, v.entries_digest, v.entries_count, v.created_at, v.updated_at
+SELECT v.id, v.organization_id, v.application_id, v.name, v.entries_digest, v.entries_count, v.created_at, v.updated_at, v.traceparent
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
     WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id < $3 ORDER BY n.id DESC LIMIT $4) page
@@ -336,6 +339,7 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 			&i.VersionSet.EntriesCount,
 			&i.VersionSet.CreatedAt,
 			&i.VersionSet.UpdatedAt,
+			&i.VersionSet.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -348,7 +352,7 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 }
 
 const versionSetsByID = `-- name: VersionSetsByID :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids []int64) ([]VersionSet, error) {
@@ -369,6 +373,7 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 			&i.EntriesCount,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}

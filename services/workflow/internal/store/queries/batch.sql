@@ -228,3 +228,7 @@ RETURNING id, turn, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch =
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
 SELECT woken.id, woken.turn, woken.ours FROM woken;
+
+-- name: SaveTraces :exec
+INSERT INTO trace (execution, parent)
+SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(parents)::text[]);

@@ -20,7 +20,8 @@ WHERE execution.id = call.execution AND call.id IN (
     LIMIT sqlc.arg(most)
     FOR UPDATE SKIP LOCKED
 )
-RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow;
+RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 
 -- name: FindCall :one
 SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline FROM call WHERE id = $1;

@@ -46,7 +46,8 @@ WHERE execution.id = runnable.execution AND execution.state = 0 AND execution.ow
 
 -- name: LoadExecution :one
 -- After a retry the handle says so, and with it every activity id that is made of it.
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace
 FROM execution
 WHERE id = $1;
 

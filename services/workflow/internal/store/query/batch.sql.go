@@ -660,6 +660,21 @@ func (q *Queries) SavePrograms(ctx context.Context, arg SaveProgramsParams) erro
 	return err
 }
 
+const saveTraces = `-- name: SaveTraces :exec
+INSERT INTO trace (execution, parent)
+SELECT unnest($1::bigint[]), unnest($2::text[])
+`
+
+type SaveTracesParams struct {
+	Executions []int64
+	Parents    []string
+}
+
+func (q *Queries) SaveTraces(ctx context.Context, arg SaveTracesParams) error {
+	_, err := q.db.Exec(ctx, saveTraces, arg.Executions, arg.Parents)
+	return err
+}
+
 const wakeMany = `-- name: WakeMany :many
 WITH woken AS (
 UPDATE execution SET

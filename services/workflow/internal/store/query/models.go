@@ -215,6 +215,11 @@ type Timer struct {
 	OpenedAt  time.Time
 }
 
+type Trace struct {
+	Execution int64
+	Parent    string
+}
+
 type Wait struct {
 	Execution int64
 	Branch    int32

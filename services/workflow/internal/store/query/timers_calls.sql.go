@@ -131,7 +131,8 @@ WHERE execution.id = call.execution AND call.id IN (
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 )
-RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow
+RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace
 `
 
 type NextCallsParams struct {
@@ -149,6 +150,7 @@ type NextCallsRow struct {
 	Attempt  int32
 	Deadline time.Time
 	Workflow string
+	Trace    string
 }
 
 func (q *Queries) NextCalls(ctx context.Context, arg NextCallsParams) ([]NextCallsRow, error) {
@@ -173,6 +175,7 @@ func (q *Queries) NextCalls(ctx context.Context, arg NextCallsParams) ([]NextCal
 			&i.Attempt,
 			&i.Deadline,
 			&i.Workflow,
+			&i.Trace,
 		); err != nil {
 			return nil, err
 		}

@@ -196,7 +196,8 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 }
 
 const loadExecution = `-- name: LoadExecution :one
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at
+SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace
 FROM execution
 WHERE id = $1
 `
@@ -216,6 +217,7 @@ type LoadExecutionRow struct {
 	Turn         int64
 	Wakes        int64
 	CreatedAt    time.Time
+	Trace        string
 }
 
 // After a retry the handle says so, and with it every activity id that is made of it.
@@ -237,6 +239,7 @@ func (q *Queries) LoadExecution(ctx context.Context, id int64) (LoadExecutionRow
 		&i.Turn,
 		&i.Wakes,
 		&i.CreatedAt,
+		&i.Trace,
 	)
 	return i, err
 }

@@ -1,0 +1,159 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockstep-cd/lockstep/pkg/build"
+)
+
+const (
+	// tracerName is the instrumentation scope of our spans.
+	tracerName = "github.com/lockstep-cd/lockstep"
+	// flushWithin bounds what is sent when a process stops: a collector that is away must not hold it up.
+	flushWithin = 3 * time.Second
+)
+
+// The kinds of spans, as OpenTelemetry has them.
+const (
+	Internal = trace.SpanKindInternal
+	Server   = trace.SpanKindServer
+	Client   = trace.SpanKindClient
+	Producer = trace.SpanKindProducer
+	Consumer = trace.SpanKindConsumer
+)
+
+// The attributes of spans about events: OpenTelemetry's semantic conventions for messaging.
+const (
+	attributeSystem      = "messaging.system"
+	attributeDestination = "messaging.destination.name"
+	attributeMessageID   = "messaging.message.id"
+	attributeOperation   = "messaging.operation.type"
+)
+
+// StartTracing has the process's spans recorded and sent by OTLP over gRPC, where the environment names a collector
+// (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT); otherwise no span is made and nothing costs.
+// Sampling, headers, certificates and batches follow the other variables of OpenTelemetry's specification; OTEL_SDK_DISABLED
+// turns all of it off. stop sends what is left; a collector that is away loses spans and holds nothing up.
+func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop func(), err error) {
+	nothing := func() {}
+	if os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
+		strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return nothing, nil
+	}
+	exporter, err := otlptracegrpc.New(ctx)
+	if err != nil {
+		return nothing, fmt.Errorf("start tracing: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
+		attribute.String("service.namespace", "lockstep"), attribute.String("service.name", service), attribute.String("service.version", build.Read().Version),
+	))
+	if err != nil { // an attribute that could not be found out is no reason to do without the others
+		log.WarnContext(ctx, "traces do not say everything about this process", KeyError, err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.LogAttrs(context.WithoutCancel(ctx), slog.LevelWarn, "spans not sent", slog.Any(KeyError, err))
+	}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	otel.SetTracerProvider(provider)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			log.WarnContext(ctx, "spans not sent", KeyError, err)
+		}
+	}, nil
+}
+
+// StartSpan begins a span below the one in ctx. end ends it, as failed if it is given an error; the error's text becomes
+// part of the trace, so it has to be one that may leave the process (fault.Public).
+func StartSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
+	return startSpan(ctx, name, kind, nil, attributes)
+}
+
+// RecordSpan makes a span below the one in ctx of something that is over, with what went wrong, if anything did.
+func RecordSpan(ctx context.Context, name string, kind trace.SpanKind, began, ended time.Time, problem string, attributes ...slog.Attr) {
+	_, span := otel.Tracer(tracerName).Start(ctx, name, trace.WithSpanKind(kind), trace.WithTimestamp(began))
+	describe(span, attributes, problem)
+	span.End(trace.WithTimestamp(ended))
+}
+
+// LinkSpan makes a span that takes no time, below the trace named by parent (W3C form) and linked to the one in ctx, and
+// gives ctx with that span: how one thing that waited in a trace goes on because of something that happened in another.
+// Without a parent it gives ctx as it is.
+func LinkSpan(ctx context.Context, parent, name string, attributes ...slog.Attr) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	var links []trace.Link
+	inside := WithTraceParent(ctx, parent)
+	if cause := trace.SpanContextFromContext(ctx); cause.IsValid() && cause.TraceID() != trace.SpanContextFromContext(inside).TraceID() {
+		links = []trace.Link{{SpanContext: cause}}
+	}
+	inside, end := startSpan(inside, name, Internal, links, attributes)
+	end("")
+	return inside
+}
+
+func startSpan(ctx context.Context, name string, kind trace.SpanKind, links []trace.Link, attributes []slog.Attr) (context.Context, func(string)) {
+	ctx, span := otel.Tracer(tracerName).Start(ctx, name, trace.WithSpanKind(kind), trace.WithLinks(links...))
+	describe(span, attributes, "")
+	return ctx, func(problem string) {
+		describe(span, nil, problem)
+		span.End()
+	}
+}
+
+func describe(span trace.Span, attributes []slog.Attr, problem string) {
+	if !span.IsRecording() {
+		return
+	}
+	for _, a := range attributes {
+		span.SetAttributes(spanAttribute(a))
+	}
+	if problem != "" {
+		span.SetStatus(codes.Error, problem)
+	}
+}
+
+// spanAttribute is an attribute of a log line as one of a span. The names are those of the log, with what is ours marked
+// as ours.
+func spanAttribute(a slog.Attr) attribute.KeyValue {
+	key := a.Key
+	if !strings.Contains(key, ".") {
+		key = "lockstep." + key
+	}
+	if a.Value.Kind() == slog.KindInt64 {
+		return attribute.Int64(key, a.Value.Int64())
+	}
+	return attribute.String(key, a.Value.String())
+}
+
+// EventAttributes describe an event in a span, by the semantic conventions for messaging. operation is send or process.
+func EventAttributes(operation, subject, id string) []slog.Attr {
+	text := func(key, value string) slog.Attr { return slog.Attr{Key: key, Value: slog.StringValue(value)} }
+	return []slog.Attr{
+		text(attributeSystem, "nats"), text(attributeOperation, operation), text(attributeDestination, subject), text(attributeMessageID, id),
+	}
+}
+
+// RecordedTrace is TraceParent where the span of ctx is recorded somewhere, and "" otherwise: what is worth keeping with a
+// row, so that whoever goes on with it goes on in its trace.
+func RecordedTrace(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ""
+	}
+	return TraceParent(ctx)
+}

@@ -1,0 +1,197 @@
+package crash
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
+	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// One trace leads from the push of an image to the rollout that has it healthy, through every service; what people do on the
+// way is linked to it; and a workflow service that is killed, and replays, records nothing twice.
+func TestOneTraceFromPushToHealthy(t *testing.T) {
+	t.Parallel()
+	spans := newCollector(t)
+	ctx, w := start(t, oneStage(),
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_TRACES_SAMPLER=parentbased_always_on")
+	if err := w.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	set, err := w.Push(ctx, "1.0.0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.roll(ctx, t, set, nil) // the first has nothing to be compared with, and passes no gates
+	if set, err = w.Push(ctx, "2.0.0", nil); err != nil {
+		t.Fatal(err)
+	}
+	var before map[string]int
+	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
+		// Whatever went before a gate was recorded before the gate was told of.
+		err := w.Await(ctx, "a gate", func() (string, bool, error) {
+			r, err := w.API.Rollout(ctx, r.ID)
+			reached := slices.ContainsFunc(r.Journal, func(e client.Transition) bool { return e.Event == "reach_gate" })
+			return r.State, reached, err
+		})
+		if err != nil {
+			return err
+		}
+		before = spans.calls("workflow", "git.commit")
+		_, err = w.stack.Kill("workflow")
+		return err
+	})
+	if len(before) == 0 {
+		t.Error("no commit was recorded before the gate")
+	}
+	// The spans of the last steps are sent a moment after them.
+	trace := ""
+	err = w.Await(ctx, "the last spans", func() (string, bool, error) {
+		trace = spans.traceOf("rollout created")
+		found := spans.names(trace)
+		return fmt.Sprint(found), slices.Contains(found, "domain: process com.gitlab.cd.rollout.healthy"), nil
+	})
+	if err != nil {
+		t.Fatalf("trace %q of %s has no end: %v", trace, r.ID, err)
+	}
+	found := spans.names(trace)
+	for _, want := range []string{
+		"registry: artifact published", "registry: send com.gitlab.cd.artifact.published",
+		"domain: process com.gitlab.cd.artifact.published", "domain: rollout created",
+		"workflow: lockstep.autoflow.v1.AutoFlow/StartWorkflow", "workflow: git.commit",
+		"relay: argo.sync", "relay: argo.promote", "workflow: process com.gitlab.cd.function.completed",
+		"domain: process com.gitlab.cd.deployment.healthy",
+	} {
+		if !slices.Contains(found, want) {
+			t.Errorf("the trace has no span %q; it has %q", want, found)
+		}
+	}
+	if links := spans.links(trace, "rollout created"); links != 1 {
+		t.Errorf("the rollout's creation has %d links, want one to the request of who created it", links)
+	}
+	after := spans.calls("workflow", "git.commit")
+	for call, n := range before {
+		if after[call] != n {
+			t.Errorf("commit %s was recorded %d times, and %d times before the service was killed: a replay records nothing", call, after[call], n)
+		}
+	}
+}
+
+// collector takes spans as an OpenTelemetry collector does.
+type collector struct {
+	collectorv1.UnimplementedTraceServiceServer
+
+	address string
+	mu      sync.Mutex
+	spans   []recorded
+}
+
+type recorded struct {
+	service string
+	*tracev1.Span
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collector{address: lis.Addr().String()}
+	server := grpc.NewServer()
+	collectorv1.RegisterTraceServiceServer(server, c)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(lis) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Export implements the trace service.
+func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range req.GetResourceSpans() {
+		service := value(r.GetResource().GetAttributes(), "service.name")
+		for _, s := range r.GetScopeSpans() {
+			for _, span := range s.GetSpans() {
+				c.spans = append(c.spans, recorded{service, span})
+			}
+		}
+	}
+	return &collectorv1.ExportTraceServiceResponse{}, nil
+}
+
+func value(attributes []*commonv1.KeyValue, key string) string {
+	for _, a := range attributes {
+		if a.GetKey() == key {
+			return a.GetValue().GetStringValue()
+		}
+	}
+	return ""
+}
+
+// traceOf is the trace of the newest span of a name.
+func (c *collector) traceOf(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range slices.Backward(c.spans) {
+		if s.GetName() == name {
+			return hex.EncodeToString(s.GetTraceId())
+		}
+	}
+	return ""
+}
+
+// names are the spans of a trace, each once, as "service: name".
+func (c *collector) names(trace string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[string]bool{}
+	for _, s := range c.spans {
+		if hex.EncodeToString(s.GetTraceId()) == trace {
+			found[s.service+": "+s.GetName()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// links counts those of the spans of a name in a trace.
+func (c *collector) links(trace, name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, s := range c.spans {
+		if s.GetName() == name && hex.EncodeToString(s.GetTraceId()) == trace {
+			n += len(s.GetLinks())
+		}
+	}
+	return n
+}
+
+// calls counts, by call, the spans of a Function that a service carried out.
+func (c *collector) calls(service, function string) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[string]int{}
+	for _, s := range c.spans {
+		if s.service == service && s.GetName() == function {
+			found[value(s.GetAttributes(), "lockstep.call")]++
+		}
+	}
+	return found
+}
