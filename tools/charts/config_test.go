@@ -32,7 +32,7 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 			objects := mustRender(t, "lockstep", values)
 			takes[registry.Config](t, "registry", objects)
 			takes[workflow.Config](t, "workflow", objects)
-			c := takes[domain.Config](t, "domain", objects, "owner_database_url")
+			c := takes[domain.Config](t, "domain", objects, "owner_database_url", "nats_authority_seed")
 			if !hasService(objects, c.WorkflowAddress) {
 				t.Errorf("domain calls %s, which is no Service of the chart", c.WorkflowAddress)
 			}

@@ -22,6 +22,8 @@ import (
 const (
 	issuer        = "ABJVY34OWUI7LWLGUGYHEXPZF27SOUKPVOUULS55NGHCHLDSYQLVOVW3"
 	authorityUser = "UACPRGLNU5R3PKLJWEBI5YYAOVU6V45GGVEG3WVSCHKRFSC3TX4PW42R"
+	// seedOfNobody is a well-formed seed of such a one.
+	seedOfNobody = "SAAHGMAIOH2EYFUOPSKJ3YWHKDTAYLE3XD7VGAAXYWRGOI2OTS2NXDQH3M" //nolint:gosec // it opens nothing
 )
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
