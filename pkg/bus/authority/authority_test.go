@@ -177,7 +177,9 @@ func TestAnAgentReachesItsOwnSubjectsAndNoOthers(t *testing.T) {
 	}()
 	until(t, func() bool { return fault.Is(own.Ready(), fault.Denied) })
 	stop()
-	<-reading
+	if err := <-reading; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestARevokedKeyIsCutOffAndOpensNothing(t *testing.T) {

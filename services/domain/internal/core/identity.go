@@ -54,7 +54,7 @@ func (d *Domain) StartIdentitySession(ctx context.Context, organization int64, i
 }
 
 // provider is who the log names for what a sign-in has changed: nobody here.
-var provider = Actor{Type: PrincipalSystem}
+func provider() Actor { return Actor{Type: PrincipalSystem} }
 
 // identified is the member of an identity, with the role that its groups give it.
 func identified(ctx context.Context, tx Tx, organization int64, id Identity) (Member, error) {
@@ -76,7 +76,7 @@ func identified(ctx context.Context, tx Tx, organization int64, id Identity) (Me
 	if err != nil {
 		return Member{}, err
 	}
-	return changed, provider.note(ctx, tx, ActionSetMemberRole, AccessSubject{AccessMember, changed.ID, changed.Name}, fmt.Sprintf("%s, before %s, by groups at %s", id.Role, before, id.Issuer))
+	return changed, provider().note(ctx, tx, ActionSetMemberRole, AccessSubject{AccessMember, changed.ID, changed.Name}, fmt.Sprintf("%s, before %s, by groups at %s", id.Role, before, id.Issuer))
 }
 
 // introduced is the member for an identity that signs in for the first time: the one that was added under its name, or a new one.
@@ -95,7 +95,7 @@ func introduced(ctx context.Context, tx Tx, organization int64, id Identity, may
 		if m, err = tx.AddMember(ctx, Member{Name: id.Name, Kind: PrincipalUser, Role: id.Role}); err != nil {
 			return Member{}, err
 		}
-		if err = provider.note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, m.ID, m.Name}, fmt.Sprintf("%s, signed in at %s", id.Role, id.Issuer)); err != nil {
+		if err = provider().note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, m.ID, m.Name}, fmt.Sprintf("%s, signed in at %s", id.Role, id.Issuer)); err != nil {
 			return Member{}, err
 		}
 	}

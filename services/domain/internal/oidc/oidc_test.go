@@ -3,6 +3,7 @@ package oidc_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,8 +104,8 @@ func TestWhatIsNotTaken(t *testing.T) {
 	p := newProvider(t, config(known))
 	person := func(more ...any) map[string]any {
 		c := map[string]any{"sub": "s1", "email": "a@example.com"}
-		for i := 0; i < len(more); i += 2 {
-			c[more[i].(string)] = more[i+1]
+		for pair := range slices.Chunk(more, 2) {
+			c[pair[0].(string)] = pair[1]
 		}
 		return c
 	}

@@ -116,7 +116,7 @@ func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (
 }
 
 // EnsureAgent makes an agent of a given number with a key, unless it is there.
-func (s *Store) EnsureAgent(ctx context.Context, organization int64, number int64, name, public string) error {
+func (s *Store) EnsureAgent(ctx context.Context, organization, number int64, name, public string) error {
 	return s.view(ctx, organization, func(q *sqlc.Queries) error {
 		if err := q.EnsureAgent(ctx, organization, number, name); err != nil {
 			return pg.Classify(err, "ensure agent %d", number)

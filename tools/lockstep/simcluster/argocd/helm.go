@@ -47,7 +47,7 @@ func charted(app apiserver.Object, commit *object.Commit) ([]apiserver.Object, e
 	err = tree.Files().ForEach(func(file *object.File) error {
 		text, err := file.Contents()
 		if err != nil {
-			return err //nolint:wrapcheck // wrapped below
+			return err
 		}
 		made, err := executed(file.Name, text, known)
 		if err == nil {
@@ -101,7 +101,7 @@ func indented(n int, s string) string {
 }
 
 // overlay puts values over others, as Helm does: maps are merged, everything else is replaced.
-func overlay(values map[string]any, over map[string]any) {
+func overlay(values, over map[string]any) {
 	for name, v := range over {
 		inner, isMap := v.(map[string]any)
 		under, wasMap := values[name].(map[string]any)
