@@ -201,7 +201,8 @@ WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
 RETURNING execution.id, execution.turn, execution.state
 ), stopped AS (
-    DELETE FROM runnable USING moved WHERE runnable.execution = moved.id AND moved.state <> 0
+    -- By an array and not by a join: planned while nothing runs, a join would read the whole table at every commit.
+    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
 )
 SELECT moved.id, moved.turn, moved.state FROM moved
 `
