@@ -22,16 +22,14 @@ import (
 const (
 	issuer        = "ABJVY34OWUI7LWLGUGYHEXPZF27SOUKPVOUULS55NGHCHLDSYQLVOVW3"
 	authorityUser = "UACPRGLNU5R3PKLJWEBI5YYAOVU6V45GGVEG3WVSCHKRFSC3TX4PW42R"
-	// seedOfNobody is a well-formed seed of such a one.
-	seedOfNobody = "SAAHGMAIOH2EYFUOPSKJ3YWHKDTAYLE3XD7VGAAXYWRGOI2OTS2NXDQH3M" //nolint:gosec // it opens nothing
+	// seedOfNobody is a well-formed seed of such a one: it opens nothing.
+	seedOfNobody = "SAAHGMAIOH2EYFUOPSKJ3YWHKDTAYLE3XD7VGAAXYWRGOI2OTS2NXDQH3M"
 )
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // TestAccountsOfNATS has the real server read the configurations that we give away, and compares what each account may do with the
 // table that the services are tested with (E13).
-//
-//nolint:paralleltest // the passwords are in this process's environment, where the server reads them
 func TestAccountsOfNATS(t *testing.T) {
 	for _, user := range []string{"REGISTRY", "DOMAIN", "WORKFLOW", "RELAY_1", "RELAY_2"} {
 		t.Setenv("NATS_PASSWORD_"+user, "p4ssword-of-"+user)
