@@ -86,6 +86,11 @@ func (queuedRollout) VersionSet(ctx context.Context, q *model.QueuedRollout) (mo
 // service resolves those of Service.
 type service struct{}
 
+// Application is whose service it is.
+func (service) Application(ctx context.Context, s *model.Service) (model.Application, error) {
+	return required(ctx, loadersOf(ctx).applications, model.KindApplication, s.ApplicationID, model.WrapApplication)
+}
+
 // ArtifactSources is where artifacts of the service come from.
 func (service) ArtifactSources(ctx context.Context, s *model.Service) ([]model.ArtifactSource, error) {
 	return list(ctx, loadersOf(ctx).sourcesOf, s.ID, model.WrapArtifactSource)

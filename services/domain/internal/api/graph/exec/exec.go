@@ -640,6 +640,7 @@ type ComplexityRoot struct {
 	}
 
 	Service struct {
+		Application     func(childComplexity int) int
 		ArtifactSources func(childComplexity int) int
 		Description     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
@@ -994,6 +995,8 @@ type RolloutEnvironmentResolver interface {
 	Deployments(ctx context.Context, obj *model.RolloutEnvironment) ([]model.Deployment, error)
 }
 type ServiceResolver interface {
+	Application(ctx context.Context, obj *model.Service) (model.Application, error)
+
 	ArtifactSources(ctx context.Context, obj *model.Service) ([]model.ArtifactSource, error)
 }
 type ServiceHealthResolver interface {
@@ -3567,6 +3570,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RolloutPolicy.OnNewer(childComplexity), true
 
+	case "Service.application":
+		if e.ComplexityRoot.Service.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.Application(childComplexity), true
 	case "Service.artifactSources":
 		if e.ComplexityRoot.Service.ArtifactSources == nil {
 			break
@@ -4878,6 +4887,7 @@ type ApplicationConnection {
 
 type Service implements Node {
   id: ID!
+  application: Application!
   name: String!
   description: String!
   artifactSources: [ArtifactSource!]!
@@ -6826,6 +6836,8 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Service_id(ctx, field)
+	case "application":
+		return ec.fieldContext_Service_application(ctx, field)
 	case "name":
 		return ec.fieldContext_Service_name(ctx, field)
 	case "description":
@@ -19303,6 +19315,38 @@ func (ec *executionContext) fieldContext_Service_id(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Service", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _Service_application(ctx context.Context, field graphql.CollectedField, obj *model.Service) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Service_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Service().Application(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Application) graphql.Marshaler {
+			return ec.marshalNApplication2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Service_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Service",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Service_name(ctx context.Context, field graphql.CollectedField, obj *model.Service) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -31736,6 +31780,44 @@ func (ec *executionContext) _Service(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "application":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Service_application(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "name":
 			out.Values[i] = ec._Service_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

@@ -23,6 +23,11 @@ import { Where } from './pages/where'
 const NewApplication = lazy(() => import('./pages/new-application'))
 const NewEnvironment = lazy(() => import('./pages/new-environment'))
 const NewPipeline = lazy(() => import('./pages/new-pipeline'))
+const Sources = lazy(() => import('./pages/sources'))
+const EditSource = lazy(() => import('./pages/edit-source'))
+const Workflows = lazy(() => import('./pages/workflows'))
+const WorkflowDetail = lazy(() => import('./pages/workflow'))
+const Access = lazy(() => import('./pages/access'))
 
 export function App() {
   const [client] = useState(newQueryClient)
@@ -106,6 +111,12 @@ function Frame({ organization, cursor }: { organization: { id: string; name: str
               <Route path="/environments" element={<Environments />} />
               <Route path="/environments/new" element={<NewEnvironment />} />
               <Route path="/environments/:name" element={<EnvironmentPage />} />
+              <Route path="/sources" element={<Sources />} />
+              <Route path="/sources/new" element={<EditSource />} />
+              <Route path="/sources/:id" element={<EditSource />} />
+              <Route path="/workflows" element={<Workflows />} />
+              <Route path="/workflows/:id" element={<WorkflowDetail />} />
+              <Route path="/access" element={<Access />} />
               <Route path="*" element={<NotThere what="page" to="/" list="What is where" />} />
             </Routes>
           </Suspense>
@@ -163,6 +174,15 @@ function Menu() {
       </NavLink>
       <NavLink to="/environments">
         <Icon name="environment" /> Environments
+      </NavLink>
+      <NavLink to="/sources">
+        <Icon name="source" /> Sources
+      </NavLink>
+      <NavLink to="/workflows">
+        <Icon name="workflow" /> Workflows
+      </NavLink>
+      <NavLink to="/access">
+        <Icon name="people" /> Access
       </NavLink>
     </nav>
   )

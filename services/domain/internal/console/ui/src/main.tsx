@@ -3,6 +3,7 @@ import { createRoot } from 'react-dom/client'
 import { App } from './app'
 import './style.css'
 import './operate.css'
+import './admin.css'
 
 const root = document.getElementById('root')
 if (root) {

@@ -1,0 +1,165 @@
+// Where artifacts come from: how each source is doing, as the registry service tells, and a look at it now.
+import { useState } from 'react'
+import { Link, useSearchParams } from 'react-router'
+import { accepted, ask } from '../api/client'
+import { LookAtSource, Sources as Operation, type SourceFields } from '../api/generated'
+import { useAsk, useChange } from '../api/hooks'
+import { sourceName } from '../logic/difference'
+import { announce } from '../parts/announce'
+import { FormError, sentence } from '../parts/form'
+import { Icon } from '../parts/icon'
+import { Empty, More, Page, Waiting } from '../parts/page'
+import { Chip } from '../parts/state'
+import { Ago, Due } from '../parts/time'
+
+export default function Sources() {
+  const [search] = useSearchParams()
+  const after = search.get('after')
+  const application = search.get('application')
+  const query = useAsk(Operation, { first: 50, after, application })
+  const nodes = query.data?.artifactSources.nodes
+  const add = `/sources/new${application ? `?application=${application}` : ''}`
+  return (
+    <Page
+      title={application ? `Sources of ${application}` : 'Sources'}
+      lead={<p>Where versions come from. Registries tell of new artifacts; sources that are polled are looked at as well.</p>}
+      beside={
+        <Link className="button primary" to={add}>
+          New source
+        </Link>
+      }
+    >
+      {application && (
+        <nav className="tabs" aria-label="Applications">
+          <Link to="?" onClick={() => undefined}>
+            All applications
+          </Link>
+        </nav>
+      )}
+      {!nodes ? (
+        <Waiting query={query} what="sources" />
+      ) : nodes.length === 0 ? (
+        <Empty icon="source" title="No sources yet">
+          <p>An application is made with the first source of each of its services.</p>
+          <p>
+            <Link to="/applications/new">Create an application</Link>
+          </p>
+        </Empty>
+      ) : (
+        <div className="scroll card" tabIndex={0} role="region" aria-label="Sources">
+          <table className="list sources">
+            <thead>
+              <tr>
+                <th scope="col">Source</th>
+                <th scope="col">How it is doing</th>
+                <th scope="col">Newest artifact</th>
+                <th scope="col">
+                  <span className="visually-hidden">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {nodes.map((s) => (
+                <Row key={s.id} source={s} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {query.data && <More info={query.data.artifactSources.pageInfo} after={after} />}
+    </Page>
+  )
+}
+
+function Row({ source }: { source: SourceFields }) {
+  const [seen, setSeen] = useState<{ artifact: string; problem: string } | null>(null)
+  const name = sourceName(source)
+  const look = useChange(
+    async () => accepted((await ask(LookAtSource, { input: { artifactSourceId: source.id } })).lookAtArtifactSource),
+    (found) => {
+      setSeen(found)
+      announce(found.problem ? `Looking at ${name} failed.` : `Looked at ${name}.`)
+    },
+  )
+  const version = source.versions.nodes[0]
+  const { application } = source.service
+  return (
+    <tr>
+      <th scope="row">
+        <Link className="mono wrap" to={`/sources/${source.id}`}>
+          {name}
+        </Link>
+        <div className="faint">
+          <Link to={`/applications/${application.name}`}>{application.name}</Link> › {source.service.name} · {source.sourceRef}
+        </div>
+      </th>
+      <td>
+        <Standing source={source} />
+        {look.isPending && <p role="status">Looking now…</p>}
+        {seen && !look.isPending && (
+          <p role="status" className={seen.problem ? 'reason' : 'help'}>
+            {seen.problem ? sentence(seen.problem) : seen.artifact ? `Found ${seen.artifact.replace(/@.*/, '')}.` : 'Nothing there that counts.'}
+          </p>
+        )}
+        <FormError error={look.error} shown={() => false} />
+      </td>
+      <td>
+        {version ? (
+          <>
+            <strong>{version.name}</strong> <code className="faint">{version.digest.slice(7, 19)}</code>
+            <div className="faint">
+              <Ago at={version.createdAt} />
+            </div>
+          </>
+        ) : (
+          <span className="faint">none yet: push one</span>
+        )}
+      </td>
+      <td className="acts">
+        <button type="button" disabled={look.isPending} onClick={() => look.mutate(undefined)} aria-label={`Check ${name} now`}>
+          Check now
+        </button>
+      </td>
+    </tr>
+  )
+}
+
+/** Last look, next look, and what went wrong. */
+function Standing({ source: { state } }: { source: SourceFields }) {
+  if (!state) {
+    return (
+      <>
+        <Chip tone="quiet" icon="pending" word="Not known" />
+        <div className="faint">The registry service does not answer, or has not heard of it yet.</div>
+      </>
+    )
+  }
+  const failing = state.failures > 0
+  return (
+    <>
+      {failing ? <Chip tone="bad" icon="failed" word={`Failing, ${state.failures} in a row`} />
+      : !state.polled ? <Chip tone="quiet" icon="inbox" word="Told of by webhooks and CI" />
+      : state.lookedAt ? <Chip tone="good" icon="completed" word="Doing well" />
+      : <Chip tone="quiet" icon="pending" word="Not looked at yet" />}
+      {state.lastError && <p className="reason">{sentence(state.lastError)}</p>}
+      <div className="faint">
+        {state.lookedAt && (
+          <>
+            Last look <Ago at={state.lookedAt} />
+          </>
+        )}
+        {state.nextLookAt && (
+          <>
+            {state.lookedAt ? ', next ' : 'Next look '}
+            <Due at={state.nextLookAt} />
+          </>
+        )}
+      </div>
+      {state.lastArtifact && (
+        <div className="faint">
+          <Icon name="arrow" /> saw <span className="mono">{state.lastArtifact.replace(/@.*/, '').replace(/^.*\//, '')}</span>
+        </div>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,253 @@
+// One run of the engine: what it waits for, what it recorded and printed, and what can be done about it.
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { useState, type ReactNode } from 'react'
+import { Link, useParams, useSearchParams } from 'react-router'
+import { accepted, ask } from '../api/client'
+import { CancelRun, RetryRun, WorkflowHistory, WorkflowLogs, WorkflowPage, type WorkflowHistoryData, type WorkflowLogsData, type WorkflowPageData } from '../api/generated'
+import { useAsk, useChange } from '../api/hooks'
+import { humanise } from '../form/copy'
+import { ability } from '../logic/ability'
+import { clockTime } from '../logic/time'
+import { ActButton } from '../parts/act'
+import { announce } from '../parts/announce'
+import { Reason } from '../parts/decide'
+import { Dialog } from '../parts/dialog'
+import { FormError, sentence } from '../parts/form'
+import { Icon } from '../parts/icon'
+import { NotThere, Page, Waiting } from '../parts/page'
+import { Ago } from '../parts/time'
+import { RunState, Subject } from './workflows'
+
+type Run = NonNullable<WorkflowPageData['workflow']>
+
+export default function WorkflowDetail() {
+  const { id = '' } = useParams()
+  const [search] = useSearchParams()
+  const query = useAsk(WorkflowPage, { id }, { live: (d) => d.workflow?.state === 'RUNNING' || d.workflow?.state === 'PARKED' })
+  if (query.data && !query.data.workflow) return <NotThere what="workflow" to="/workflows" list="All workflows" />
+  const run = query.data?.workflow
+  if (!run) return <Page title="Workflow"><Waiting query={query} what="workflow" /></Page>
+  const tab = search.get('show') === 'history' ? 'history' : 'log'
+  return (
+    <Page
+      title={run.program ? humanise(run.program) : run.workflowId}
+      name={run.workflowId}
+      above={<Link to="/workflows">workflows</Link>}
+      lead={
+        <p className="line">
+          <RunState state={run.state} /> <span className="mono wrap">{run.workflowId}</span> <span>for <Subject subject={run.subject} /></span>
+          <span>begun <Ago at={run.createdAt} /></span>
+          {run.finishedAt && <span>ended <Ago at={run.finishedAt} /></span>}
+        </p>
+      }
+      beside={<Acts run={run} />}
+    >
+      <div className="stack">
+        {run.error && (
+          <section className="card why bad" aria-labelledby="error">
+            <h2 id="error">Why it {run.state === 'FAILED' ? 'failed' : 'ended'}</h2>
+            <p className="wrap">{sentence(run.error)}</p>
+          </section>
+        )}
+        {run.waitingFor.length > 0 && (
+          <section className="card why" aria-labelledby="waits">
+            <h2 id="waits">What it waits for</h2>
+            <ul>
+              {run.waitingFor.map((w) => (
+                <li key={w}>
+                  <Icon name="clock" /> <p>{sentence(w)}</p>
+                </li>
+              ))}
+            </ul>
+          </section>
+        )}
+        {run.retries.length > 0 && (
+          <section className="card" aria-labelledby="retries">
+            <h2 id="retries">Retried</h2>
+            <ul className="plain">
+              {run.retries.map((r) => (
+                <li key={r.at}>
+                  <Ago at={r.at} />, from step {r.fromSequence}
+                  {r.reason && <>: {r.reason}</>}
+                  <div className="faint wrap">It had failed: {r.error}</div>
+                </li>
+              ))}
+            </ul>
+          </section>
+        )}
+        <section className="card" aria-label="What it did">
+          <nav className="tabs" aria-label="What to show">
+            <Link to="?" replace aria-current={tab === 'log' ? 'page' : undefined}>
+              Log
+            </Link>
+            <Link to="?show=history" replace aria-current={tab === 'history' ? 'page' : undefined}>
+              History, {run.lastSequence} steps
+            </Link>
+          </nav>
+          {tab === 'log' ? <Log id={run.workflowId} seen={run.lastSequence} /> : <History id={run.workflowId} seen={run.lastSequence} />}
+        </section>
+        <p className="faint wrap">
+          Program <code>{run.programDigest.slice(0, 12)}</code>, engine’s handle <code>{run.workflowRef}</code>
+        </p>
+      </div>
+    </Page>
+  )
+}
+
+function Acts({ run }: { run: Run }) {
+  const [open, setOpen] = useState<'retry' | 'cancel' | null>(null)
+  const [reason, setReason] = useState('')
+  const input = { workflowId: run.workflowId, reason }
+  const close = () => setOpen(null)
+  const change = useChange(
+    async (what: 'retry' | 'cancel') => (what === 'retry' ? accepted((await ask(RetryRun, { input })).retryWorkflow) : accepted((await ask(CancelRun, { input })).cancelWorkflow)),
+    () => {
+      announce(open === 'retry' ? 'It goes on.' : 'It was asked to stop.')
+      close()
+    },
+  )
+  const show = (what: 'retry' | 'cancel') => {
+    change.reset()
+    setReason('')
+    setOpen(what)
+  }
+  return (
+    <span className="buttons">
+      <ActButton ability={ability(run.viewerCan, 'retryWorkflow')} onClick={() => show('retry')}>
+        Retry from the failed step
+      </ActButton>
+      <ActButton ability={ability(run.viewerCan, 'cancelWorkflow')} onClick={() => show('cancel')}>
+        Cancel workflow
+      </ActButton>
+      {open && (
+        <Dialog
+          title={open === 'retry' ? `Retry ${run.workflowId}` : `Cancel ${run.workflowId}`}
+          submit={open === 'retry' ? 'Retry' : 'Cancel workflow'}
+          tone={open === 'retry' ? 'primary' : 'danger'}
+          busy={change.isPending}
+          onSubmit={() => change.mutate(open)}
+          onClose={close}
+        >
+          <p>
+            {open === 'retry'
+              ? 'It goes on from the step that failed: what came before is kept and not done again. What it was run for may be over by now, and stays so.'
+              : 'It is asked to stop. What it is run for ends with it.'}
+          </p>
+          <Reason value={reason} onChange={setReason} />
+          <FormError error={change.error} shown={() => false} />
+        </Dialog>
+      )}
+    </span>
+  )
+}
+
+type Entry = NonNullable<WorkflowHistoryData['workflow']>['history']['nodes'][number]
+type Line = NonNullable<WorkflowLogsData['workflow']>['logs']['nodes'][number]
+interface Pages<Node> {
+  nodes: Node[]
+  pageInfo: { hasNextPage: boolean; endCursor: string | null }
+}
+
+/** Pages of a list that only grows: the last one is read again when the run has gone on. */
+function useGrowing<Node>(key: unknown[], seen: number, read: (after: string | null) => Promise<Pages<Node>>) {
+  return useInfiniteQuery({
+    queryKey: [...key, seen],
+    queryFn: ({ pageParam }) => read(pageParam),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => (last.pageInfo.hasNextPage ? last.pageInfo.endCursor : undefined),
+    placeholderData: (before) => before,
+  })
+}
+
+const page = 100
+
+function Log({ id, seen }: { id: string; seen: number }) {
+  const query = useGrowing<Line>(['WorkflowLogs', id], seen, async (after) => (await ask(WorkflowLogs, { id, first: page, after })).workflow?.logs ?? nothing())
+  return (
+    <Listing query={query} what="log" empty="It has printed nothing, and called nothing.">
+      {(lines) => (
+        <ol className="log" aria-label="Log, oldest first">
+          {lines.map((l, i) => (
+            <li key={`${l.sequence}/${i}`} className={l.code ? 'wrong' : undefined}>
+              <time dateTime={l.recordedAt}>{clockTime(l.recordedAt)}</time>
+              <span className="kind">
+                {l.kind} {l.branch > 0 && <span className="faint">branch {l.branch}</span>}
+              </span>
+              <span className="what">
+                {l.name && <strong className="mono">{l.name}</strong>} {l.code && <span className="problem">{l.code}</span>} <span className="mono said">{l.text}</span>
+                {l.truncated && <span className="faint"> cut here</span>}
+                {l.redacted && <span className="faint"> a secret was replaced</span>}
+              </span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </Listing>
+  )
+}
+
+function History({ id, seen }: { id: string; seen: number }) {
+  const query = useGrowing<Entry>(['WorkflowHistory', id], seen, async (after) => (await ask(WorkflowHistory, { id, first: page, after })).workflow?.history ?? nothing())
+  return (
+    <Listing query={query} what="history" empty="It has recorded nothing yet.">
+      {(entries) => (
+        <ol className="log history" aria-label="History, oldest first">
+          {entries.map((e) => (
+            <li key={e.sequence}>
+              <span className="faint">{e.sequence}</span>
+              <span className="kind">
+                {e.kind} {e.branch > 0 && <span className="faint">branch {e.branch}</span>}
+              </span>
+              <span className="what">
+                <strong className="mono">{e.name}</strong>
+                {e.value && e.value !== 'null' && (
+                  <details>
+                    <summary className="mono">{e.value.length > 80 ? `${e.value.slice(0, 80)}…` : e.value}</summary>
+                    <pre tabIndex={0}>{pretty(e.value)}</pre>
+                    {e.truncated && <p className="faint">It is longer; the rest is not shown.</p>}
+                  </details>
+                )}
+              </span>
+              <time dateTime={e.recordedAt}>{clockTime(e.recordedAt)}</time>
+            </li>
+          ))}
+        </ol>
+      )}
+    </Listing>
+  )
+}
+
+function nothing<Node>(): Pages<Node> {
+  return { nodes: [], pageInfo: { hasNextPage: false, endCursor: null } }
+}
+
+function pretty(value: string): string {
+  try {
+    return JSON.stringify(JSON.parse(value), null, 2)
+  } catch {
+    return value
+  }
+}
+
+interface ListingProps<Node> {
+  query: ReturnType<typeof useGrowing<Node>>
+  what: string
+  empty: string
+  children: (nodes: Node[]) => ReactNode
+}
+
+function Listing<Node>({ query, what, empty, children }: ListingProps<Node>) {
+  if (!query.data) return <Waiting query={query} what={what} />
+  const nodes = query.data.pages.flatMap((p) => p.nodes)
+  if (nodes.length === 0) return <p className="faint">{empty}</p>
+  return (
+    <>
+      {children(nodes)}
+      {query.hasNextPage && (
+        <button type="button" disabled={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
+          {query.isFetchingNextPage ? 'Loading…' : 'Show more'}
+        </button>
+      )}
+    </>
+  )
+}
