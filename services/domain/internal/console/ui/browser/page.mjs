@@ -35,6 +35,9 @@ export async function open(browser, stack, { dark = false, width = 1360, height 
   }
   if (signedIn) {
     await page.goto('/')
+    const other = page.getByRole('button', { name: 'Sign in with a token' })
+    await other.or(page.getByLabel('Token')).waitFor()
+    if (await other.isVisible()) await other.click()
     await page.getByLabel('Token').fill(stack.token)
     await page.keyboard.press('Enter')
     await page.getByRole('navigation', { name: 'Main' }).waitFor()

@@ -27,6 +27,7 @@ const Sources = lazy(() => import('./pages/sources'))
 const EditSource = lazy(() => import('./pages/edit-source'))
 const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
+const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 
 export function App() {
@@ -116,6 +117,7 @@ function Frame({ organization, cursor }: { organization: { id: string; name: str
               <Route path="/sources/:id" element={<EditSource />} />
               <Route path="/workflows" element={<Workflows />} />
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
+              <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
               <Route path="*" element={<NotThere what="page" to="/" list="What is where" />} />
             </Routes>
@@ -180,6 +182,9 @@ function Menu() {
       </NavLink>
       <NavLink to="/workflows">
         <Icon name="workflow" /> Workflows
+      </NavLink>
+      <NavLink to="/agents">
+        <Icon name="agent" /> Agents
       </NavLink>
       <NavLink to="/access">
         <Icon name="people" /> Access

@@ -7,7 +7,7 @@ import { withDefaults, type Finding, type Json, type Schema, type SchemaObject }
 import { boats, functions, machines } from './drivers'
 
 const render = (root: Schema, value: Json, findings: Finding[] = []) =>
-  renderToStaticMarkup(<SchemaForm context={{ root, driver: 'made-up@1', findings, agents: [42] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
+  renderToStaticMarkup(<SchemaForm context={{ root, driver: 'made-up@1', findings, agents: [{ number: 42, name: 'eu-west' }] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
 const controls = (html: string) => [...html.matchAll(/<(input|select|textarea)[^>]*data-field="([^"]*)"[^>]*>/g)].map(([tag, name, field]) => `${field}:${name === 'input' ? /type="(\w+)"/.exec(tag)?.[1] : name}`)
 
 describe('a driver that nobody has written code for', () => {
@@ -17,7 +17,7 @@ describe('a driver that nobody has written code for', () => {
     expect(html).toContain('min="1"')
     expect(html).toContain('max="40"')
     expect(html).toContain('>Very large<')
-    expect(html).toContain('<option value="42">')
+    expect(html).toContain('<option value="42">eu-west</option>')
     expect(html).not.toContain('NEVER SHOWN')
   })
   test('functions: only the active branch', () => {

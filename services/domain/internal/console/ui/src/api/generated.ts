@@ -101,6 +101,10 @@ export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINIST
 
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
+export interface RegisterAgentInput {
+  name: string
+}
+
 export interface RemoveMemberInput {
   memberId: string
 }
@@ -135,6 +139,14 @@ export interface RetryWorkflowInput {
   fromSequence?: number | null
 }
 
+export interface RevokeAgentInput {
+  agentId: string
+}
+
+export interface RevokeAgentKeyInput {
+  keyId: string
+}
+
 export interface RevokeTokenInput {
   tokenId: string
 }
@@ -148,6 +160,11 @@ export interface RollbackRolloutInput {
 }
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
+
+export interface RotateAgentInput {
+  agentId: string
+  overlapSeconds?: number | null
+}
 
 export interface SetArtifactSourceConfigInput {
   artifactSourceId: string
@@ -955,6 +972,166 @@ export interface CheckPipelineVariables {
   definition: unknown
 }
 export const CheckPipeline: Operation<CheckPipelineData, CheckPipelineVariables> = { name: 'CheckPipeline', text: 'query CheckPipeline($definition: JSON!) { validateFlowDefinition(definition: $definition) { pointer message } }' }
+
+export interface AgentsData {
+  agents: {
+    nodes: Array<{
+      id: string
+      number: number
+      name: string
+      createdAt: string
+      revokedAt: string | null
+      connected: boolean
+      lastSeenAt: string | null
+      keys: Array<{
+        id: string
+        publicKey: string
+        createdAt: string
+        expiresAt: string | null
+        revokedAt: string | null
+        lastSeenAt: string | null
+      }>
+      environments: Array<{
+        id: string
+        name: string
+      }>
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+  viewer: {
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  }
+}
+export interface AgentsVariables {
+  first: number
+  after?: string | null
+}
+export const Agents: Operation<AgentsData, AgentsVariables> = { name: 'Agents', text: 'query Agents($first: Int!, $after: String) { agents(first: $first, after: $after, withRevoked: true) { nodes { id number name createdAt revokedAt connected lastSeenAt keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name } viewerCan { action allowed reason } } pageInfo { hasNextPage endCursor } } viewer { viewerCan { action allowed reason } } }' }
+
+export interface AgentNumbersData {
+  agents: {
+    nodes: Array<{
+      id: string
+      number: number
+      name: string
+    }>
+  }
+}
+export interface AgentNumbersVariables {
+  first: number
+}
+export const AgentNumbers: Operation<AgentNumbersData, AgentNumbersVariables> = { name: 'AgentNumbers', text: 'query AgentNumbers($first: Int!) { agents(first: $first) { nodes { id number name } } }' }
+
+export interface RegisterAgentData {
+  registerAgent: {
+    agent: {
+      id: string
+      name: string
+    } | null
+    seed: string | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RegisterAgentVariables {
+  input: RegisterAgentInput
+}
+export const RegisterAgent: Operation<RegisterAgentData, RegisterAgentVariables> = { name: 'RegisterAgent', text: 'mutation RegisterAgent($input: RegisterAgentInput!) { registerAgent(input: $input) { agent { id name } seed errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RotateAgentData {
+  rotateAgent: {
+    agent: {
+      id: string
+      name: string
+    } | null
+    seed: string | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RotateAgentVariables {
+  input: RotateAgentInput
+}
+export const RotateAgent: Operation<RotateAgentData, RotateAgentVariables> = { name: 'RotateAgent', text: 'mutation RotateAgent($input: RotateAgentInput!) { rotateAgent(input: $input) { agent { id name } seed errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RevokeAgentData {
+  revokeAgent: {
+    agent: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RevokeAgentVariables {
+  input: RevokeAgentInput
+}
+export const RevokeAgent: Operation<RevokeAgentData, RevokeAgentVariables> = { name: 'RevokeAgent', text: 'mutation RevokeAgent($input: RevokeAgentInput!) { revokeAgent(input: $input) { agent { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RevokeAgentKeyData {
+  revokeAgentKey: {
+    agent: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RevokeAgentKeyVariables {
+  input: RevokeAgentKeyInput
+}
+export const RevokeAgentKey: Operation<RevokeAgentKeyData, RevokeAgentKeyVariables> = { name: 'RevokeAgentKey', text: 'mutation RevokeAgentKey($input: RevokeAgentKeyInput!) { revokeAgentKey(input: $input) { agent { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface AccessLogData {
+  accessChanges: {
+    nodes: Array<{
+      principalType: string
+      principalId: number | null
+      principal: {
+        id: string
+        name: string
+      } | null
+      action: string
+      subject: string
+      subjectName: string
+      detail: string
+      createdAt: string
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface AccessLogVariables {
+  first: number
+  after?: string | null
+}
+export const AccessLog: Operation<AccessLogData, AccessLogVariables> = { name: 'AccessLog', text: 'query AccessLog($first: Int!, $after: String) { accessChanges(first: $first, after: $after) { nodes { principalType principalId principal { id name } action subject subjectName detail createdAt } pageInfo { hasNextPage endCursor } } }' }
 
 export interface ViewerData {
   viewer: {

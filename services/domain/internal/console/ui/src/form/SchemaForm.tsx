@@ -9,8 +9,13 @@ export interface FormContext {
   root: Schema
   driver: string
   findings: Finding[]
-  /** Agents that are in use elsewhere, offered by agent_picker. */
-  agents: number[]
+  /** The agents there are, offered by agent_picker. */
+  agents: Agent[]
+}
+
+export interface Agent {
+  number: number
+  name: string
 }
 
 interface NodeProps {
@@ -172,7 +177,7 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
 
 type Common = { id: string; 'aria-describedby': string; 'data-field': string }
 
-function NumberInput(props: { common: Common; schema: SchemaObject; value: unknown; offers: number[]; onChange: (v: unknown) => void }) {
+function NumberInput(props: { common: Common; schema: SchemaObject; value: unknown; offers: Agent[]; onChange: (v: unknown) => void }) {
   const { common, schema, value, offers, onChange } = props
   const list = offers.length > 0 ? `${common.id}-offers` : undefined
   return (
@@ -190,7 +195,9 @@ function NumberInput(props: { common: Common; schema: SchemaObject; value: unkno
       {list && (
         <datalist id={list}>
           {offers.map((o) => (
-            <option key={o} value={o} />
+            <option key={o.number} value={o.number}>
+              {o.name}
+            </option>
           ))}
         </datalist>
       )}

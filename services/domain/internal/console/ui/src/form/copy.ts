@@ -10,7 +10,7 @@ interface Words {
 const catalogue: Record<string, Words> = {
   'argo-rollouts/cluster_agent_id': {
     label: 'Cluster agent',
-    help: 'The relay that reaches this environment’s cluster, by its number.',
+    help: 'The relay that reaches this environment’s cluster, by its number: see Agents.',
   },
   'argo-rollouts/namespace': { label: 'Argo CD namespace', help: 'Where the Argo CD Applications live.' },
   'argo-rollouts/application': { label: 'Argo CD Application', help: 'The one that is synced for this application in this environment.' },

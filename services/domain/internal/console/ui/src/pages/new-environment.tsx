@@ -2,10 +2,10 @@
 import { useId, useState } from 'react'
 import { Link, useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { CreateEnvironment, Drivers, Environments, type DriversData, type Tier } from '../api/generated'
+import { AgentNumbers, CreateEnvironment, Drivers, type DriversData, type Tier } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
-import { SchemaForm } from '../form/SchemaForm'
+import { SchemaForm, type Agent } from '../form/SchemaForm'
 import { announce } from '../parts/announce'
 import { Field, findingsUnder, FormError } from '../parts/form'
 import { Page, Waiting } from '../parts/page'
@@ -27,11 +27,9 @@ export default function NewEnvironment() {
   )
 }
 
-/** Numbers of agents that other environments use. */
-export function useAgents(): number[] {
-  const query = useAsk(Environments, { first: 100 })
-  const all = query.data?.environments.nodes.flatMap((e) => e.driverBindings.flatMap((b) => Object.values((b.driverConfig ?? {}) as Json))) ?? []
-  return [...new Set(all.filter((v) => typeof v === 'number' && Number.isInteger(v)))] as number[]
+/** The agents there are, for the picker. */
+export function useAgents(): Agent[] {
+  return useAsk(AgentNumbers, { first: 200 }).data?.agents.nodes ?? []
 }
 
 function Form({ drivers }: { drivers: DriversData['drivers'] }) {
