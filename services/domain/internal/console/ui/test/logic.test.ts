@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { CellFields, RolloutPageData, SetFields } from '../src/api/generated'
-import { documentOf, draftOf, draftProblem } from '../src/form/pipeline-draft'
+import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf } from '../src/form/pipeline-steps'
 import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
 import { course, type Lane } from '../src/logic/gates'
@@ -111,12 +111,29 @@ test('times', () => {
   expect(ago(at, Date.parse(at) - 3000)).toBe('just now')
 })
 
-test('a pipeline goes through the form unchanged, or not through the form', () => {
-  const document = { steps: [{ type: 'deploy', environment: 'a', gates: [{ weight: 25 }], config: { x: 1 } }, { type: 'approval', name: 'before-b', reason: 'r' }, { type: 'deploy', environment: 'b', gates: [], config: {} }] }
-  const draft = draftOf(document, [], [])
-  expect(draft.readable).toBe(true)
-  expect(documentOf(draft, (s) => s.config)).toEqual(document)
-  expect(draftOf({ steps: [{ type: 'pause', duration: 5 }] }, [], []).readable).toBe(false)
-  expect(draftProblem({ readable: true, stages: [] })).toContain('at least one')
-  expect(draftProblem({ readable: true, stages: [{ environment: 'a', approval: null, gates: '50, 20', config: {} }] })).toContain('rise')
+test('a pipeline goes through the editor unchanged, whatever its steps have', () => {
+  const document = {
+    steps: [
+      { type: 'deploy', environment: 'a', gates: [{ weight: 25, soak_duration: 60, approval: { reason: 'r', expires_after: 5 } }], config: { x: 1 } },
+      { type: 'approval', name: 'before-b', reason: 'r', quorum: 2 },
+      { type: 'dance', tempo: 3 },
+      { type: 'deploy', environment: 'b', gates: [], config: {} },
+    ],
+  }
+  const steps = stepsOf(document)
+  expect(documentOf(steps, (s) => s.body.config)).toEqual(document)
+  expect(steps.map(titleOf)).toEqual(['a', 'before-b', 'dance', 'b'])
+  expect(stepsOf('no pipeline')).toEqual([])
+})
+
+test('steps move, and keep who they are', () => {
+  const steps = ['a', 'b', 'c'].map((e) => newDeploy(e, ['api']))
+  const order = (all: typeof steps) => all.map(environmentOf).join('')
+  expect([order(moved(steps, 0, 2)), order(moved(steps, 2, 0)), order(moved(steps, 1, 9)), order(moved(steps, 9, 0))]).toEqual(['bca', 'cab', 'acb', 'abc'])
+  expect(moved(steps, 0, 2)[2]?.key).toBe(steps[0]?.key)
+  expect(inserted(steps, 1, newStep('pause')).map((s) => s.body.type)).toEqual(['deploy', 'pause', 'deploy', 'deploy'])
+})
+
+test('findings are at the step that they are about', () => {
+  expect(located([{ pointer: '/steps/2/gates/0/weight', message: 'm' }, { pointer: '', message: 'm' }, { pointer: '/steps/1/config/a~1b', message: 'm' }]).map((l) => `${l.step} ${l.finding.path.join(' ')}`)).toEqual(['2 gates 0 weight', '-1 ', '1 config a/b'])
 })

@@ -246,7 +246,7 @@ function Groups({ viewer, members }: { viewer: Viewer; members: Member[] }) {
                     </ul>
                   </td>
                   <td className="acts">
-                    <ActButton ability={ability(viewer.viewerCan, 'setGroupMembers')} label={`Who belongs to ${g.name}`} onClick={() => setOpen(g)}>
+                    <ActButton ability={ability(viewer.viewerCan, 'setGroupMembers')} label={`Change ${g.name}`} onClick={() => setOpen(g)}>
                       Change
                     </ActButton>
                   </td>

@@ -80,7 +80,7 @@ function Card({ agent, onMade }: { agent: Agent; onMade: (made: Made) => void })
         </span>
         {!agent.revokedAt && (
           <span className="buttons push">
-            <ActButton ability={ability(agent.viewerCan, 'rotateAgent')} label={`Give ${agent.name} another key`} onClick={() => setOpen('rotate')}>
+            <ActButton ability={ability(agent.viewerCan, 'rotateAgent')} label={`Rotate key of ${agent.name}`} onClick={() => setOpen('rotate')}>
               Rotate key
             </ActButton>
             <ActButton ability={ability(agent.viewerCan, 'revokeAgent')} label={`Revoke ${agent.name}`} onClick={() => setOpen('revoke')}>

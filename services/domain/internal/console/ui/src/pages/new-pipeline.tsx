@@ -1,18 +1,19 @@
-// A new version of an application's pipeline: environments in order, their gates, approvals before them, and the driver's own
-// form for each. The document that it makes is shown, and can be edited instead.
-import { useId, useState } from 'react'
+// A new version of an application's pipeline, on a canvas, as a list, or as the document that both make. The server says what is
+// wrong while it is written, at the step that it is about; the driver's own form is reflected.
+import { useEffect, useId, useState } from 'react'
 import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApplicationPage, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
+import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
-import { draftOf, type Draft, draftProblem, documentOf, newStage, type Stage } from '../form/pipeline-draft'
-import { prune, type Finding, type Json, type Schema, withDefaults } from '../form/schema'
-import { SchemaForm } from '../form/SchemaForm'
+import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf, type Step, type StepType } from '../form/pipeline-steps'
+import { prune, type Json, type Schema, withDefaults } from '../form/schema'
 import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
-import { Field, findingsUnder, FormError, Problem } from '../parts/form'
+import { Field, FormError, Problem, sentence } from '../parts/form'
+import { Icon } from '../parts/icon'
 import { NotThere, Page, Waiting } from '../parts/page'
-import { Text } from './new-application'
+import { PipelineCanvas } from '../parts/pipeline-canvas'
+import { StepForm } from '../parts/pipeline-step'
 
 export default function NewPipeline() {
   const { name = '' } = useParams()
@@ -37,20 +38,27 @@ interface FormProps {
   drivers: DriversData['drivers']
 }
 
+const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analysis']
+
 function Form({ app, environments, drivers }: FormProps) {
-  const [draft, setDraft] = useState<Draft>(() => draftOf(app.flowDefinition?.definition, environments.map((e) => e.name), app.services.map((s) => s.name)))
-  const [text, setText] = useState<string | null>(draft.readable ? null : JSON.stringify(app.flowDefinition?.definition, null, 2))
+  const names = environments.map((e) => e.name)
+  const services = app.services.map((s) => s.name)
+  const [steps, setSteps] = useState<Step[]>(() => (app.flowDefinition ? stepsOf(app.flowDefinition.definition) : names.slice(0, 1).map((e) => newDeploy(e, services))))
+  const [chosen, setChosen] = useState(steps[0]?.key ?? '')
+  const [view, setView] = useState<'canvas' | 'list'>('canvas')
+  const [text, setText] = useState<string | null>(null)
   const navigate = useNavigate()
-  const schemaOf = (stage: Stage): { schema: Schema; driver: string } => {
-    const driver = environments.find((e) => e.name === stage.environment)?.driverBindings[0]?.driverRef ?? ''
+  const schemaOf = (step: Step): { schema: Schema; driver: string } => {
+    const driver = environments.find((e) => e.name === environmentOf(step))?.driverBindings[0]?.driverRef ?? ''
     return { schema: (drivers.find((d) => d.ref === driver)?.applicationEnvironmentSchema ?? true) as Schema, driver }
   }
-  const configOf = (stage: Stage): Json => {
-    const { schema } = schemaOf(stage)
-    return prune(schema, schema, withDefaults(schema, schema, stage.config)) as Json
+  const configOf = (step: Step): Json => {
+    const { schema } = schemaOf(step)
+    return prune(schema, schema, withDefaults(schema, schema, step.body.config ?? {})) as Json
   }
-  const built = documentOf(draft, configOf)
+  const built = documentOf(steps, configOf)
   const parsed = text === null ? built : parse(text)
+  const checked = useChecked(parsed)
   const change = useChange(
     async () => accepted((await ask(CreatePipeline, { input: { application: app.name, definition: parsed } })).createFlowDefinition),
     () => {
@@ -58,59 +66,153 @@ function Form({ app, environments, drivers }: FormProps) {
       void navigate(`/applications/${app.name}`)
     },
   )
-  const findings = text === null ? findingsUnder(change.error, 'definition') : []
-  const set = (i: number, stage: Stage) => setDraft({ ...draft, stages: draft.stages.map((s, j) => (j === i ? stage : s)) })
-  const unused = environments.filter((e) => !draft.stages.some((s) => s.environment === e.name))
-  const wrong = text === null ? draftProblem(draft) : parsed === undefined ? 'This is not JSON yet.' : null
+  const of = (index: number) => checked.found.filter((l) => l.step === index).map((l) => l.finding)
+  const edit = (index: number, body: Json) => setSteps(steps.map((s, i) => (i === index ? { ...s, body } : s)))
+  const move = (from: number, to: number) => {
+    const next = moved(steps, from, to)
+    setSteps(next)
+    const at = next.findIndex((s) => s.key === steps[from]?.key)
+    announce(`${titleOf(next[at] as Step)} is step ${at + 1} of ${next.length} now.`)
+  }
+  const remove = (index: number) => {
+    const gone = steps[index]
+    const next = steps.filter((_, i) => i !== index)
+    setSteps(next)
+    if (gone?.key === chosen) setChosen(next[Math.max(0, index - 1)]?.key ?? '')
+    if (gone) announce(`${titleOf(gone)} is removed.`)
+  }
+  const add = (what: string, at: number) => {
+    const step = names.includes(what) ? newDeploy(what, services) : newStep(what as Exclude<StepType, 'deploy'>)
+    setSteps(inserted(steps, at, step))
+    setChosen(step.key)
+    announce(`${titleOf(step)} is added.`)
+  }
+  const palette = { environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
+  const form = (index: number) => {
+    const step = steps[index] as Step
+    return <StepForm key={step.key} step={step} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} onChange={(b) => edit(index, b)} />
+  }
+  const at = steps.findIndex((s) => s.key === chosen)
   return (
-    <Page title={`Pipeline of ${app.name}`} name={`Pipeline of ${app.name}`} above={<Link to={`/applications/${app.name}`}>{app.name}</Link>} lead={<p>Environments in the order in which a version set goes through them. At each gate all services wait for each other.</p>}>
+    <Page title={`Pipeline of ${app.name}`} above={<Link to={`/applications/${app.name}`}>{app.name}</Link>} lead={<p>Environments in the order in which a version set goes through them. At each gate all services wait for each other.</p>}>
       <form
-        className="card form"
+        className="pipeline-editor stack"
         onSubmit={(e) => {
           e.preventDefault()
-          if (!wrong) change.mutate(undefined)
+          if (parsed !== undefined) change.mutate(undefined)
         }}
       >
-        {text === null ? (
-          <>
-            {draft.stages.map((stage, i) => (
-              <StageForm
-                key={stage.environment}
-                stage={stage}
-                first={i === 0}
-                {...schemaOf(stage)}
-                value={configOf(stage)}
-                findings={findings.filter((f) => f.path[0] === 'steps' && f.path[1] === String(stepIndex(draft, i))).map((f) => ({ ...f, path: f.path.slice(2) }))}
-                onChange={(s) => set(i, s)}
-                onUp={() => setDraft({ ...draft, stages: swap(draft.stages, i - 1) })}
-                onRemove={() => setDraft({ ...draft, stages: draft.stages.filter((_, j) => j !== i) })}
-              />
+        <div className="line">
+          <div className="tabs" role="group" aria-label="How to edit it">
+            {(['canvas', 'list', 'json'] as const).map((v) => (
+              <button
+                key={v}
+                type="button"
+                aria-pressed={v === 'json' ? text !== null : text === null && view === v}
+                disabled={v !== 'json' && text !== null && parsed === undefined}
+                onClick={() => {
+                  if (v === 'json') setText(text ?? JSON.stringify(built, null, 2))
+                  else {
+                    if (text !== null) setSteps(stepsOf(parsed))
+                    setText(null)
+                    setView(v)
+                  }
+                }}
+              >
+                {v === 'canvas' ? 'Canvas' : v === 'list' ? 'List' : 'JSON'}
+              </button>
             ))}
-            <div className="line">
-              {unused.map((e) => (
-                <button type="button" key={e.id} onClick={() => setDraft({ ...draft, stages: [...draft.stages, newStage(e.name, app.services.map((s) => s.name))] })}>
-                  Add {e.name}
-                </button>
-              ))}
-              {environments.length === 0 && <Link to="/environments/new">Create an environment first</Link>}
-            </div>
+          </div>
+          <p className={`verdict ${checked.found.length > 0 ? 'bad' : 'good'}`} role="status">
+            {parsed === undefined ? 'This is not JSON yet.'
+            : checked.pending ? 'Looking it over…'
+            : checked.found.length === 0 ? <><Icon name="completed" /> Nothing is wrong with it.</>
+            : <><Icon name="failed" /> {checked.found.length} to mend.</>}
+          </p>
+        </div>
+        {text !== null ? (
+          <div className="card form">
+            <Document text={text} onChange={setText} />
+            {checked.found.map((l) => (
+              <Problem key={`${l.step}${l.finding.path.join('/')}${l.finding.message}`} message={`${l.step < 0 ? '' : `Step ${l.step + 1}: `}${l.finding.path.join(' › ')}: ${l.finding.message}`} />
+            ))}
+          </div>
+        ) : view === 'canvas' ? (
+          <>
+            <PipelineCanvas steps={steps} chosen={chosen} wrong={steps.map((_, i) => of(i).length)} palette={palette} onChoose={setChosen} onMove={move} onRemove={remove} onAdd={add} />
+            {of(-1).map((f) => <Problem key={f.message} message={sentence(f.message)} />)}
+            {at >= 0 && (
+              <section className="card form" aria-labelledby="chosen">
+                <h2 id="chosen">
+                  Step {at + 1}: {titleOf(steps[at] as Step)}
+                </h2>
+                {form(at)}
+              </section>
+            )}
           </>
         ) : (
-          <Document text={text} onChange={setText} />
+          <ol className="step-list" aria-label="Steps, in order">
+            {steps.map((s, i) => (
+              <li key={s.key} className="card form">
+                <header className="line">
+                  <h2>
+                    Step {i + 1}: {titleOf(s)}
+                  </h2>
+                  <span className="buttons push">
+                    <button type="button" disabled={i === 0} onClick={() => move(i, i - 1)} aria-label={`Move ${titleOf(s)} up`}>
+                      Up
+                    </button>
+                    <button type="button" disabled={i === steps.length - 1} onClick={() => move(i, i + 1)} aria-label={`Move ${titleOf(s)} down`}>
+                      Down
+                    </button>
+                    <button type="button" onClick={() => remove(i)} aria-label={`Remove ${titleOf(s)}`}>
+                      Remove
+                    </button>
+                  </span>
+                </header>
+                {form(i)}
+              </li>
+            ))}
+            <li className="buttons">
+              {[...palette.environments, ...palette.types].map((what) => (
+                <button type="button" key={what} onClick={() => add(what, steps.length)}>
+                  Add {what}
+                </button>
+              ))}
+            </li>
+          </ol>
         )}
-        <Problem message={wrong ?? undefined} />
-        <FormError error={change.error} shown={(path) => text === null && path[2] !== undefined && path[3] === 'config'} />
+        {environments.length === 0 && <p><Link to="/environments/new">Create an environment first</Link></p>}
+        <FormError error={change.error} shown={(path) => text === null && path[0] === 'definition' && checked.found.length > 0} />
         <div className="actions">
-          <button type="button" className="quiet" onClick={() => setText(text === null ? JSON.stringify(built, null, 2) : null)}>
-            {text === null ? 'Edit as JSON' : 'Back to the form'}
-          </button>
-          <button type="submit" className="primary" disabled={change.isPending || wrong !== null}>
+          <button type="submit" className="primary" disabled={change.isPending || parsed === undefined}>
             {change.isPending ? 'Creating…' : 'Create pipeline'}
           </button>
         </div>
       </form>
     </Page>
   )
+}
+
+/** The kinds of steps beside deploying that the pipeline's driver can carry out; all, before there is one. */
+function supported(drivers: DriversData['drivers'], environments: EnvironmentFields[], steps: Step[]): Array<Exclude<StepType, 'deploy'>> {
+  const first = environments.find((e) => steps.some((s) => environmentOf(s) === e.name))
+  const driver = drivers.find((d) => d.ref === first?.driverBindings[0]?.driverRef)
+  return driver ? extras.filter((t) => driver.supportedPipelineSteps.includes(t)) : extras
+}
+
+const settleAfter = 400
+
+/** What the server finds wrong with a document, a moment after it was last changed. */
+function useChecked(document: unknown) {
+  const written = JSON.stringify(document)
+  const [settled, setSettled] = useState(written)
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(written), settleAfter)
+    return () => clearTimeout(timer)
+  }, [written])
+  const query = useAsk(CheckPipeline, { definition: settled === undefined ? null : JSON.parse(settled) }, { once: true, enabled: settled !== undefined })
+  return { pending: settled !== written || query.isFetching, found: located(query.data?.validateFlowDefinition ?? []) }
 }
 
 function parse(text: string): unknown {
@@ -121,62 +223,11 @@ function parse(text: string): unknown {
   }
 }
 
-function swap<T>(all: T[], i: number): T[] {
-  const next = [...all]
-  ;[next[i], next[i + 1]] = [next[i + 1] as T, next[i] as T]
-  return next
-}
-
-/** The place of a stage's deploy step among the steps of the document. */
-function stepIndex(draft: Draft, stage: number): number {
-  return draft.stages.slice(0, stage + 1).reduce((sum, s) => sum + (s.approval === null ? 1 : 2), -1)
-}
-
 function Document({ text, onChange }: { text: string; onChange: (v: string) => void }) {
   const id = useId()
   return (
     <Field id={id} label="The document">
       <textarea id={id} aria-describedby={`${id}-notes`} rows={24} spellCheck={false} value={text} onChange={(e) => onChange(e.target.value)} />
     </Field>
-  )
-}
-
-interface StageProps {
-  stage: Stage
-  first: boolean
-  schema: Schema
-  driver: string
-  value: Json
-  findings: Finding[]
-  onChange: (stage: Stage) => void
-  onUp: () => void
-  onRemove: () => void
-}
-
-function StageForm({ stage, first, schema, driver, value, findings, onChange, onUp, onRemove }: StageProps) {
-  const id = useId()
-  const config = findings.filter((f) => f.path[0] === 'config').map((f) => ({ ...f, path: f.path.slice(1) }))
-  return (
-    <fieldset className="group stage">
-      <legend>{stage.environment}</legend>
-      <Field id={id} label="An approval before it" inline>
-        <input id={id} aria-describedby={`${id}-notes`} type="checkbox" checked={stage.approval !== null} onChange={(e) => onChange({ ...stage, approval: e.target.checked ? '' : null })} />
-      </Field>
-      {stage.approval !== null && (
-        <Text label="What the one who approves should know" field="approval" value={stage.approval} onChange={(v) => onChange({ ...stage, approval: v })} optional />
-      )}
-      <Text label="Gates" field="gates" value={stage.gates} help="Shares of traffic in percent, rising, with commas: 25, 50, 100. None: all at once." onChange={(v) => onChange({ ...stage, gates: v })} problem={findings.find((f) => f.path[0] === 'gates')?.message} optional />
-      <SchemaForm context={{ root: schema, driver, findings: config, agents: [] }} value={value} onChange={(v) => onChange({ ...stage, config: v })} />
-      <div className="line">
-        {!first && (
-          <button type="button" className="quiet" onClick={onUp}>
-            Move {stage.environment} up
-          </button>
-        )}
-        <button type="button" className="quiet" onClick={onRemove}>
-          Remove {stage.environment}
-        </button>
-      </div>
-    </fieldset>
   )
 }

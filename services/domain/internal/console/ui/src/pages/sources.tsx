@@ -116,7 +116,7 @@ function Row({ source }: { source: SourceFields }) {
         )}
       </td>
       <td className="acts">
-        <button type="button" disabled={look.isPending} onClick={() => look.mutate(undefined)} aria-label={`Check ${name} now`}>
+        <button type="button" disabled={look.isPending} onClick={() => look.mutate(undefined)} aria-label={`Check now: ${name}`}>
           Check now
         </button>
       </td>
