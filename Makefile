@@ -157,6 +157,12 @@ $(UI)/node_modules/.package-lock.json: $(UI)/package.json $(UI)/package-lock.jso
 console: $(UI)/node_modules/.package-lock.json ## Build the web console into services/domain/internal/console/dist, which is committed
 	@cd $(UI) && node scripts/types.mjs && npm run --silent check && npm run --silent build
 
+.PHONY: console-drift
+console-drift: $(UI)/node_modules/.package-lock.json ## Fail when the committed build of the console is not what its source makes
+	@before=$$(mktemp -d); trap 'rm -rf "$$before"' EXIT; cp -a $(UI)/../dist $(UI)/src/api/generated.ts "$$before"; $(MAKE) --no-print-directory console; \
+	diff -rq "$$before/dist" $(UI)/../dist && diff -q "$$before/generated.ts" $(UI)/src/api/generated.ts || \
+	{ echo "console-drift: the build was not what its source makes; it has been written anew: look at it and commit" >&2; exit 1; }
+
 .PHONY: console-unit
 console-unit: $(UI)/node_modules/.package-lock.json ## Check the web console without a browser: types against the schema, unit tests
 	@cd $(UI) && node scripts/types.mjs --check && npm run --silent check && npm run --silent test
@@ -207,7 +213,7 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, e2e, e2e-charts, then the console's tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, e2e, e2e-charts, then the console's build and tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
@@ -218,4 +224,4 @@ ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, ch
 	@$(MAKE) chaos
 	@$(MAKE) e2e
 	@$(MAKE) e2e-charts
-	@if command -v npm >/dev/null; then $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
+	@if command -v npm >/dev/null; then $(MAKE) console-drift && $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
