@@ -1,3 +1,4 @@
+/// <reference types="node" />
 // What the renderer takes and what the server takes is the same: agreement.json holds what it says here of generated values, and
 // forms_test.go of the service holds the server's validator against that file. UPDATE=1 writes it anew.
 import { readFileSync, writeFileSync } from 'node:fs'

@@ -1,3 +1,4 @@
+/// <reference types="node" />
 // Values for the schemas of drivers, made up from a seed: the same on every machine. What the renderer says of each is written into
 // agreement.json, and a Go test holds the server's validator against it.
 import { readFileSync } from 'node:fs'

@@ -79,8 +79,19 @@ export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' |
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
+export type Health = 'UNKNOWN' | 'HEALTHY' | 'PROGRESSING' | 'DEGRADED'
+
 export interface LookAtArtifactSourceInput {
   artifactSourceId: string
+}
+
+export interface MatrixFilter {
+  text?: string | null
+  environments?: Array<string> | null
+  drivers?: Array<string> | null
+  states?: Array<RolloutState> | null
+  health?: Array<Health> | null
+  waiting?: boolean | null
 }
 
 export type MemberKind = 'USER' | 'AGENT'
@@ -242,71 +253,42 @@ export interface AbilityFields {
   reason: string | null
 }
 
-export interface PlaceFields {
+export interface CellFields {
   id: string
-  position: number
-  state: RolloutState
-  startedAt: string | null
-  finishedAt: string | null
   environment: {
     id: string
     name: string
     tier: Tier
   }
-  previousVersionSet: {
+  readiness: Readiness
+  readinessReason: string
+  live: {
     id: string
     name: string
   } | null
-  deployments: Array<{
-    id: string
-    state: DeploymentState
-    service: {
-      id: string
-      name: string
-    }
-  }>
-}
-
-export interface OverviewRollout {
-  id: string
-  state: RolloutState
-  isRollback: boolean
-  createdAt: string
-  startedAt: string | null
-  finishedAt: string | null
-  versionSet: {
+  liveSince: string | null
+  latestVersionSet: {
     id: string
     name: string
-  }
-  openGates: Array<{
+  } | null
+  state: RolloutState | null
+  latest: {
+    id: string
+    startedAt: string | null
+    rollout: {
+      id: string
+      isRollback: boolean
+    }
+  } | null
+  gates: Array<{
     gateId: string
-    reason: string
     requestedAt: string
   }>
-  environments: Array<{
-    id: string
-    position: number
-    state: RolloutState
-    startedAt: string | null
-    finishedAt: string | null
-    environment: {
-      id: string
-      name: string
-      tier: Tier
-    }
-    previousVersionSet: {
-      id: string
-      name: string
-    } | null
-    deployments: Array<{
-      id: string
-      state: DeploymentState
-      service: {
-        id: string
-        name: string
-      }
-    }>
-  }>
+  health: Health
+  reconciliation: {
+    drift: string
+    since: string
+  } | null
 }
 
 export interface RolloutLine {
@@ -411,6 +393,12 @@ export interface EnvironmentFields {
   readiness: Readiness
   readinessReason: string
   createdAt: string
+  contact: {
+    reachable: boolean
+    reason: string
+    since: string
+    observedAt: string
+  } | null
   driverBindings: Array<{
     id: string
     version: number
@@ -1153,10 +1141,9 @@ export interface ViewerData {
       reason: string | null
     }>
   }
-  journalCursor: string
 }
 export type ViewerVariables = Record<string, never>
-export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } journalCursor } fragment AbilityFields on Ability { action allowed reason }' }
+export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface JournalCursorData {
   journalCursor: string
@@ -1181,6 +1168,81 @@ export interface FollowVariables {
 export const Follow: Operation<FollowData, FollowVariables> = { name: 'Follow', text: 'subscription Follow($after: String) { journal(after: $after) { cursor rollout { id application { id } } } }' }
 
 export interface WhereData {
+  matrix: {
+    nodes: Array<{
+      application: {
+        id: string
+        name: string
+      }
+      newest: {
+        id: string
+        name: string
+        createdAt: string
+      } | null
+      cells: Array<{
+        id: string
+        environment: {
+          id: string
+          name: string
+          tier: Tier
+        }
+        readiness: Readiness
+        readinessReason: string
+        live: {
+          id: string
+          name: string
+        } | null
+        liveSince: string | null
+        latestVersionSet: {
+          id: string
+          name: string
+        } | null
+        state: RolloutState | null
+        latest: {
+          id: string
+          startedAt: string | null
+          rollout: {
+            id: string
+            isRollback: boolean
+          }
+        } | null
+        gates: Array<{
+          gateId: string
+          requestedAt: string
+        }>
+        health: Health
+        reconciliation: {
+          drift: string
+          since: string
+        } | null
+      }>
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface WhereVariables {
+  first: number
+  after?: string | null
+  filter?: MatrixFilter | null
+}
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { id environment { id name tier } readiness readinessReason live { id name } liveSince latestVersionSet { id name } state latest { id startedAt rollout { id isRollback } } gates { gateId requestedAt } health reconciliation { drift since } }' }
+
+export interface ColumnsData {
+  environments: {
+    nodes: Array<{
+      id: string
+      name: string
+      tier: Tier
+    }>
+  }
+}
+export type ColumnsVariables = Record<string, never>
+export const Columns: Operation<ColumnsData, ColumnsVariables> = { name: 'Columns', text: 'query Columns { environments(first: 200) { nodes { id name tier } } }' }
+
+export interface BeginningData {
   applications: {
     nodes: Array<{
       id: string
@@ -1208,58 +1270,13 @@ export interface WhereData {
       rollouts: {
         nodes: Array<{
           id: string
-          state: RolloutState
-          isRollback: boolean
-          createdAt: string
-          startedAt: string | null
-          finishedAt: string | null
-          versionSet: {
-            id: string
-            name: string
-          }
-          openGates: Array<{
-            gateId: string
-            reason: string
-            requestedAt: string
-          }>
-          environments: Array<{
-            id: string
-            position: number
-            state: RolloutState
-            startedAt: string | null
-            finishedAt: string | null
-            environment: {
-              id: string
-              name: string
-              tier: Tier
-            }
-            previousVersionSet: {
-              id: string
-              name: string
-            } | null
-            deployments: Array<{
-              id: string
-              state: DeploymentState
-              service: {
-                id: string
-                name: string
-              }
-            }>
-          }>
         }>
       }
     }>
-    pageInfo: {
-      hasNextPage: boolean
-      endCursor: string | null
-    }
   }
 }
-export interface WhereVariables {
-  first: number
-  after?: string | null
-}
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name environments { id readiness readinessReason environment { id name tier } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 5) { nodes { ...OverviewRollout } } } pageInfo { hasNextPage endCursor } } } fragment OverviewRollout on Rollout { id state isRollback createdAt startedAt finishedAt versionSet { id name } openGates { gateId reason requestedAt } environments { ...PlaceFields } } fragment PlaceFields on RolloutEnvironment { id position state startedAt finishedAt environment { id name tier } previousVersionSet { id name } deployments { id state service { id name } } }' }
+export type BeginningVariables = Record<string, never>
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { applications(first: 2) { nodes { id name environments { id readiness readinessReason environment { id name tier } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 1) { nodes { id } } } } }' }
 
 export interface RolloutsData {
   rollouts: {
@@ -1814,6 +1831,12 @@ export interface EnvironmentsData {
       readiness: Readiness
       readinessReason: string
       createdAt: string
+      contact: {
+        reachable: boolean
+        reason: string
+        since: string
+        observedAt: string
+      } | null
       driverBindings: Array<{
         id: string
         version: number
@@ -1832,7 +1855,7 @@ export interface EnvironmentsVariables {
   first: number
   after?: string | null
 }
-export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface EnvironmentPageData {
   environment: {
@@ -1843,6 +1866,12 @@ export interface EnvironmentPageData {
     readiness: Readiness
     readinessReason: string
     createdAt: string
+    contact: {
+      reachable: boolean
+      reason: string
+      since: string
+      observedAt: string
+    } | null
     driverBindings: Array<{
       id: string
       version: number
@@ -1850,12 +1879,68 @@ export interface EnvironmentPageData {
       driverConfig: unknown
       createdAt: string
     }>
+    archivedAt: string | null
+    approval: {
+      reason: string
+      quorum: number
+      group: string | null
+      requesterMayApprove: boolean
+      expiresAfterSeconds: number
+      onExpiry: GateOutcome
+    } | null
+    healths: Array<{
+      service: {
+        id: string
+        name: string
+      }
+      health: Health
+      reason: string
+      since: string
+      observedAt: string
+    }>
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
   } | null
+  rollouts: {
+    nodes: Array<{
+      id: string
+      state: RolloutState
+      isRollback: boolean
+      createdAt: string
+      startedAt: string | null
+      finishedAt: string | null
+      application: {
+        id: string
+        name: string
+      }
+      versionSet: {
+        id: string
+        name: string
+      }
+      openGates: Array<{
+        gateId: string
+        reason: string
+        requestedAt: string
+      }>
+      environments: Array<{
+        id: string
+        state: RolloutState
+        environment: {
+          id: string
+          name: string
+          tier: Tier
+        }
+      }>
+    }>
+  }
 }
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig createdAt } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{
@@ -2115,3 +2200,46 @@ export interface RetryRolloutVariables {
   input: RetryRolloutInput
 }
 export const RetryRollout: Operation<RetryRolloutData, RetryRolloutVariables> = { name: 'RetryRollout', text: 'mutation RetryRollout($input: RetryRolloutInput!) { retryRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RolloutRunsData {
+  workflows: {
+    nodes: Array<{
+      workflowId: string
+      state: WorkflowState
+      error: string
+    }>
+  }
+}
+export interface RolloutRunsVariables {
+  subject: string
+}
+export const RolloutRuns: Operation<RolloutRunsData, RolloutRunsVariables> = { name: 'RolloutRuns', text: 'query RolloutRuns($subject: String!) { workflows(first: 1, subject: $subject) { nodes { workflowId state error } } }' }
+
+export interface RunLinesData {
+  workflow: {
+    workflowId: string
+    waitingFor: Array<string>
+    logs: {
+      nodes: Array<{
+        sequence: number
+        branch: number
+        kind: string
+        name: string
+        text: string
+        code: string
+        truncated: boolean
+        redacted: boolean
+        recordedAt: string
+      }>
+      pageInfo: {
+        hasNextPage: boolean
+        endCursor: string | null
+      }
+    }
+  } | null
+}
+export interface RunLinesVariables {
+  workflowId: string
+  after?: string | null
+}
+export const RunLines: Operation<RunLinesData, RunLinesVariables> = { name: 'RunLines', text: 'query RunLines($workflowId: String!, $after: String) { workflow(workflowId: $workflowId) { workflowId waitingFor logs(first: 200, after: $after) { nodes { sequence branch kind name text code truncated redacted recordedAt } pageInfo { hasNextPage endCursor } } } }' }
