@@ -10,7 +10,7 @@ import { Ago } from '../parts/time'
 const filters: Array<[key: string, word: string, states: WorkflowState[] | null]> = [
   ['all', 'All', null],
   ['active', 'Under way', ['RUNNING', 'PARKED']],
-  ['failed', 'Failed', ['FAILED', 'TERMINATED']],
+  ['failed', 'Failed', ['FAILED', 'QUARANTINED', 'TERMINATED']],
   ['completed', 'Completed', ['COMPLETED']],
   ['cancelled', 'Cancelled', ['CANCELLED']],
 ]
@@ -21,6 +21,7 @@ const looks: Record<WorkflowState, { tone: 'quiet' | 'busy' | 'wait' | 'good' | 
   COMPLETED: { tone: 'good', icon: 'completed', word: 'Completed' },
   FAILED: { tone: 'bad', icon: 'failed', word: 'Failed' },
   CANCELLED: { tone: 'quiet', icon: 'cancelled', word: 'Cancelled' },
+  QUARANTINED: { tone: 'bad', icon: 'degraded', word: 'Quarantined' },
   TERMINATED: { tone: 'bad', icon: 'cancelled', word: 'Terminated' },
 }
 
