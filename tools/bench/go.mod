@@ -10,6 +10,7 @@ require (
 	github.com/lockstep-cd/lockstep/services/domain v0.0.0
 	github.com/lockstep-cd/lockstep/services/registry v0.0.0
 	github.com/lockstep-cd/lockstep/services/workflow v0.0.0
+	golang.org/x/sync v0.24.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )
@@ -105,7 +106,6 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
