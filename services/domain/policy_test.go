@@ -85,11 +85,11 @@ func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 	again := s.rollout(s.set) // somebody is quicker
 	s.until(30)
 	done, worked := s.due()
-	if !worked || done.MadeRolloutID != 0 || done.Outcome != "rollout_3 has begun since" {
+	if !worked || done.MadeRolloutID != 0 || done.Outcome != "put off: rollout_3 is pending" {
 		t.Errorf("with a newer rollout: %+v", done)
 	}
 	s.want(s.reload(again).State, core.RolloutPending)
-	s.nothingDue("what was dropped")
+	s.nothingDue("a moment after it was put off")
 }
 
 func TestAnApplicationsOwnPolicy(t *testing.T) {
