@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -93,10 +94,12 @@ func runEngine() error {
 	if order.Deadly != "" {
 		functions = append(functions, deadly(order.Deadly))
 	}
+	relay := &remoteRelay{world: order.World}
 	a, err := assemble(assembly{
 		pool: pool, wall: wall, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		functions: functions, crash: crash{at: order.At, applied: order.Applied}, die: killMyself,
-		sender: func(*core.Service) core.CallSender { return remoteRelay{order.World} },
+		functions: functions, crash: crash{at: order.At, applied: order.Applied}, die: func() { relay.whole.Lock(); killMyself() },
+		sender: func(*core.Service) core.CallSender { return relay },
+		calls:  func(s core.Store) core.Store { return counted{s, relay} },
 	})
 	if err != nil {
 		return err
@@ -153,10 +156,37 @@ type outcome struct {
 	Error *core.FunctionError
 }
 
-type remoteRelay struct{ world string }
+// remoteRelay hands calls to the parent.
+type remoteRelay struct {
+	world string
+	// whole is held from the count of an attempt to its sending. What a kill in between loses, the next attempt makes up for, which in
+	// the scenario's time never comes (see steady).
+	whole sync.Mutex
+	// left are the calls that were counted and not sent yet; the dispatcher's own goroutine has it.
+	left int
+}
 
-func (r remoteRelay) Send(ctx context.Context, c core.OutgoingCall) error {
-	return ask(ctx, r.world+"/send", c, &struct{}{})
+func (r *remoteRelay) Send(ctx context.Context, c core.OutgoingCall) error {
+	err := ask(ctx, r.world+"/send", c, &struct{}{})
+	if r.left--; r.left == 0 {
+		r.whole.Unlock()
+	}
+	return err
+}
+
+// counted is the store of a dispatcher that sends to relay.
+type counted struct {
+	core.Store
+	relay *remoteRelay
+}
+
+func (c counted) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+	c.relay.whole.Lock()
+	calls, err := c.Store.NextCalls(ctx, now, limit)
+	if c.relay.left = len(calls); len(calls) == 0 {
+		c.relay.whole.Unlock()
+	}
+	return calls, err
 }
 
 func ask(ctx context.Context, url string, question, answer any) error {

@@ -283,6 +283,8 @@ type assembly struct {
 	sender    func(*core.Service) core.CallSender
 	crash     crash
 	die       func()
+	// calls is the store of the dispatcher; nil for one that a crash does not interrupt.
+	calls func(core.Store) core.Store
 }
 
 type assembled struct {
@@ -313,8 +315,11 @@ func assemble(a assembly) (assembled, error) {
 		},
 	})
 	service := core.NewService(kept, scripts, a.wall, engine)
+	if a.calls == nil {
+		a.calls = func(s core.Store) core.Store { return steady{s} }
+	}
 	dispatcher := core.Dispatcher{
-		Store: steady{kept}, Sender: a.sender(service), Clock: a.wall, Log: a.log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
+		Store: a.calls(kept), Sender: a.sender(service), Clock: a.wall, Log: a.log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
 	}
 	return assembled{store: crashing, service: service, run: func(ctx context.Context) error {
 		var parts sync.WaitGroup
