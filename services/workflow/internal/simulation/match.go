@@ -66,7 +66,7 @@ func (m *Memory) emit(emits []core.Emit) (told []core.Event) {
 
 // match hands waits the earliest event that each matches: new events to all waits, new waits all events. A wait has one event
 // and a run each event once (D19).
-func (m *Memory) match(told []core.Event, waits []opened, l *core.Lease) (woken []core.Woken) {
+func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken []core.Woken) {
 	if m.defect == ForgetsEarlyEvents {
 		waits = nil
 	}
@@ -74,7 +74,7 @@ func (m *Memory) match(told []core.Event, waits []opened, l *core.Lease) (woken 
 		waits = nil
 		for _, e := range m.executions {
 			for _, ref := range refs(e.waits) {
-				waits = append(waits, opened{e, ref})
+				waits = append(waits, waiting{e, ref})
 			}
 		}
 	}

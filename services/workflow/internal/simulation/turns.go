@@ -56,6 +56,16 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 	if err != nil {
 		return core.Committed{}, nil, err
 	}
+	for _, entry := range c.Entries {
+		// An event may have been handed to a wait that has given up: it is there for the others now.
+		if gaveUp := entry.Event == 0 && (entry.Kind == core.KindWait || entry.Kind == core.KindReceive); gaveUp && !c.Next.Ended() {
+			opened = nil
+			for _, ref := range refs(e.waits) {
+				opened = append(opened, waiting{e, ref})
+			}
+			break
+		}
+	}
 	told := m.emit(c.Emits)
 	woken := m.match(told, opened, l)
 	var others []core.Woken
@@ -107,14 +117,14 @@ func (m *Memory) close(e *execution, c core.Commit) {
 	}
 }
 
-// opened is a wait that has to be matched.
-type opened struct {
+// waiting is a wait that has to be matched.
+type waiting struct {
 	execution *execution
 	op        core.OpRef
 }
 
-func (m *Memory) open(e *execution, c core.Commit) ([]opened, error) {
-	var waits []opened
+func (m *Memory) open(e *execution, c core.Commit) ([]waiting, error) {
+	var waits []waiting
 	for _, o := range c.Open {
 		ref := o.Op.Ref
 		if _, there := e.timers[ref]; there {
@@ -124,7 +134,7 @@ func (m *Memory) open(e *execution, c core.Commit) ([]opened, error) {
 		e.timers[ref] = &timer{due: o.Due}
 		if wants := o.Op.Wants(); len(wants) > 0 {
 			e.waits[ref] = wants
-			waits = append(waits, opened{e, ref})
+			waits = append(waits, waiting{e, ref})
 		}
 		if o.Poll != nil {
 			e.polls[ref] = *o.Poll

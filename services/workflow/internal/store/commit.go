@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -130,6 +131,9 @@ func (s *Store) commitAll(ctx context.Context, items []*work) error {
 		if err != nil {
 			return err
 		}
+		if waits, err = askAgain(ctx, q, turns, waits); err != nil {
+			return err
+		}
 		var wire []event.Event
 		for _, t := range turns {
 			wire, events = append(wire, t.wire...), append(events, t.told...)
@@ -165,11 +169,40 @@ func fenced(err error) error {
 // matches reports whether the transaction makes an event or a wait known.
 func matches(items []*work) bool {
 	for _, item := range items {
-		if item.received != nil || len(item.turn.told) > 0 || len(item.turn.waits) > 0 {
+		if item.received != nil || len(item.turn.told) > 0 || len(item.turn.waits) > 0 || item.turn.gaveUp() {
 			return true
 		}
 	}
 	return false
+}
+
+// gaveUp reports whether a wait of the turn ended without an event, while others of its execution may go on.
+func (t *turn) gaveUp() bool {
+	return !t.Next.Ended() && slices.ContainsFunc(t.Entries, func(e core.Entry) bool {
+		return e.Event == 0 && (e.Kind == core.KindWait || e.Kind == core.KindReceive)
+	})
+}
+
+// askAgain adds to waits all that an execution has open of which one wait ended without an event: one may have been handed to that
+// wait after the turn had looked, and is there for the others now.
+func askAgain(ctx context.Context, q *query.Queries, turns []*turn, waits []opRow) ([]opRow, error) {
+	var ids []int64
+	for _, t := range turns {
+		if t.gaveUp() {
+			ids = append(ids, t.Execution.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return waits, nil
+	}
+	rows, err := q.OpenWaitsOf(ctx, ids)
+	if err != nil {
+		return nil, pg.Classify(err, "look for the waits of %d executions", len(ids))
+	}
+	for _, row := range rows {
+		waits = append(waits, opRow{row.Execution, row.Branch, row.Op})
+	}
+	return waits, nil
 }
 
 // keepRunning tells the turns that wanted to park but found an event at once, and answers the executions that are not

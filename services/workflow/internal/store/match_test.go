@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -64,6 +65,32 @@ func TestMatching(t *testing.T) {
 	}
 	b.commit(c)
 	same(t, "the next wait", []string{"7.0 fourth"}, b.arrived(l.ID))
+}
+
+// TestAnEventForAWaitThatGaveUpIsThereForTheNext has an event come for a wait whose timeout is being recorded: another wait of the run
+// for the same gets it.
+func TestAnEventForAWaitThatGaveUpIsThereForTheNext(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	b.commit(b.turn(l, wait(0, "x", nil), wait(1, "x", nil)))
+	b.clock.Advance(time.Hour)
+	if _, _, err := b.FireTimers(t.Context(), b.clock.Now(), 10); err != nil {
+		t.Fatal(err)
+	}
+	b.claim(b.lease)
+	l = b.load(l.ID)
+	b.receive(1, "late", "x", `{}`)
+	same(t, "before the timeout is recorded", []string{"0.0 late", "0.0 timer", "1.0 timer"}, b.arrived(l.ID))
+	c := b.turn(l)
+	c.LastSeq++
+	gone := core.OpRef{Branch: 0}
+	c.Entries = append(c.Entries, core.Entry{Seq: c.LastSeq, Op: gone, Kind: core.KindWait, Value: json.RawMessage("null"), At: c.At})
+	c.Closed = append(c.Closed, gone)
+	if done := b.commit(c); done.State != core.Running {
+		t.Errorf("with an event for the other wait it is %s, expected running", done.State)
+	}
+	same(t, "afterwards", []string{"1.0 late", "1.0 timer"}, b.arrived(l.ID))
 }
 
 // TestEventsRaceWaits has an event and its wait committed at the same moment by two processes, many times, under filters

@@ -178,6 +178,9 @@ INSERT INTO event_key (key, event)
 SELECT unnest(sqlc.arg(keys)::bytea[]), unnest(sqlc.arg(events)::bigint[])
 ON CONFLICT DO NOTHING;
 
+-- name: OpenWaitsOf :many
+SELECT DISTINCT execution, branch, op FROM wait WHERE execution = ANY (sqlc.arg(executions)::bigint[]);
+
 -- name: Satisfy :many
 -- Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
 -- execution began and that the execution has not had yet. Where several waits of an execution would have one event, the

@@ -489,6 +489,36 @@ func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) error {
 	return err
 }
 
+const openWaitsOf = `-- name: OpenWaitsOf :many
+SELECT DISTINCT execution, branch, op FROM wait WHERE execution = ANY ($1::bigint[])
+`
+
+type OpenWaitsOfRow struct {
+	Execution int64
+	Branch    int32
+	Op        int32
+}
+
+func (q *Queries) OpenWaitsOf(ctx context.Context, executions []int64) ([]OpenWaitsOfRow, error) {
+	rows, err := q.db.Query(ctx, openWaitsOf, executions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenWaitsOfRow
+	for rows.Next() {
+		var i OpenWaitsOfRow
+		if err := rows.Scan(&i.Execution, &i.Branch, &i.Op); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const satisfy = `-- name: Satisfy :many
 WITH c AS (
     SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
