@@ -219,7 +219,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, ch
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
-	@$(MAKE) simulate
+	@$(MAKE) simulate SEEDS=100000 FOR=3m
 	@$(MAKE) charts
 	@$(MAKE) chaos
 	@$(MAKE) e2e
