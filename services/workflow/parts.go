@@ -60,19 +60,12 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 
 // observe records an attempt at a Function in the trace of its run. A run that was started in none is not recorded: a
 // trace of one Function alone says nothing.
-func observe(ctx context.Context, call core.Call) (context.Context, func(error)) {
+func observe(ctx context.Context, call core.Call) (inside context.Context, end func(problem string)) {
 	if call.Trace == "" {
-		return ctx, func(error) {}
+		return ctx, func(string) {}
 	}
-	ctx, end := telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
+	return telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
 		slog.String(telemetry.KeyWorkflow, call.Workflow), slog.String(telemetry.KeyCall, call.ID), slog.Int(telemetry.KeyAttempt, call.Attempt))
-	return ctx, func(err error) {
-		if err == nil {
-			end("")
-			return
-		}
-		end(core.AsFunctionError(err).Error())
-	}
 }
 
 // settings are the numbers of a configuration that has its defaults: the engine takes no zero.

@@ -79,18 +79,25 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 			return answered, true
 		}
 		call.Args = args
-		value, secrets, err := e.call(ctx, f, call)
+		observed, end := ctx, func(string) {}
+		if e.Observe != nil {
+			observed, end = e.Observe(ctx, call)
+		}
+		value, secrets, err := e.call(observed, f, call)
 		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
 		// process was stopped.
 		if ctx.Err() != nil {
+			end("interrupted")
 			return Completion{}, false
 		}
 		if err == nil {
+			end("")
 			answered.Value = value
 			return answered, true
 		}
 		refusal := AsFunctionError(err)
 		refusal.Message = secrets.redact(refusal.Message)
+		end(refusal.Error())
 		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", secrets.redact(err.Error()))
 		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
 		pause, again := op.Retry.Pause(call.Attempt, refusal.Code)
@@ -116,11 +123,6 @@ func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMe
 			err = &FunctionError{Code: CodeInternal, Message: "the function panicked; the service's log says where"}
 		}
 	}()
-	if e.Observe != nil {
-		var end func(error)
-		ctx, end = e.Observe(ctx, c)
-		defer func() { end(err) }()
-	}
 	answer, err := f.Call(ctx, c)
 	if err != nil {
 		if _, worded := errors.AsType[*FunctionError](err); !worded && errors.Is(err, context.DeadlineExceeded) {

@@ -31,7 +31,7 @@ func (l leak) Call(ctx context.Context, _ Call) (any, error) {
 const canary = "hunter2 / s&cret"
 
 // TestAFunctionsErrorShowsNoSecret has Functions put their secret into an error in every way, and looks at what the program, the
-// history and the log get (D27).
+// history, the log and the trace get (D27).
 func TestAFunctionsErrorShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	encoded := base64.StdEncoding.EncodeToString([]byte(canary))
@@ -45,17 +45,24 @@ func TestAFunctionsErrorShowsNoSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
+			var seen string
 			functions, err := NewFunctions(fails)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e := NewEngine(EngineDeps{
 				Functions: functions, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(&log, nil)), Settings: Settings{Activities: 1},
+				Observe: func(ctx context.Context, _ Call) (context.Context, func(string)) {
+					return ctx, func(problem string) { seen = problem }
+				},
 			})
 			call := Call{Function: "leak", Deadline: clock.System().Now().Add(time.Minute)}
 			c, finished := e.carryOut(t.Context(), Op{Name: "leak", Args: json.RawMessage("{}"), NoRetry: true}, call)
 			if !finished || c.Error == nil || !strings.Contains(log.String(), "function refused") {
 				t.Fatalf("finished %t with %v; the log is %s", finished, c.Error, log.String())
+			}
+			if seen != c.Error.Error() {
+				t.Errorf("observed %q, expected what the program gets, %q", seen, c.Error)
 			}
 			for _, form := range []string{canary, url.QueryEscape(canary), encoded} {
 				if strings.Contains(c.Error.Error()+log.String(), form) {

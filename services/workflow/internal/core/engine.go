@@ -48,8 +48,9 @@ type EngineDeps struct {
 	Functions *Functions
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(Emit) *FunctionError
-	// Observe is told of each attempt at an in-process Function, and of its end; nil for nobody. Replay attempts nothing.
-	Observe func(ctx context.Context, call Call) (inside context.Context, end func(err error))
+	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything
+	// did, without secrets; nil for nobody. Replay attempts nothing.
+	Observe func(ctx context.Context, call Call) (inside context.Context, end func(problem string))
 	Clock   clock.Clock
 	// Random answers the programs' random(): at least 0 and below 1. nil: the system's randomness.
 	Random   func() float64
