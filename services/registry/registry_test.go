@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -30,7 +31,7 @@ func start(t *testing.T, db pg.Config, nats *bustest.TestServer) *process {
 	t.Helper()
 	p := &process{config: Config{
 		DatabaseURL: db.URL, Schema: db.Schema, NATSURL: nats.URL(), NATSUser: "registry", NATSPassword: "registry",
-		HTTPAddress: freeAddress(t), HealthAddress: freeAddress(t), Tokens: []string{token}, LogLevel: "error",
+		HTTPAddress: rpctest.FreeAddress(t), HealthAddress: rpctest.FreeAddress(t), Tokens: []string{token}, LogLevel: "error",
 	}}
 	p.run(t)
 	return p
@@ -202,16 +203,4 @@ func eventually(t *testing.T, what string, reached func() bool) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// freeAddress is one that nobody listens on at this moment.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

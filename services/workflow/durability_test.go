@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
@@ -230,7 +231,7 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	nats := bustest.Server(t)
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL(), NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: freeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+		GRPCAddress: rpctest.FreeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
@@ -63,7 +64,7 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	ours, callers, strangers := newPair(t, "server"), newPair(t, "caller"), newPair(t, "stranger")
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: freeAddress(t), GRPCCert: ours.cert, GRPCKey: ours.key, GRPCClientCA: callers.cert,
+		GRPCAddress: rpctest.FreeAddress(t), GRPCCert: ours.cert, GRPCKey: ours.key, GRPCClientCA: callers.cert,
 		Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {

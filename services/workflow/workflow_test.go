@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
@@ -56,7 +56,7 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema,
 		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: freeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+		GRPCAddress: rpctest.FreeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
@@ -68,17 +68,6 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s.up()
 	t.Cleanup(s.down)
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (s *service) up() {
@@ -261,7 +250,7 @@ func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
 // when the bus is there.
 func TestTheServiceServesWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = freeAddress(t) })
+	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = rpctest.FreeAddress(t) })
 	s.down()
 	s.bus.Stop(t)
 	s.up()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
 const (
@@ -72,7 +72,7 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress(ctx)
+	address, err := probe.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -86,15 +86,6 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 		adjust(&w.config)
 	}
 	return w, w.up(ctx)
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // up starts the service and returns when it answers.

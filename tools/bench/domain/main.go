@@ -86,7 +86,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer nats.Shutdown()
-	address, err := probe.FreeAddress(ctx)
+	address, err := probe.FreeAddress()
 	if err != nil {
 		return err
 	}

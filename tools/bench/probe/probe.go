@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // startWithin bounds the start of a service.
@@ -72,13 +72,13 @@ func (a API) Ask(ctx context.Context, query string, variables map[string]any) ([
 }
 
 // FreeAddress is one that nobody listens on at this moment.
-func FreeAddress(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+func FreeAddress() (string, error) {
+	ports, reservation, err := port.Choose(1)
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	return l.Addr().String(), l.Close()
+	defer reservation.Release() // nothing else is started beside a measurement
+	return port.Address(ports[0]), nil
 }
 
 // Percentiles are the middle and the 99th of a hundred, in milliseconds. It sorts in place.

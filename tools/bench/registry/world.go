@@ -106,11 +106,11 @@ func (w *world) startOCI(dir string) error {
 func (w *world) host() string { return strings.TrimPrefix(w.oci.URL, "https://") }
 
 func (w *world) startServices(ctx context.Context) error {
-	api, err := probe.FreeAddress(ctx)
+	api, err := probe.FreeAddress()
 	if err != nil {
 		return err
 	}
-	intake, err := probe.FreeAddress(ctx)
+	intake, err := probe.FreeAddress()
 	if err != nil {
 		return err
 	}

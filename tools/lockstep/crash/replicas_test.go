@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -105,10 +105,10 @@ type pair struct{ workflow, domain *replica }
 
 func (w *world) pair(t *testing.T, name string) *pair {
 	t.Helper()
-	grpc := freeAddress(t)
+	grpc := rpctest.FreeAddress(t)
 	return &pair{
 		workflow: w.replica(t, "workflow", name, grpc, map[string]any{"grpc_address": grpc, "instance": "replica-" + name}),
-		domain:   w.replica(t, "domain", name, freeAddress(t), map[string]any{"workflow_address": grpc}),
+		domain:   w.replica(t, "domain", name, rpctest.FreeAddress(t), map[string]any{"workflow_address": grpc}),
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *world) replica(t *testing.T, part, name, address string, more map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{part: part, address: address, health: freeAddress(t)}
+	r := &replica{part: part, address: address, health: rpctest.FreeAddress(t)}
 	settings := map[string]any{}
 	if err := yaml.Unmarshal(text, &settings); err != nil {
 		t.Fatal(err)
@@ -212,17 +212,6 @@ func (r *replica) stop(t *testing.T) {
 	if err := errors.Join(err, readErr); err != nil || strings.Contains(string(text), "DATA RACE") {
 		t.Errorf("%s: %v\n%s", r.part, err, text)
 	}
-}
-
-// freeAddress is one that nobody listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lis.Close() }()
-	return lis.Addr().String()
 }
 
 // balancer is one address before several, of which each request goes to the next: what a Service is in a cluster.

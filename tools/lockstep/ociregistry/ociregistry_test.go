@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/ociregistry"
 )
 
@@ -43,16 +43,6 @@ func start(t *testing.T, c ociregistry.Config) (stop func()) {
 	return stop
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 func push(t *testing.T, ref string) string {
 	t.Helper()
 	image, err := random.Image(64, 1)
@@ -75,7 +65,7 @@ func push(t *testing.T, ref string) string {
 
 func TestContentSurvivesARestart(t *testing.T) {
 	t.Parallel()
-	c := ociregistry.Config{Address: freeAddress(t), Dir: t.TempDir()}
+	c := ociregistry.Config{Address: rpctest.FreeAddress(t), Dir: t.TempDir()}
 	stop := start(t, c)
 	digest := push(t, c.Address+"/shop/api:1.0")
 	stop()
@@ -129,7 +119,7 @@ func TestEveryPushIsNotifiedUntilAccepted(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(receiver.Close)
-	c := ociregistry.Config{Address: freeAddress(t), Dir: t.TempDir(), NotifyURL: receiver.URL, NotifyToken: "t0ken"}
+	c := ociregistry.Config{Address: rpctest.FreeAddress(t), Dir: t.TempDir(), NotifyURL: receiver.URL, NotifyToken: "t0ken"}
 	start(t, c)
 	digest := push(t, c.Address+"/shop/web:2.0")
 	want := received{"Bearer t0ken", "shop/web", digest, "2.0", "push"}

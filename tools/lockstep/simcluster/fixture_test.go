@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/rollouts"
@@ -42,7 +42,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, gitDir: t.TempDir(), folder: t.TempDir(), address: freeAddress(t)}
+	f := &fixture{t: t, gitDir: t.TempDir(), folder: t.TempDir(), address: rpctest.FreeAddress(t)}
 	if err := gitserver.Create(t.Context(), f.gitDir, "shop", map[string]string{"README.md": "shop\n"}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,16 +73,6 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // the address is free again
-	return l.Addr().String()
-}
-
 func (f *fixture) start() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -93,15 +83,16 @@ func (f *fixture) start() {
 		}, slog.New(slog.DiscardHandler), func() { close(ready) })
 	}()
 	f.stop = func() {
+		f.stop = func() {}
 		cancel()
 		if err := <-done; err != nil {
 			f.t.Errorf("the cluster ends with %v", err)
 		}
-		f.stop = func() {}
 	}
 	select {
 	case <-ready:
 	case err := <-done:
+		f.stop = cancel // it has ended
 		f.t.Fatalf("the cluster does not start: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // Endpoints are where a stack's parts listen, as DIR/endpoints.json holds them for scripts.
@@ -45,7 +47,7 @@ func ReadEndpoints(path string) (Endpoints, error) {
 }
 
 func (s *Stack) endpoints() Endpoints {
-	at := func(port string) string { return "http://" + s.address(port) }
+	at := func(name string) string { return "http://" + s.address(name) }
 	git := url.URL{Scheme: "http", User: url.UserPassword(gitUser, s.settings.Token), Host: s.address("git")}
 	cluster := at("cluster")
 	if s.config.Kubeconfig != "" {
@@ -65,4 +67,4 @@ func (s *Stack) endpoints() Endpoints {
 	}
 }
 
-func (s *Stack) address(port string) string { return address(s.settings.Ports[port]) }
+func (s *Stack) address(name string) string { return port.Address(s.settings.Ports[name]) }

@@ -1,10 +1,7 @@
 package stack
 
 import (
-	"io"
-	"net"
 	"os"
-	"strconv"
 	"syscall"
 )
 
@@ -21,10 +18,3 @@ func attributes() *syscall.SysProcAttr {
 func signalGroup(pid int, s syscall.Signal) error { return syscall.Kill(-pid, s) }
 
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
-
-// claimPort keeps other stacks, of whichever account, from choosing the port: a socket in the abstract namespace, which the
-// kernel drops with the process.
-func claimPort(port int) (io.Closer, error) {
-	//nolint:noctx // bound at once or not at all
-	return net.Listen("unix", "@lockstep-port-"+strconv.Itoa(port))
-}

@@ -3,10 +3,7 @@
 package stack
 
 import (
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"syscall"
 )
 
@@ -18,8 +15,3 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 func signalGroup(pid int, s syscall.Signal) error { return syscall.Kill(-pid, s) }
 
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
-
-// claimPort keeps other stacks from choosing the port.
-func claimPort(port int) (io.Closer, error) {
-	return lock(filepath.Join(os.TempDir(), "lockstep-port-"+strconv.Itoa(port)))
-}

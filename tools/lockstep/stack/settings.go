@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // settings are what a data folder keeps from run to run: where its processes listen, and the passwords among them.
@@ -38,7 +39,7 @@ func natsUsers() []string {
 
 // openSettings reads the settings of a data folder, or makes them. The ports are reserved for as long as the reservation
 // lasts: another stack on this machine does not take them while one of our processes is being started again.
-func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *reservation, error) {
+func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *port.Reservation, error) {
 	path := filepath.Join(dir, "settings.json")
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -69,7 +70,7 @@ func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *re
 		s.Passwords[user] = rand.Text()
 	}
 	if err := errors.Join(s.makeKeys(), writeJSON(path, s)); err != nil {
-		r.release()
+		r.Release()
 		return settings{}, nil, err
 	}
 	return s, r, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // startWithin bounds the start of one stage: migrations on a slow machine, not an install of PostgreSQL.
@@ -49,7 +50,7 @@ type Stack struct {
 	settings  settings
 	identity  authority.Identity // who says which agents may connect to NATS
 	lock      *os.File
-	ports     *reservation
+	ports     *port.Reservation
 	postgres  *local.Server // nil when it is somebody else's
 	database  string
 	processes []*process // in the order of their start
@@ -230,7 +231,7 @@ func (s *Stack) Stop() error {
 		s.postgres = nil
 	}
 	if s.ports != nil {
-		s.ports.release()
+		s.ports.Release()
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

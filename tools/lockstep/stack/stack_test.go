@@ -20,6 +20,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 )
 
 // TestMain is also the child process of the tests: `<this binary> child BEHAVIOUR ADDRESS`.
@@ -52,14 +54,7 @@ func behave(behaviour, where string) int {
 func newProcess(t *testing.T, behaviour string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	where := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	where := rpctest.FreeAddress(t)
 	p := &process{
 		name: behaviour, args: []string{"child", behaviour, where}, ready: httpReady("http://" + where),
 		pidFile: filepath.Join(dir, "pid"), logFile: filepath.Join(dir, "log"), environment: os.Environ(),
@@ -147,23 +142,23 @@ func TestSettingsStayAndPortsAreOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer heldByOther.release()
-	for name, port := range first.Ports {
+	defer heldByOther.Release()
+	for name, ours := range first.Ports {
 		for _, taken := range foreign.Ports {
-			if port == taken {
-				t.Errorf("port %d of %s was chosen twice", port, name)
+			if ours == taken {
+				t.Errorf("port %d of %s was chosen twice", ours, name)
 			}
 		}
 	}
 	if _, _, err := openSettings(t.Context(), clock.System(), dir); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("second opening: got %v, want a port in use", err)
 	}
-	held.release()
+	held.Release()
 	second, held, err := openSettings(t.Context(), clock.System(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.release()
+	defer held.Release()
 	if second.Token != first.Token || second.Ports["git"] != first.Ports["git"] {
 		t.Errorf("got %+v, want the settings of the first run %+v", second, first)
 	}
@@ -176,8 +171,8 @@ func TestAPortThatSomebodyElseUsesIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held.release()
-	squatter, err := net.Listen("tcp", address(s.Ports["git"]))
+	held.Release()
+	squatter, err := net.Listen("tcp", port.Address(s.Ports["git"]))
 	if err != nil {
 		t.Fatal(err)
 	}
