@@ -51,9 +51,12 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 	defer cancel()
 	retry := newBackoff(50*time.Millisecond, time.Second)
 	for {
-		err = c.publishOnce(ctx, msg, msgID)
-		if err == nil || fault.ClassOf(err) != fault.Unavailable {
-			return err
+		attempt := c.publishOnce(ctx, msg, msgID)
+		if attempt == nil || fault.ClassOf(attempt) != fault.Unavailable {
+			return attempt
+		}
+		if err == nil || ctx.Err() == nil { // an attempt that was cut short knows less than the one before it
+			err = attempt
 		}
 		if retry.wait(ctx, c.clock) != nil {
 			return err

@@ -132,7 +132,7 @@ func TestPublishWithoutAStream(t *testing.T) {
 	t.Parallel()
 	server := bustest.Server(t)
 	conn := server.Connect(t, bus.UserRegistry)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if err := conn.Publish(ctx, artifact(t)); !fault.Is(err, fault.Unavailable) || !contains(err.Error(), "no stream takes it") {
 		t.Errorf("error = %v, want that no stream takes it", err)

@@ -110,8 +110,20 @@ func expression(field, text string, found []fault.Field) (*regexp.Regexp, []faul
 // Key is the image, however it is written.
 func (s *Image) Key() string { return imageKey(s.Repository) }
 
-// Takes implements Source. What was published without a tag can only be taken by who takes anything.
+// referring is the form of tags that stand for what refers to another manifest: the referrers tag schema of the OCI
+// distribution specification (<algorithm>-<digest>), and cosign's with its endings .sig, .att and .sbom.
+var referring = regexp.MustCompile(`^sha(?:256-[0-9a-f]{64}|512-[0-9a-f]{64,128})(?:\.[a-z]+)?$`)
+
+// RefersTo reports whether what is under a tag refers to another manifest, as signatures and lists of contents do, and is
+// no image to deploy.
+func RefersTo(tag string) bool { return referring.MatchString(tag) }
+
+// Takes implements Source. What was published without a tag can only be taken by who takes anything, and what refers to an
+// image by nobody.
 func (s *Image) Takes(tag string) bool {
+	if RefersTo(tag) {
+		return false
+	}
 	if s.Selection == MutableTag {
 		return tag == s.Tag
 	}

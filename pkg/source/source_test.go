@@ -69,13 +69,15 @@ func parse(t *testing.T, ref, config string) Source {
 
 func TestWhichTagsASourceTakes(t *testing.T) {
 	t.Parallel()
+	of := "sha256-" + strings.Repeat("0a", 32)
 	tests := []struct {
 		config      string
 		takes, not  []string
 		newest      string
 		fromTheLast []string
 	}{
-		{config: `{}`, takes: []string{"", "latest", "1.0"}},
+		{config: `{}`, takes: []string{"", "latest", "1.0", "sha256-abc", "sha-4f26631"}, not: []string{of, of + ".sig", of + ".att"}},
+		{config: `{"selection":"lexical"}`, not: []string{of}, newest: "b", fromTheLast: []string{"a", of, of + ".sig", "b"}},
 		{config: `{"allow_tags":"^v"}`, takes: []string{"v1"}, not: []string{"", "1", "dev"}},
 		{config: `{"ignore_tags":"-rc"}`, takes: []string{"", "1.0"}, not: []string{"1.0-rc1"}},
 		{config: `{"selection":"mutable_tag","tag":"stable"}`, takes: []string{"stable"}, not: []string{"", "latest"}},

@@ -11,7 +11,7 @@ import (
 // template are about other things, and passed over.
 func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
 	if mediaType == mediaEnvelopeV1 || mediaType == mediaEnvelopeV2 {
-		return parseDistribution(header, mediaType, body)
+		return whole(parseDistribution)(header, mediaType, body)
 	}
 	top, err := open(body)
 	if err != nil {

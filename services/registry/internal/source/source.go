@@ -38,21 +38,23 @@ func Formats() []Format {
 	// A Path is only for formats whose senders can hold a token of ours and tell a digest: what comes there is believed as
 	// it is. A Proof is the most that the vendor's documentation lets a sender give. A Name is in paths and
 	// configurations, and stays for ever.
+	//
+	// What registries tell is read as whole images: they tell of every manifest, those of parts included.
 	return []Format{
 		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents, Proof: either(standardWebhook, authorization)},
-		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: parseDistribution, Proof: either(authorization)},
-		{Name: "acr", MediaTypes: plain, Parse: parseACR, Proof: either(authorization)},
-		{Name: "artifactory", MediaTypes: plain, Parse: parseArtifactory, Proof: either(hexSHA256("X-Jfrog-Event-Auth", ""), verbatim("X-Jfrog-Event-Auth"))},
+		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: whole(parseDistribution), Proof: either(authorization)},
+		{Name: "acr", MediaTypes: plain, Parse: whole(parseACR), Proof: either(authorization)},
+		{Name: "artifactory", MediaTypes: plain, Parse: whole(parseArtifactory), Proof: either(hexSHA256("X-Jfrog-Event-Auth", ""), verbatim("X-Jfrog-Event-Auth"))},
 		{Name: "cdevents", MediaTypes: any3, Parse: parseCDEvents, Proof: either(standardWebhook, authorization)},
-		{Name: "dockerhub", MediaTypes: plain, Parse: parseDockerHub, Proof: pathOnly},
-		{Name: "ecr", MediaTypes: plain, Parse: parseECR, Proof: either(authorization, verbatim("X-Api-Key"))},
+		{Name: "dockerhub", MediaTypes: plain, Parse: whole(parseDockerHub), Proof: pathOnly},
+		{Name: "ecr", MediaTypes: plain, Parse: whole(parseECR), Proof: either(authorization, verbatim("X-Api-Key"))},
 		{Name: "generic", MediaTypes: plain, Parse: parseGeneric, Proof: either(standardWebhook, authorization)},
-		{Name: "gitea", MediaTypes: plain, Parse: parseGitea, Proof: either(hexSHA256("X-Gitea-Signature", ""))},
-		{Name: "github", MediaTypes: plain, Parse: parseGitHub, Proof: either(hexSHA256("X-Hub-Signature-256", "sha256="))},
+		{Name: "gitea", MediaTypes: plain, Parse: whole(parseGitea), Proof: either(hexSHA256("X-Gitea-Signature", ""))},
+		{Name: "github", MediaTypes: plain, Parse: whole(parseGitHub), Proof: either(hexSHA256("X-Hub-Signature-256", "sha256="))},
 		{Name: "gitlab", MediaTypes: append(plain, envelope...), Parse: parseGitLab, Proof: either(standardWebhook, verbatim("X-Gitlab-Token"), authorization)},
-		{Name: "google", MediaTypes: plain, Parse: parseGoogle, Proof: openID},
-		{Name: "harbor", MediaTypes: any3, Parse: parseHarbor, Proof: either(authorization)},
-		{Name: "nexus", MediaTypes: plain, Parse: parseNexus, Proof: either(hexSHA1("X-Nexus-Webhook-Signature")), NeedsHost: true},
-		{Name: "quay", MediaTypes: plain, Parse: parseQuay, Proof: pathOnly},
+		{Name: "google", MediaTypes: plain, Parse: whole(parseGoogle), Proof: openID},
+		{Name: "harbor", MediaTypes: any3, Parse: whole(parseHarbor), Proof: either(authorization)},
+		{Name: "nexus", MediaTypes: plain, Parse: whole(parseNexus), Proof: either(hexSHA1("X-Nexus-Webhook-Signature")), NeedsHost: true},
+		{Name: "quay", MediaTypes: plain, Parse: whole(parseQuay), Proof: pathOnly},
 	}
 }

@@ -183,10 +183,6 @@ func TestDistribution(t *testing.T) {
 			Source: "/distribution/registry.example.com:5000", ID: "320678d8-ca14-430f-8bb6-4ca139cd83f7",
 			Image: "registry.example.com:5000/shop/api", Digest: digest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00.402973972Z",
 		},
-		{
-			Source: "/distribution/registry.example.com", ID: "event-index",
-			Image: "registry.example.com/shop/web", Digest: digest, PublishedAt: "2026-03-25T10:00:01Z",
-		},
 	}
 	if diff := cmp.Diff(want, got, ignoreNames); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
