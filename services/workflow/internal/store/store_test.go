@@ -39,7 +39,12 @@ type bench struct {
 func setup(t *testing.T) *bench {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: Migrations()})
-	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	return setupOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
+}
+
+// setupOn is setup on a pool that is there.
+func setupOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *bench {
+	t.Helper()
 	b := &bench{t: t, clock: c, Store: New(Deps{
 		Pool: pool, Add: outbox.Add, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
 		Encode: func(e core.Emit) (event.Event, error) {

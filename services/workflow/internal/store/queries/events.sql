@@ -14,14 +14,14 @@ UPDATE shape SET filled = true WHERE id = $1;
 -- Events that wait to be consumed stay, and so do the messages of channels that are open.
 WITH old AS (
     DELETE FROM event
-    WHERE id IN (
+    WHERE id = ANY (ARRAY(
         SELECT e.id FROM event e
         WHERE e.received_at < sqlc.arg(before)
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
           AND NOT (e.type = sqlc.arg(message) AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
         ORDER BY e.received_at
         LIMIT 5000
-    )
+    ))
     RETURNING id
 ), keys AS (
     DELETE FROM event_key USING old WHERE event_key.event = old.id

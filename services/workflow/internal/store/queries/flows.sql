@@ -53,13 +53,13 @@ WITH due AS (
         attempt = flow_work.attempt + 1,
         next_at = sqlc.arg(now)::timestamptz + least(sqlc.arg(longest)::interval, sqlc.arg(first)::interval * power(2, least(flow_work.attempt, 20)))
     FROM due
-    WHERE flow_work.event = due.event AND flow_work.handler = due.handler
+    WHERE flow_work.event = ANY (ARRAY[due.event]) AND flow_work.handler = due.handler
     RETURNING flow_work.event, flow_work.handler
 )
 SELECT taken.handler, flow_handler.flow, flow_handler.place, event.id, event.organization, event.source, event.event_id, event.type, event.data, event.occurred_at
 FROM taken
-JOIN flow_handler ON flow_handler.id = taken.handler
-JOIN event ON event.id = taken.event
+JOIN flow_handler ON flow_handler.id = ANY (ARRAY[taken.handler])
+JOIN event ON event.id = ANY (ARRAY[taken.event])
 ORDER BY event.id, flow_handler.place;
 
 -- name: DropFlowWork :execrows

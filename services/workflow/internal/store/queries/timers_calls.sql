@@ -13,13 +13,13 @@ UPDATE call SET
     next_at = sqlc.arg(now)::timestamptz
         + least(sqlc.arg(longest)::interval, sqlc.arg(first)::interval * power(2, least(call.attempt, 20)))
 FROM execution
-WHERE execution.id = call.execution AND call.id IN (
+WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     SELECT c.id FROM call c
     WHERE c.next_at <= sqlc.arg(now) AND c.deadline > sqlc.arg(now)
     ORDER BY c.next_at, c.id
     LIMIT sqlc.arg(most)
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 

@@ -16,10 +16,10 @@ UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2;
 UPDATE execution SET
     owner = sqlc.arg(instance)::text, owner_epoch = sqlc.arg(epoch)::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = sqlc.arg(instance)::text AND owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT e.id
     FROM runnable r
-    JOIN execution e ON e.id = r.execution
+    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
@@ -32,7 +32,7 @@ WHERE id IN (
     ORDER BY r.execution
     LIMIT sqlc.arg(most)
     FOR UPDATE OF e SKIP LOCKED
-)
+))
 RETURNING id, turn, organization, workflow, crashes;
 
 -- name: Absolve :exec
@@ -42,7 +42,7 @@ UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = 
 -- Gives up everything that a process has in hand.
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = runnable.execution AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
 
 -- name: LoadExecution :one
 -- After a retry the handle says so, and with it every activity id that is made of it.
@@ -69,7 +69,7 @@ LEFT JOIN (
     SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
         e.event_id, e.source, e.type, e.data, e.occurred_at
     FROM delivery d
-    LEFT JOIN event e ON e.id = d.event
+    LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
     UNION ALL
     SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
     FROM timer t

@@ -58,15 +58,15 @@ const closeMany = `-- name: CloseMany :exec
 WITH c AS (
     SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
 ), timers AS (
-    DELETE FROM timer USING c WHERE timer.execution = c.execution AND timer.branch = c.branch AND timer.op = c.op
+    DELETE FROM timer USING c WHERE timer.execution = ANY (ARRAY[c.execution]) AND timer.branch = c.branch AND timer.op = c.op
 ), waits AS (
-    DELETE FROM wait USING c WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
+    DELETE FROM wait USING c WHERE wait.execution = ANY (ARRAY[c.execution]) AND wait.branch = c.branch AND wait.op = c.op
 ), calls AS (
-    DELETE FROM call USING c WHERE call.execution = c.execution AND call.branch = c.branch AND call.op = c.op
+    DELETE FROM call USING c WHERE call.execution = ANY (ARRAY[c.execution]) AND call.branch = c.branch AND call.op = c.op
 ), polls AS (
-    DELETE FROM poll USING c WHERE poll.execution = c.execution AND poll.branch = c.branch AND poll.op = c.op
+    DELETE FROM poll USING c WHERE poll.execution = ANY (ARRAY[c.execution]) AND poll.branch = c.branch AND poll.op = c.op
 )
-DELETE FROM delivery USING c WHERE delivery.execution = c.execution AND delivery.branch = c.branch AND delivery.op = c.op
+DELETE FROM delivery USING c WHERE delivery.execution = ANY (ARRAY[c.execution]) AND delivery.branch = c.branch AND delivery.op = c.op
 `
 
 type CloseManyParams struct {
@@ -197,11 +197,10 @@ FROM (
         unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
         unnest($9::timestamptz[]) AS ended_at
 ) AS u
-WHERE execution.id = u.id AND execution.turn = u.turn AND execution.state = 0
+WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
 RETURNING execution.id, execution.turn, execution.state
 ), stopped AS (
-    -- By an array and not by a join: planned while nothing runs, a join would read the whole table at every commit.
     DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
 )
 SELECT moved.id, moved.turn, moved.state FROM moved
@@ -262,7 +261,7 @@ SELECT execution.id, execution.ref, execution.organization, execution.workflow, 
     execution.inputs, execution.secrets
 FROM execution
 JOIN (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS workflow) AS u
-    USING (organization, workflow)
+    ON execution.organization = ANY (ARRAY[u.organization]) AND execution.workflow = u.workflow
 `
 
 type FindStartsParams struct {
@@ -318,7 +317,11 @@ SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisor
 // The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
 // belongs to the same row. An empty text stands for NULL.
 //
-// They rely on the settings of the connection (workflow.go): such rows find those of a table one by one, by its index.
+// Such rows find those of a table one by one, by its index: a join says "= ANY (ARRAY[…])" of the key's first column. To the
+// planner that is a condition for an index and nothing else. "=" is also an order in which two inputs could be merged, for
+// which it considers to read the whole index, and while a table is short, or is believed to be, it does so; the plan is kept
+// for longer than that is true. A sequential scan is ruled out by the settings of the connection (Settings), and
+// TestCommitsReachEveryRowByItsKey looks at the plans.
 // One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
 // with the lock in hand is ended by the server.
 func (q *Queries) LockMatching(ctx context.Context) error {
@@ -527,18 +530,23 @@ WITH c AS (
 ), f AS (
     SELECT w.execution, w.branch, w.op, min(k.event) AS event
     FROM c
-    JOIN wait w ON w.execution = c.execution AND w.branch = c.branch AND w.op = c.op
-    JOIN execution x ON x.id = w.execution AND x.state IN (0, 1)
+    -- OFFSET keeps the planner from turning the two around.
+    CROSS JOIN LATERAL (
+        SELECT wait.execution, wait.branch, wait.op, wait.key FROM wait
+        WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
+        OFFSET 0
+    ) AS w
+    JOIN execution x ON x.id = ANY (ARRAY[w.execution]) AND x.state IN (0, 1)
     CROSS JOIN LATERAL (
         SELECT event_key.event FROM event_key
-        WHERE event_key.key = w.key AND event_key.event > x.start_event
+        WHERE event_key.key = ANY (ARRAY[w.key]) AND event_key.event > x.start_event
           AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = w.execution AND n.event = event_key.event)
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.event = event_key.event)
           AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = w.execution AND s.event = event_key.event)
-        ORDER BY event_key.event
+        ORDER BY event_key.key, event_key.event
         LIMIT 1
     ) AS k
-    WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.branch = w.branch AND d.op = w.op)
+    WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = ANY (ARRAY[w.execution]) AND d.branch = w.branch AND d.op = w.op)
     GROUP BY w.execution, w.branch, w.op
 ), handed AS (
     INSERT INTO delivery (execution, branch, op, kind, event)
@@ -713,9 +721,9 @@ UPDATE execution SET
     state = 0,
     owner = CASE WHEN state = 1 THEN $1::text ELSE owner END,
     owner_epoch = CASE WHEN state = 1 THEN $2::bigint ELSE owner_epoch END
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT e.id FROM execution e WHERE e.id = ANY ($3::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
-)
+))
 RETURNING id, turn, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING

@@ -76,14 +76,14 @@ func (q *Queries) FindShape(ctx context.Context, arg FindShapeParams) (FindShape
 const forgetEvents = `-- name: ForgetEvents :one
 WITH old AS (
     DELETE FROM event
-    WHERE id IN (
+    WHERE id = ANY (ARRAY(
         SELECT e.id FROM event e
         WHERE e.received_at < $1
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
           AND NOT (e.type = $2 AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
         ORDER BY e.received_at
         LIMIT 5000
-    )
+    ))
     RETURNING id
 ), keys AS (
     DELETE FROM event_key USING old WHERE event_key.event = old.id

@@ -124,13 +124,13 @@ UPDATE call SET
     next_at = $1::timestamptz
         + least($2::interval, $3::interval * power(2, least(call.attempt, 20)))
 FROM execution
-WHERE execution.id = call.execution AND call.id IN (
+WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     SELECT c.id FROM call c
     WHERE c.next_at <= $1 AND c.deadline > $1
     ORDER BY c.next_at, c.id
     LIMIT $4
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace
 `

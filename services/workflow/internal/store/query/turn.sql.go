@@ -51,7 +51,7 @@ LEFT JOIN (
     SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
         e.event_id, e.source, e.type, e.data, e.occurred_at
     FROM delivery d
-    LEFT JOIN event e ON e.id = d.event
+    LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
     UNION ALL
     SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
     FROM timer t
@@ -117,10 +117,10 @@ const claim = `-- name: Claim :many
 UPDATE execution SET
     owner = $1::text, owner_epoch = $2::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = $1::text AND owner_epoch >= $2::bigint) THEN 0 ELSE 1 END
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT e.id
     FROM runnable r
-    JOIN execution e ON e.id = r.execution
+    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
@@ -133,7 +133,7 @@ WHERE id IN (
     ORDER BY r.execution
     LIMIT $7
     FOR UPDATE OF e SKIP LOCKED
-)
+))
 RETURNING id, turn, organization, workflow, crashes
 `
 
@@ -372,7 +372,7 @@ func (q *Queries) PollsOf(ctx context.Context, execution int64) ([]PollsOfRow, e
 const release = `-- name: Release :exec
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = runnable.execution AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2
 `
 
 type ReleaseParams struct {
