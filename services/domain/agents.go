@@ -3,10 +3,12 @@ package domain
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -50,11 +52,40 @@ func (s *service) admit(ctx context.Context, c Config, ready func()) error {
 	})
 }
 
-// bar says that a key may have ended, whose connections are to be cut off now.
-func (s *service) bar() {
-	select {
-	case s.barred <- struct{}{}:
-	// One is waiting already, and whoever takes it looks at all connections.
-	default:
+// agentsChanged says that a key may have ended, whose connections are to be cut off now, and that the engine may have something
+// to learn.
+func (s *service) agentsChanged() {
+	for _, told := range []chan struct{}{s.barred, s.undeclared} {
+		select {
+		case told <- struct{}{}:
+		// One is waiting already, and whoever takes it looks at everything.
+		default:
+		}
 	}
+}
+
+const (
+	// declareEvery is how late the engine may learn again what it has lost, or what another replica could not tell it.
+	declareEvery = time.Minute
+	// declareAgain is how soon it is tried again while the engine is away.
+	declareAgain = 2 * time.Second
+)
+
+// declareAgents tells the engine whose agents are, until ctx ends: at the start, whenever that changes, and now and then.
+func (s *service) declareAgents(ctx context.Context, engine core.Engine) error {
+	for ctx.Err() == nil {
+		pause := declareEvery
+		if err := s.domain.DeclareAgents(ctx, engine); err != nil && ctx.Err() == nil {
+			pause = declareAgain
+			s.log.WarnContext(ctx, "the engine cannot be told whose agents are", telemetry.KeyError, err)
+		}
+		timer := clock.System().NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		case <-s.undeclared:
+		}
+		timer.Stop()
+	}
+	return nil
 }

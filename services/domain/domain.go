@@ -98,6 +98,10 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
 		{Name: "policies", Run: s.attend},
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
+		{Name: "agents", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return s.declareAgents(ctx, autoflow.New(engine))
+		}},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
@@ -161,17 +165,17 @@ type service struct {
 	domain *core.Domain
 	// due holds one wake-up for the dispatchers.
 	due chan struct{}
-	// barred holds one word that a key of an agent may have ended.
-	barred chan struct{}
+	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
+	barred, undeclared chan struct{}
 }
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflows, now clock.Clock, log *slog.Logger) *service {
-	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1)}
+	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, Barred: s.bar, Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, AgentsChanged: s.agentsChanged, Wake: s.wake})
 	return s
 }
 

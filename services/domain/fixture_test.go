@@ -83,7 +83,18 @@ type engine struct {
 	mu      sync.Mutex
 	started []core.Workflow
 	cancels []string
+	agents  []core.AgentOwner
 	answer  error
+}
+
+func (e *engine) DeclareAgents(_ context.Context, agents []core.AgentOwner) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answer != nil {
+		return e.answer
+	}
+	e.agents = agents
+	return nil
 }
 
 func (e *engine) Start(_ context.Context, w core.Workflow) (string, error) {

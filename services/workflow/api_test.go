@@ -224,7 +224,7 @@ func TestCancelReachesARunningWorkflow(t *testing.T) {
 	s.await("busy", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	s.submit("agentless", `run("k8s.get", {"agent_id": 8, "kind": "Pod", "name": "x"})`, "")
 	failed := s.await("agentless", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
-	if want := `agent_id: found "8", expected the number of a registered agent`; !strings.Contains(failed.GetError(), want) {
+	if want := `agent_id: found 8, expected the number of an agent of the organization`; !strings.Contains(failed.GetError(), want) {
 		t.Errorf("failed with %q, expected %q", failed.GetError(), want)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)

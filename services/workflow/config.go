@@ -38,8 +38,11 @@ type Config struct {
 	// Tokens are those of all other callers. To rotate one, have both in the list for a while. Without Token and Tokens
 	// nobody is let in.
 	Tokens []AccessToken `koanf:"tokens"`
-	// Agents are the numbers of the relays that programs may call. Each gets a queue of its own.
+	// Agents are the numbers of relays that get a queue of their own before anybody says whose they are. Those that the domain
+	// service declares get theirs by that, and need not be listed.
 	Agents []int64 `koanf:"agents"`
+	// AgentOwners says which organization may call an agent where no domain service does: a service that runs by itself.
+	AgentOwners []AgentOwner `koanf:"agent_owners"`
 	// Instance names this process. Give it a stable name, different for each replica: a process that comes back under its
 	// name continues its workflows at once, while those of a name that is gone wait for LeaseDuration. Default: host name
 	// and process id.
@@ -106,6 +109,12 @@ type AccessToken struct {
 	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
 }
 
+// AgentOwner is an agent and the organization whose programs may call it.
+type AgentOwner struct {
+	Agent        int64 `koanf:"agent"        yaml:"agent"        json:"agent"`
+	Organization int64 `koanf:"organization" yaml:"organization" json:"organization"`
+}
+
 // GitCredential is a user name and a reference to a password.
 type GitCredential struct {
 	// URLPrefix is scheme, host and the beginning of a path.
@@ -125,6 +134,11 @@ func (c Config) Validate() error {
 	for i, agent := range c.Agents {
 		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("agents[%d]", i), Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent)})
+		}
+	}
+	for i, o := range c.AgentOwners {
+		if o.Agent <= 0 || o.Organization <= 0 {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("agent_owners[%d]", i), Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization)})
 		}
 	}
 	if (c.GRPCCert == "") != (c.GRPCKey == "") {

@@ -231,7 +231,7 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	nats := bustest.Server(t)
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL(), NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: rpctest.FreeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+		GRPCAddress: rpctest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {

@@ -47,6 +47,8 @@ type engineOrder struct {
 	// World is where its Functions are carried out and its calls sent: the parent.
 	World     string
 	Functions []string
+	// Organization has the agent that is called.
+	Organization int64
 	// At is the number of the commit at which it kills itself with signal 9, Applied whether that comes after the commit.
 	At      int
 	Applied bool
@@ -96,7 +98,7 @@ func runEngine() error {
 	}
 	relay := &remoteRelay{world: order.World}
 	a, err := assemble(assembly{
-		pool: pool, wall: wall, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		organization: order.Organization, pool: pool, wall: wall, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		functions: functions, crash: crash{at: order.At, applied: order.Applied}, die: func() { relay.whole.Lock(); killMyself() },
 		sender: func(*core.Service) core.CallSender { return relay },
 		calls:  func(s core.Store) core.Store { return counted{s, relay} },
@@ -231,7 +233,7 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 		}
 		_ = json.NewEncoder(rw).Encode(done)
 	}))
-	order := engineOrder{Database: database, World: outside.URL, At: c.at, Applied: c.applied, Now: w.clock.Now()}
+	order := engineOrder{Database: database, World: outside.URL, Organization: w.organization, At: c.at, Applied: c.applied, Now: w.clock.Now()}
 	for _, name := range w.answered {
 		if !onCluster(name) {
 			order.Functions = append(order.Functions, name)

@@ -22,6 +22,7 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
 )
@@ -70,33 +71,38 @@ func observe(ctx context.Context, call core.Call) (inside context.Context, end f
 
 // settings are the numbers of a configuration that has its defaults: the engine takes no zero.
 func settings(c Config) core.Settings {
-	agents := make(map[int64]bool, len(c.Agents))
-	for _, agent := range c.Agents {
-		agents[agent] = true
-	}
 	return core.Settings{
 		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
-		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Crashes: c.MaxCrashes, Agents: agents,
+		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Crashes: c.MaxCrashes,
 	}
 }
 
 // topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever
 // consumes waits for them.
 type topology struct {
-	bus    *bus.Conn
-	wanted bus.Topology
-	made   atomic.Bool
+	bus *bus.Conn
+	// configured are agents that have their queue before anybody says whose they are.
+	configured []int64
+	agents     *core.Agents
+	made       atomic.Bool
 }
 
-// Run makes them as soon as the bus is there; from then on the connection looks after them.
+// Run makes them as soon as the bus is there, and those of an agent as soon as it is known; from then on the connection looks
+// after them.
 func (t *topology) Run(ctx context.Context) error {
-	if err := t.bus.Apply(ctx, t.wanted); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("make streams and consumers: %w", err)
+	for {
+		agents := slices.Compact(slices.Sorted(slices.Values(append(t.agents.Known(), t.configured...))))
+		if err := t.bus.Apply(ctx, events.Topology(agents)); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("make streams and consumers: %w", err)
+		}
+		t.made.Store(true)
+		select {
+		case <-t.agents.Changed():
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	t.made.Store(true)
-	<-ctx.Done()
-	return nil
 }
 
 // Ready says why the bus cannot be used.
@@ -169,4 +175,25 @@ func listening(part, address string, log *slog.Logger, serve func(context.Contex
 		ready()
 		return serve(ctx, listener)
 	}}
+}
+
+// own declares the agents of the configuration, and from then on looks for those that other processes are told of. PostgreSQL
+// may be away at the start: what is configured counts as soon as it is stored.
+func own(ctx context.Context, owners *core.Agents, configured []AgentOwner, wall clock.Clock, log *slog.Logger) error {
+	agents := make([]core.Agent, len(configured))
+	for i, o := range configured {
+		agents[i] = core.Agent{ID: o.Agent, Organization: o.Organization}
+	}
+	for ctx.Err() == nil {
+		err := owners.Declare(ctx, agents)
+		if err == nil {
+			break
+		}
+		if !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
+			return fmt.Errorf("agent_owners: %w", err)
+		}
+		log.WarnContext(ctx, "agents are not declared yet", telemetry.KeyError, err)
+		_ = clock.Sleep(ctx, wall, poll) // ends early with ctx
+	}
+	return owners.Run(ctx)
 }

@@ -254,7 +254,7 @@ func (w *world) boot(c crash) process {
 		}
 	}
 	a, err := assemble(assembly{
-		pool: w.pool, wall: shown{w.clock}, log: bustest.Log(w.t), functions: functions, crash: c, die: cancel,
+		organization: w.organization, pool: w.pool, wall: shown{w.clock}, log: bustest.Log(w.t), functions: functions, crash: c, die: cancel,
 		sender: func(s *core.Service) core.CallSender { return relay{w, s} },
 	})
 	if err != nil {
@@ -276,13 +276,15 @@ func onCluster(name string) bool {
 
 // assembly is what a life of the service is made of, and assembled the outcome.
 type assembly struct {
-	pool      *pgxpool.Pool
-	wall      clock.Clock
-	log       *slog.Logger
-	functions []core.Function
-	sender    func(*core.Service) core.CallSender
-	crash     crash
-	die       func()
+	// organization has the agent 7.
+	organization int64
+	pool         *pgxpool.Pool
+	wall         clock.Clock
+	log          *slog.Logger
+	functions    []core.Function
+	sender       func(*core.Service) core.CallSender
+	crash        crash
+	die          func()
 	// calls is the store of the dispatcher; nil for one that a crash does not interrupt.
 	calls func(core.Store) core.Store
 }
@@ -292,6 +294,17 @@ type assembled struct {
 	service *core.Service
 	// run drives executions and sends calls until ctx ends.
 	run func(ctx context.Context) error
+}
+
+// declared is what the domain service has said of agents: of the one that the scenarios call, and of another organization's.
+type declared struct {
+	core.AgentStore
+
+	organization int64
+}
+
+func (d declared) Agents(context.Context) ([]core.Agent, error) {
+	return []core.Agent{{ID: 7, Organization: d.organization}, {ID: 8, Organization: d.organization + 1}}, nil
 }
 
 func assemble(a assembly) (assembled, error) {
@@ -308,10 +321,10 @@ func assemble(a assembly) (assembled, error) {
 		return assembled{}, err
 	}
 	engine = core.NewEngine(core.EngineDeps{
-		Store: crashing, Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
+		Store: crashing, Scripts: scripts, Functions: registry, Agents: core.NewAgents(declared{organization: a.organization}, a.wall, a.log), CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
 		Settings: core.Settings{
 			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
-			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour, Agents: map[int64]bool{7: true},
+			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour,
 		},
 	})
 	service := core.NewService(kept, scripts, a.wall, engine)

@@ -65,7 +65,7 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
 		GRPCAddress: rpctest.FreeAddress(t), GRPCCert: ours.cert, GRPCKey: ours.key, GRPCClientCA: callers.cert,
-		Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {
 		c.Address = s.config.GRPCAddress

@@ -86,22 +86,20 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	defer scripts.Close()
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
-	known := settings(c).Agents
-	registry, err := functions(c, wall, log, function.WatchDeps{
-		Store: executions, Observers: executions, Changed: watches.Changed, Known: func(agent int64) bool { return known[agent] },
-	})
+	owners := core.NewAgents(executions, wall, log)
+	registry, err := functions(c, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
 	}
 	watchers := core.NewWatchers(executions, wall, log)
 	engine = core.NewEngine(core.EngineDeps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, CheckEmit: events.CheckEmit, Observe: observe, Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe, Clock: wall, Log: log,
 		Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
 	flows := core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
 	grpc, err := grpcPart(c, log, api.Deps{ //nolint:contextcheck // each handshake has a context of its own
-		Operator: core.NewOperator(service, executions, watchers), Flows: flows, FromWire: events.FromWire,
+		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
 		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
 	})
 	if err != nil {
@@ -114,7 +112,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
 	domain := events.Domain{Receiver: executions, Inbox: inbox, Log: log}
 
-	topology := topology{bus: conn, wanted: events.Topology(c.Agents)}
+	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
 		loop("topology", topology.Run),
 		loop("outbox", sender.Run),
@@ -123,6 +121,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		loop("calls", dispatcher.Run),
 		loop("watches", watches.Run),
 		loop("agents", agents.Run),
+		loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
 		loop("cluster", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
 		}),

@@ -56,7 +56,7 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema,
 		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: rpctest.FreeAddress(t), Token: token, Agents: []int64{agent}, Instance: "test", LogLevel: "error",
+		GRPCAddress: rpctest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})

@@ -78,7 +78,7 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	}
 	w.config = workflow.Config{
 		DatabaseURL: w.database.URL(), Schema: schema, NATSURL: w.nats.URL(), NATSPassword: "workflow",
-		GRPCAddress: address, Token: token, Agents: []int64{1}, Instance: "bench", LogLevel: "warn",
+		GRPCAddress: address, Token: token, AgentOwners: []workflow.AgentOwner{{Agent: 1, Organization: 1}}, Instance: "bench", LogLevel: "warn",
 		// The programs measured stand for those of drivers, which run in the service's process.
 		TrustPrograms: true,
 	}

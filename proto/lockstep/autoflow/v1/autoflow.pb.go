@@ -220,7 +220,10 @@ type StartWorkflowRequest struct {
 	// The organization the workflow belongs to; above zero.
 	OrganizationId int64 `protobuf:"varint,6,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// Labels for finding the workflow again.
-	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Agents of the organization, as by DeclareAgents, which are known before the program runs. They are no part of what is
+	// started: the same workflow with others is the same. Only for tokens of all organizations; at most 10000.
+	AgentIds      []int64 `protobuf:"varint,8,rep,packed,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -300,6 +303,13 @@ func (x *StartWorkflowRequest) GetOrganizationId() int64 {
 func (x *StartWorkflowRequest) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *StartWorkflowRequest) GetAgentIds() []int64 {
+	if x != nil {
+		return x.AgentIds
 	}
 	return nil
 }
@@ -3146,6 +3156,153 @@ func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
+// DeclareAgentsRequest says whose agents are.
+type DeclareAgentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 10000.
+	Agents        []*DeclaredAgent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareAgentsRequest) Reset() {
+	*x = DeclareAgentsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareAgentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareAgentsRequest) ProtoMessage() {}
+
+func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
+func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+// DeclaredAgent is one agent: the relay beside a cluster.
+type DeclaredAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, which programs give as agent_id; above zero.
+	AgentId int64 `protobuf:"varint,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The organization it belongs to; above zero.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// True once it must not be called any more.
+	Revoked       bool `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclaredAgent) Reset() {
+	*x = DeclaredAgent{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclaredAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclaredAgent) ProtoMessage() {}
+
+func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
+func (*DeclaredAgent) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *DeclaredAgent) GetAgentId() int64 {
+	if x != nil {
+		return x.AgentId
+	}
+	return 0
+}
+
+func (x *DeclaredAgent) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *DeclaredAgent) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
+// DeclareAgentsResponse is empty: it is stored.
+type DeclareAgentsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareAgentsResponse) Reset() {
+	*x = DeclareAgentsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareAgentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareAgentsResponse) ProtoMessage() {}
+
+func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
+func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -3156,7 +3313,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"cloudEvent\"L\n" +
 	"\x12CloudEventResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x1c\n" +
-	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\xbd\x04\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\xda\x04\n" +
 	"\x14StartWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1a\n" +
@@ -3165,7 +3322,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06inputs\x18\x04 \x01(\fR\x06inputs\x12Q\n" +
 	"\amodules\x18\x05 \x03(\v27.lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntryR\amodules\x12'\n" +
 	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\x12N\n" +
-	"\x06labels\x18\a \x03(\v26.lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntryR\x06labels\x1a:\n" +
+	"\x06labels\x18\a \x03(\v26.lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntryR\x06labels\x12\x1b\n" +
+	"\tagent_ids\x18\b \x03(\x03R\bagentIds\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
@@ -3411,7 +3569,14 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x11DeleteFlowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteFlowResponse*\xfc\x01\n" +
+	"\x12DeleteFlowResponse\"S\n" +
+	"\x14DeclareAgentsRequest\x12;\n" +
+	"\x06agents\x18\x01 \x03(\v2#.lockstep.autoflow.v1.DeclaredAgentR\x06agents\"m\n" +
+	"\rDeclaredAgent\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\x03R\aagentId\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x18\n" +
+	"\arevoked\x18\x03 \x01(\bR\arevoked\"\x17\n" +
+	"\x15DeclareAgentsResponse*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -3420,7 +3585,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x15WORKFLOW_STATE_FAILED\x10\x04\x12\x1c\n" +
 	"\x18WORKFLOW_STATE_CANCELLED\x10\x05\x12\x1d\n" +
 	"\x19WORKFLOW_STATE_TERMINATED\x10\x06\x12\x1e\n" +
-	"\x1aWORKFLOW_STATE_QUARANTINED\x10\a2\xf9\f\n" +
+	"\x1aWORKFLOW_STATE_QUARANTINED\x10\a2\xe3\r\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -3440,7 +3605,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\fRegisterFlow\x12).lockstep.autoflow.v1.RegisterFlowRequest\x1a*.lockstep.autoflow.v1.RegisterFlowResponse\x12\\\n" +
 	"\tListFlows\x12&.lockstep.autoflow.v1.ListFlowsRequest\x1a'.lockstep.autoflow.v1.ListFlowsResponse\x12_\n" +
 	"\n" +
-	"DeleteFlow\x12'.lockstep.autoflow.v1.DeleteFlowRequest\x1a(.lockstep.autoflow.v1.DeleteFlowResponseB\xe2\x01\n" +
+	"DeleteFlow\x12'.lockstep.autoflow.v1.DeleteFlowRequest\x1a(.lockstep.autoflow.v1.DeleteFlowResponse\x12h\n" +
+	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponseB\xe2\x01\n" +
 	"\x18com.lockstep.autoflow.v1B\rAutoflowProtoP\x01ZEgithub.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1;autoflowv1\xa2\x02\x03LAX\xaa\x02\x14Lockstep.Autoflow.V1\xca\x02\x14Lockstep\\Autoflow\\V1\xe2\x02 Lockstep\\Autoflow\\V1\\GPBMetadata\xea\x02\x16Lockstep::Autoflow::V1b\x06proto3"
 
 var (
@@ -3456,7 +3622,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(*CloudEventRequest)(nil),         // 1: lockstep.autoflow.v1.CloudEventRequest
@@ -3502,105 +3668,111 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*ListFlowsResponse)(nil),         // 41: lockstep.autoflow.v1.ListFlowsResponse
 	(*DeleteFlowRequest)(nil),         // 42: lockstep.autoflow.v1.DeleteFlowRequest
 	(*DeleteFlowResponse)(nil),        // 43: lockstep.autoflow.v1.DeleteFlowResponse
-	nil,                               // 44: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 45: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 46: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 47: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 48: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 49: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 50: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 51: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 52: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 53: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 54: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 55: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 57: google.protobuf.Duration
+	(*DeclareAgentsRequest)(nil),      // 44: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 45: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 46: lockstep.autoflow.v1.DeclareAgentsResponse
+	nil,                               // 47: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 48: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 49: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 50: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 51: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 52: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 53: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 54: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 55: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 56: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 57: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 58: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 60: google.protobuf.Duration
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	44, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	45, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	46, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	47, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	48, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	49, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
 	3,  // 3: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	7,  // 4: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	4,  // 5: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	8,  // 6: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	47, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	50, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,  // 8: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	48, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	56, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	56, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	51, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	59, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	59, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	10, // 12: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	56, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	59, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	11, // 14: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	49, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	56, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	56, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	56, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	57, // 19: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	52, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	59, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	59, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	59, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	60, // 19: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,  // 20: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,  // 21: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	50, // 22: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	53, // 22: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
 	9,  // 23: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	18, // 24: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	56, // 25: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	59, // 25: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	21, // 26: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	56, // 27: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	59, // 27: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
 	18, // 28: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
 	9,  // 29: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	9,  // 30: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	9,  // 31: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	51, // 32: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	54, // 32: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
 	34, // 33: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
 	35, // 34: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
 	35, // 35: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
 	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
 	36, // 37: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	52, // 38: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	53, // 39: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	54, // 40: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	55, // 41: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	55, // 38: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	56, // 39: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	57, // 40: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	58, // 41: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
 	39, // 42: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
 	36, // 43: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	56, // 44: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	59, // 44: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
 	39, // 45: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	1,  // 46: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 47: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	5,  // 48: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	12, // 49: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	14, // 50: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	16, // 51: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	19, // 52: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	22, // 53: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	24, // 54: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	26, // 55: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	28, // 56: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	30, // 57: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	32, // 58: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	37, // 59: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	40, // 60: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	42, // 61: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	2,  // 62: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 63: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	6,  // 64: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	13, // 65: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	15, // 66: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	17, // 67: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	20, // 68: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	23, // 69: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	25, // 70: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	27, // 71: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	29, // 72: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	31, // 73: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	33, // 74: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	38, // 75: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	41, // 76: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	43, // 77: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	62, // [62:78] is the sub-list for method output_type
-	46, // [46:62] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	45, // 46: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	1,  // 47: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	3,  // 48: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	5,  // 49: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	12, // 50: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	14, // 51: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	16, // 52: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	19, // 53: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	22, // 54: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	24, // 55: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	26, // 56: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	28, // 57: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	30, // 58: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	32, // 59: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	37, // 60: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	40, // 61: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	42, // 62: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	44, // 63: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	2,  // 64: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	4,  // 65: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	6,  // 66: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	13, // 67: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	15, // 68: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	17, // 69: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	20, // 70: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	23, // 71: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	25, // 72: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	27, // 73: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	29, // 74: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	31, // 75: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	33, // 76: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	38, // 77: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	41, // 78: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	43, // 79: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	46, // 80: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	64, // [64:81] is the sub-list for method output_type
+	47, // [47:64] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -3623,7 +3795,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,7 @@ const (
 	AutoFlow_RegisterFlow_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
 	AutoFlow_ListFlows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
 	AutoFlow_DeleteFlow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/DeleteFlow"
+	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
 )
 
 // AutoFlowClient is the client API for AutoFlow service.
@@ -114,6 +115,13 @@ type AutoFlowClient interface {
 	ListFlows(ctx context.Context, in *ListFlowsRequest, opts ...grpc.CallOption) (*ListFlowsResponse, error)
 	// DeleteFlow ends a flow. Runs that it has started go on. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteFlow(ctx context.Context, in *DeleteFlowRequest, opts ...grpc.CallOption) (*DeleteFlowResponse, error)
+	// DeclareAgents says which agents belong to which organization, and which were revoked. A program may call the agents of
+	// its own organization and no others. What is declared adds up: an agent never changes its organization, and one that was
+	// revoked stays so, whatever comes in which order and how often.
+	//
+	// Codes: PERMISSION_DENIED for the token of one organization; ALREADY_EXISTS when an agent belongs to another
+	// organization: then nothing is kept; INVALID_ARGUMENT.
+	DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error)
 }
 
 type autoFlowClient struct {
@@ -293,6 +301,16 @@ func (c *autoFlowClient) DeleteFlow(ctx context.Context, in *DeleteFlowRequest, 
 	return out, nil
 }
 
+func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeclareAgentsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_DeclareAgents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AutoFlowServer is the server API for AutoFlow service.
 // All implementations must embed UnimplementedAutoFlowServer
 // for forward compatibility.
@@ -366,6 +384,13 @@ type AutoFlowServer interface {
 	ListFlows(context.Context, *ListFlowsRequest) (*ListFlowsResponse, error)
 	// DeleteFlow ends a flow. Runs that it has started go on. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error)
+	// DeclareAgents says which agents belong to which organization, and which were revoked. A program may call the agents of
+	// its own organization and no others. What is declared adds up: an agent never changes its organization, and one that was
+	// revoked stays so, whatever comes in which order and how often.
+	//
+	// Codes: PERMISSION_DENIED for the token of one organization; ALREADY_EXISTS when an agent belongs to another
+	// organization: then nothing is kept; INVALID_ARGUMENT.
+	DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error)
 	mustEmbedUnimplementedAutoFlowServer()
 }
 
@@ -423,6 +448,9 @@ func (UnimplementedAutoFlowServer) ListFlows(context.Context, *ListFlowsRequest)
 }
 func (UnimplementedAutoFlowServer) DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteFlow not implemented")
+}
+func (UnimplementedAutoFlowServer) DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeclareAgents not implemented")
 }
 func (UnimplementedAutoFlowServer) mustEmbedUnimplementedAutoFlowServer() {}
 func (UnimplementedAutoFlowServer) testEmbeddedByValue()                  {}
@@ -726,6 +754,24 @@ func _AutoFlow_DeleteFlow_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_DeclareAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeclareAgentsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).DeclareAgents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_DeclareAgents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).DeclareAgents(ctx, req.(*DeclareAgentsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AutoFlow_ServiceDesc is the grpc.ServiceDesc for AutoFlow service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -792,6 +838,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteFlow",
 			Handler:    _AutoFlow_DeleteFlow_Handler,
+		},
+		{
+			MethodName: "DeclareAgents",
+			Handler:    _AutoFlow_DeclareAgents_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

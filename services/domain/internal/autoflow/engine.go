@@ -34,6 +34,7 @@ func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
 	// the same id may be sent again (E19).
 	answer, err := e.client.StartWorkflow(telemetry.WithTraceParent(ctx, w.Trace), &autoflowv1.StartWorkflowRequest{
 		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules, Inputs: w.Inputs, Labels: w.Labels,
+		AgentIds: w.Agents,
 	})
 	if err != nil {
 		return "", fmt.Errorf("start workflow %s: %w", w.ID, err)
@@ -46,6 +47,18 @@ func (e Engine) Cancel(ctx context.Context, organization int64, workflowID, reas
 	_, err := e.client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: workflowID, Reason: reason})
 	if err != nil {
 		return fmt.Errorf("cancel workflow %s: %w", workflowID, err)
+	}
+	return nil
+}
+
+// DeclareAgents implements core.Engine.
+func (e Engine) DeclareAgents(ctx context.Context, agents []core.AgentOwner) error {
+	request := &autoflowv1.DeclareAgentsRequest{Agents: make([]*autoflowv1.DeclaredAgent, len(agents))}
+	for i, a := range agents {
+		request.Agents[i] = &autoflowv1.DeclaredAgent{AgentId: a.AgentID, OrganizationId: a.Organization, Revoked: a.Revoked}
+	}
+	if _, err := e.client.DeclareAgents(ctx, request); err != nil {
+		return fmt.Errorf("declare %d agents: %w", len(agents), err)
 	}
 	return nil
 }

@@ -90,6 +90,33 @@ func (d *Domain) GoodAgentKeys(ctx context.Context, keys []int64) (map[int64]boo
 	return good, nil
 }
 
+// AgentOwner is whose an agent is. Its organization never changes, and one that was revoked stays so.
+type AgentOwner struct {
+	AgentID, Organization int64
+	Revoked               bool
+}
+
+// declareAtOnce is how many agents the engine is told of in one call.
+const declareAtOnce = 5000
+
+// DeclareAgents tells the engine whose the agents of all organizations are, so that no run calls those of another one. It is all
+// of them again each time: what was said before changes nothing there, and what was lost is told anew.
+func (d *Domain) DeclareAgents(ctx context.Context, engine Engine) error {
+	owners, err := d.store.AgentOwners(ctx)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(owners, declareAtOnce) {
+		ctx, cancel := context.WithTimeout(ctx, handoffCall)
+		err := engine.DeclareAgents(ctx, some)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AgentReference is where a configuration names an agent.
 type AgentReference struct {
 	// At is a JSON pointer into the configuration.
@@ -151,6 +178,8 @@ type AgentWrites interface {
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (Agent, error)
 	LockAgent(ctx context.Context, id int64) (Agent, error)
+	// AgentNumbers are the agents that are not revoked.
+	AgentNumbers(ctx context.Context) ([]int64, error)
 	// RevokeAgent and RevokeAgentKey are nothing for what has been revoked before.
 	RevokeAgent(ctx context.Context, id int64, at time.Time) error
 	// NameAgents keeps that an environment names agents; again is nothing.
@@ -192,6 +221,7 @@ func (d *Domain) RegisterAgent(ctx context.Context, a Actor, name string) (Agent
 		}
 		return a.note(ctx, tx, ActionRegisterAgent, AccessSubject{AccessAgent, made.ID, made.Name}, "key "+public)
 	})
+	d.agentsChanged()
 	return made, seed, err
 }
 
@@ -244,7 +274,7 @@ func (d *Domain) RotateAgent(ctx context.Context, a Actor, r Rotation) (Agent, s
 		return a.note(ctx, tx, ActionRotateAgent, AccessSubject{AccessAgent, rotated.ID, rotated.Name},
 			fmt.Sprintf("key %s; the one before is good until %s", public, until.UTC().Format(time.RFC3339)))
 	})
-	d.barred()
+	d.agentsChanged()
 	return rotated, seed, err
 }
 
@@ -267,7 +297,7 @@ func (d *Domain) RevokeAgent(ctx context.Context, a Actor, agent int64) (Agent, 
 		}
 		return a.note(ctx, tx, ActionRevokeAgent, AccessSubject{AccessAgent, revoked.ID, revoked.Name}, "")
 	})
-	d.barred()
+	d.agentsChanged()
 	return revoked, err
 }
 
@@ -292,6 +322,6 @@ func (d *Domain) RevokeAgentKey(ctx context.Context, a Actor, key int64) (Agent,
 		}
 		return a.note(ctx, tx, ActionRevokeAgentKey, AccessSubject{AccessAgentKey, key, of.Name}, "key "+k.PublicKey)
 	})
-	d.barred()
+	d.agentsChanged()
 	return of, err
 }

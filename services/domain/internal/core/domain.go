@@ -22,7 +22,8 @@ type Domain struct {
 	clock     clock.Clock
 	keys      Keys
 	wake      func()
-	barred    func()
+	// agentsChanged is Deps.AgentsChanged.
+	agentsChanged func()
 
 	horizons horizons
 }
@@ -39,8 +40,9 @@ type Deps struct {
 	Clock     clock.Clock
 	// Keys makes the keys of agents.
 	Keys Keys
-	// Barred is called after a change by which somebody connected may not be any more; may be nil.
-	Barred func()
+	// AgentsChanged is called after a change of agents or their keys: somebody connected may not be any more, and the engine has
+	// something to learn; may be nil.
+	AgentsChanged func()
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
 }
@@ -50,10 +52,10 @@ func New(d Deps) *Domain {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	if d.Barred == nil {
-		d.Barred = func() {}
+	if d.AgentsChanged == nil {
+		d.AgentsChanged = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, keys: d.Keys, wake: d.Wake, barred: d.Barred}
+	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, keys: d.Keys, wake: d.Wake, agentsChanged: d.AgentsChanged}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

@@ -90,7 +90,7 @@ func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, er
 	}
 	// Whoever has waited longest comes first. Another worker may have taken that one since, so the others are tried too.
 	for _, organization := range organizations {
-		h, content, ok, err := d.claimHandoff(ctx, organization)
+		h, with, ok, err := d.claimHandoff(ctx, organization)
 		if err != nil {
 			return Handoff{}, false, fmt.Errorf("claim a hand-over of organization %d: %w", organization, err)
 		}
@@ -99,7 +99,7 @@ func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, er
 		}
 		// The call is outside of any transaction: a slow engine must hold no row locks. A crash here leaves the claim to
 		// lapse, and the next claimer tells the engine the same again, which answers the same (D5, E19).
-		ref, callErr := d.tell(ctx, engine, organization, h, content)
+		ref, callErr := d.tell(ctx, engine, organization, h, with)
 		if err := d.settle(ctx, organization, h, ref, callErr); err != nil {
 			return h, true, fmt.Errorf("settle: %w", err)
 		}
@@ -108,21 +108,31 @@ func (d *Domain) HandOver(ctx context.Context, engine Engine) (Handoff, bool, er
 	return Handoff{}, false, nil
 }
 
-// claimHandoff takes one, with the bytes of the driver that it starts a program of.
-func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handoff, content []byte, ok bool, err error) {
+// baggage is what a start needs beside its hand-over: the bytes of the driver that it starts a program of, and the agents that
+// the run may call.
+type baggage struct {
+	driver []byte
+	agents []int64
+}
+
+// claimHandoff takes one, with what it needs.
+func (d *Domain) claimHandoff(ctx context.Context, organization int64) (h Handoff, with baggage, ok bool, err error) {
 	err = d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		now := d.clock.Now()
 		if h, ok, err = tx.ClaimHandoff(ctx, now, now.Add(handoffLease)); err != nil || !ok || h.Kind != HandoffStart {
 			return err
 		}
 		// The bytes that were kept, not those that are installed now: a release in between must not change what runs (D7).
-		content, err = tx.Bundle(ctx, h.DriverDigest)
+		if with.driver, err = tx.Bundle(ctx, h.DriverDigest); err != nil {
+			return err
+		}
+		with.agents, err = tx.AgentNumbers(ctx)
 		return err
 	})
-	return h, content, ok, err
+	return h, with, ok, err
 }
 
-func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h Handoff, content []byte) (string, error) {
+func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h Handoff, with baggage) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, handoffCall)
 	defer cancel()
 	if h.Kind == HandoffCancel {
@@ -132,13 +142,13 @@ func (d *Domain) tell(ctx context.Context, engine Engine, organization int64, h 
 		}
 		return "", err
 	}
-	p, err := d.drivers.Program(content, h.Program)
+	p, err := d.drivers.Program(with.driver, h.Program)
 	if err != nil { // it could be read when it was kept
 		return "", fault.Because(err, fault.Terminal, "program %s of driver %s cannot be read any more: %s", h.Program, h.DriverDigest, fault.Public(err))
 	}
 	return engine.Start(ctx, Workflow{
 		Organization: organization, ID: h.WorkflowID, Program: p, Inputs: h.Inputs,
-		Labels: map[string]string{"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program}, Trace: h.Trace,
+		Labels: map[string]string{"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program}, Agents: with.agents, Trace: h.Trace,
 	})
 }
 

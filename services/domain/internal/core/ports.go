@@ -119,6 +119,8 @@ type Engine interface {
 	Start(ctx context.Context, w Workflow) (ref string, err error)
 	// Cancel asks a workflow to stop. NotFound when there is none.
 	Cancel(ctx context.Context, organization int64, workflowID, reason string) error
+	// DeclareAgents says whose agents are; runs of other organizations cannot call them.
+	DeclareAgents(ctx context.Context, agents []AgentOwner) error
 }
 
 // Workflow is what Engine.Start submits.
@@ -128,6 +130,8 @@ type Workflow struct {
 	Program      Program
 	Inputs       json.RawMessage
 	Labels       map[string]string
+	// Agents are those of the organization: it may be the first that the engine hears of one.
+	Agents []int64
 	// Trace is where what it does is to be recorded, in W3C form; empty for that of the call.
 	Trace string
 }

@@ -12,7 +12,7 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next eight methods
+	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next nine methods
 	// it is the only look across organizations.
 	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
 	// SourcesAfter are the sources of all organizations behind an id, in order.
@@ -23,6 +23,8 @@ type Store interface {
 	AgentOfKey(ctx context.Context, public string, at time.Time) (AgentLogin, error)
 	// GoodAgentKeys are those of the keys that are good at an instant, with their organizations.
 	GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error)
+	// AgentOwners are all agents of all organizations, the revoked ones too.
+	AgentOwners(ctx context.Context) ([]AgentOwner, error)
 	// OrganizationsWithToken is the one that a token of this digest belongs to.
 	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
 	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.

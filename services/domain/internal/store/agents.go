@@ -105,6 +105,15 @@ func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (co
 	return core.AgentLogin{Organization: rows[0].OrganizationID, AgentID: rows[0].AgentID, KeyID: rows[0].KeyID}, nil
 }
 
+// AgentOwners implements core.Store.
+func (s *Store) AgentOwners(ctx context.Context) ([]core.AgentOwner, error) {
+	rows, err := sqlc.New(s.deps.Pool).AgentOwners(ctx)
+	owners := convertAll(rows, func(r sqlc.AgentOwnersRow) core.AgentOwner {
+		return core.AgentOwner{AgentID: r.AgentID, Organization: r.OrganizationID, Revoked: r.Revoked}
+	})
+	return owners, pg.Classify(err, "read whose agents are")
+}
+
 // GoodAgentKeys implements core.Store.
 func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error) {
 	rows, err := sqlc.New(s.deps.Pool).GoodAgentKeys(ctx, keys, at)
@@ -165,6 +174,12 @@ func (t *tx) ExpireAgentKeys(ctx context.Context, agent int64, at time.Time) err
 // RevokeAgentKey implements core.Tx.
 func (t *tx) RevokeAgentKey(ctx context.Context, id int64, at time.Time) error {
 	return pg.Classify(t.q.RevokeAgentKey(ctx, at, t.organization, id), "revoke key %d", id)
+}
+
+// AgentNumbers implements core.Tx.
+func (t *tx) AgentNumbers(ctx context.Context) ([]int64, error) {
+	numbers, err := t.q.AgentNumbers(ctx, t.organization)
+	return numbers, pg.Classify(err, "read the numbers of agents")
 }
 
 // SeeAgentKeys implements core.Tx.

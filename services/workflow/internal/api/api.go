@@ -18,6 +18,7 @@ import (
 type Deps struct {
 	Operator *core.Operator
 	Flows    *core.Flows
+	Agents   *core.Agents
 	Checker  core.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
 	FromWire func(event.Event) (core.Event, error)
@@ -56,6 +57,7 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_SendToChannel_FullMethodName:     rpc.ScopeStart,
 		autoflowv1.AutoFlow_RegisterFlow_FullMethodName:      rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_DeclareAgents_FullMethodName:     rpc.ScopeAdmin,
 	}
 }
 

@@ -17,6 +17,10 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 	if err != nil {
 		return nil, err
 	}
+	// Before the start: the program may call them with its first step.
+	if err := s.bring(ctx, org, req.GetAgentIds()); err != nil {
+		return nil, err
+	}
 	started, err := s.Operator.Start(ctx, core.Start{
 		Organization: org,
 		Workflow:     req.GetWorkflowId(),

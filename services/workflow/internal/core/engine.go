@@ -37,8 +37,6 @@ type Settings struct {
 	Crashes int
 	// Retention is how long events are kept for waits that come later.
 	Retention time.Duration
-	// Agents are the relays that calls may be sent to.
-	Agents map[int64]bool
 }
 
 // EngineDeps are what an Engine works with.
@@ -46,6 +44,8 @@ type EngineDeps struct {
 	Store     Store
 	Scripts   Scripts
 	Functions *Functions
+	// Agents says which relays the runs of an organization may call.
+	Agents AgentOwners
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(Emit) *FunctionError
 	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything

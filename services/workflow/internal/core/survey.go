@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -22,15 +23,17 @@ const maxRefusals = 100
 
 // survey sorts the blocked operations. Those that cannot be carried out at all are completed on the spot, which may lead
 // to further ones.
-func (d *driver) survey() work {
+//
+// An error is about what could not be found out now; the turn is worth nothing then.
+func (d *driver) survey(ctx context.Context) (work, error) {
 	for range maxRefusals {
-		w, refused := d.sort()
-		if refused == nil {
-			return w
+		w, refused, err := d.sort(ctx)
+		if refused == nil || err != nil {
+			return w, err
 		}
 		d.complete(*refused)
 	}
-	return work{more: true}
+	return work{more: true}, nil
 }
 
 // intentAfter is how long a Function of this process may take before the store learns of it: until then its result
@@ -49,16 +52,19 @@ func (o openOp) intended() time.Time {
 
 // sort goes through the blocked operations up to the first that is refused. To complete that one lets its branch run
 // on, and what was pending before is out of date.
-func (d *driver) sort() (w work, refused *Completion) {
+func (d *driver) sort(ctx context.Context) (w work, refused *Completion, err error) {
 	now := d.engine.Clock.Now()
 	for _, op := range d.machine.Pending() {
 		known, seen := d.open[op.Ref]
 		if seen && known.stored && op.Kind != KindRun && op.Kind != KindPoll {
 			continue // it keeps the deadline that it was given first
 		}
-		o, refusal := d.opening(op)
+		o, refusal, err := d.opening(ctx, op, seen)
+		if err != nil {
+			return work{}, nil, err
+		}
 		if refusal != nil {
-			return work{}, &Completion{Op: op.Ref, Error: refusal}
+			return work{}, &Completion{Op: op.Ref, Error: refusal}, nil //nolint:nilerr // a refusal is a result like another
 		}
 		if seen {
 			o.Due = known.deadline
@@ -84,36 +90,45 @@ func (d *driver) sort() (w work, refused *Completion) {
 			w.opened = append(w.opened, o)
 		}
 	}
-	return w, nil
+	return w, nil, nil
 }
 
-// opening is how the store keeps an operation.
-func (d *driver) opening(op Op) (Opening, *FunctionError) {
+// opening is how the store keeps an operation. A run that was opened before has its agent already: it is not asked again
+// whose that is, and a call that is under way is not taken back.
+func (d *driver) opening(ctx context.Context, op Op, opened bool) (Opening, *FunctionError, error) {
 	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
 	if op.Kind != KindRun && op.Kind != KindPoll {
-		return o, nil
+		return o, nil, nil
 	}
 	f, ok := d.engine.Functions.Lookup(op.Name)
 	if !ok {
-		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}
+		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}, nil
 	}
 	if o.Location = f.Location(); o.Location == InProcess {
-		return o, nil
+		return o, nil, nil
 	}
 	if err := checkArguments(f, op.Args); err != nil {
-		return o, AsFunctionError(err)
+		return o, AsFunctionError(err), nil
 	}
 	var args struct {
 		Agent json.Number `json:"agent_id"`
 	}
 	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
-	// An agent that is not configured has no consumer on the bus (events.Topology): its call would only time out.
 	agent, err := args.Agent.Int64()
-	if err != nil || !d.engine.Settings.Agents[agent] {
-		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected the number of a registered agent", op.Name, args.Agent)}
+	if err != nil {
+		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected a number", op.Name, args.Agent)}, nil
 	}
-	o.Agent = agent
-	return o, nil
+	if o.Agent = agent; opened && op.Kind == KindRun {
+		return o, nil, nil
+	}
+	problem, err := d.engine.Agents.Problem(ctx, d.loaded.Organization, agent)
+	if err != nil {
+		return o, nil, fmt.Errorf("agent %d: %w", agent, err)
+	}
+	if problem != "" {
+		return o, &FunctionError{Code: CodeInvalid, Message: fmt.Sprintf("%s: agent_id: %s", op.Name, problem)}, nil
+	}
+	return o, nil, nil
 }
 
 // checkArguments has a Function that can do so look at its arguments, so that no relay is sent what it would refuse.

@@ -87,7 +87,10 @@ func expired(op Op, limit time.Duration) Completion {
 // Running when there is something to wait for in this process.
 func (d *driver) commit(ctx context.Context) (State, error) {
 	// survey comes first: it may complete operations, and their entries belong to this turn.
-	todo := d.survey()
+	todo, err := d.survey(ctx)
+	if err != nil {
+		return Running, err
+	}
 	d.take()
 	ended, failure := d.machine.Outcome()
 	if _, interrupted := errors.AsType[*Interrupted](failure); interrupted {

@@ -15,8 +15,7 @@ import (
 const Source = "/services/workflow"
 
 // Topology is what this service makes on the bus: the streams of the cluster path, its consumers, and one consumer of
-// calls for each agent. An agent that is not listed has no consumer, and its calls stay unread; so the engine refuses
-// them (core.Settings.Agents).
+// calls for each agent. An agent that is not listed has no consumer, and its calls stay unread until it is.
 func Topology(agents []int64) bus.Topology {
 	t := bus.Topology{
 		Streams:   []bus.Stream{bus.ClusterCallsStream(), bus.ClusterStream(), bus.DomainStream()},

@@ -29,7 +29,7 @@ func (d WatchDeps) observe() *Function {
 				Organization: call.Organization, Agent: agent, Report: text(call.Args, "report"), Namespace: text(call.Args, "namespace"),
 				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Subject: subject(call),
 			}
-			if err := d.checkObserver(o); err != nil {
+			if err := d.checkObserver(ctx, o); err != nil {
 				return nil, err
 			}
 			changed, err := d.Observers.SaveObserver(ctx, o)
@@ -57,10 +57,14 @@ func subjects(report string) []string {
 }
 
 // checkObserver looks at what the arguments are together.
-func (d WatchDeps) checkObserver(o core.Observer) error {
+func (d WatchDeps) checkObserver(ctx context.Context, o core.Observer) error {
 	var wrong []fault.Field
-	if !d.Known(o.Agent) {
-		wrong = append(wrong, unknownAgent(o.Agent))
+	problem, err := d.Agents.Problem(ctx, o.Organization, o.Agent)
+	if err != nil {
+		return err
+	}
+	if problem != "" {
+		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: problem})
 	}
 	if _, followed := o.Watch(); followed && (o.Name == "" || o.Namespace == "") {
 		wrong = append(wrong, fault.Field{Name: "name", Problem: "expected name and namespace of the object"})
@@ -77,8 +81,4 @@ func (d WatchDeps) checkObserver(o core.Observer) error {
 		return fault.InvalidFields(wrong...)
 	}
 	return nil
-}
-
-func unknownAgent(agent int64) fault.Field {
-	return fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of a registered agent", agent)}
 }

@@ -23,7 +23,7 @@ func (o *observers) SaveObserver(_ context.Context, observer core.Observer) (boo
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	store, changed := &observers{}, 0
-	deps := WatchDeps{Observers: store, Known: func(agent int64) bool { return agent == 42 }, Changed: func(int64) { changed++ }}
+	deps := WatchDeps{Observers: store, Agents: owner{42, 5}, Changed: func(int64) { changed++ }}
 	f := deps.observe()
 	args := m{"agent_id": int64(42), "report": "argo.health", "namespace": "shop", "name": "api", "subject": m{"environment_id": int64(3), "service_id": 4.0}}
 	for _, want := range []bool{true, false} {
@@ -57,7 +57,7 @@ func TestObserve(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := f.Call(t.Context(), core.Call{ID: "run/0.2", Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.Call(t.Context(), core.Call{ID: "run/0.2", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 type WatchDeps struct {
 	Store     core.WatchStore
 	Observers core.ObserverStore
-	// Known says whether an agent is registered: to another one nobody would listen.
-	Known func(agent int64) bool
+	// Agents says which agents an organization may have looked through.
+	Agents core.AgentOwners
 	// Changed is told that an agent's watches are other ones now.
 	Changed func(agent int64)
 }
@@ -42,7 +42,7 @@ func (d WatchDeps) watch() *Function {
 			},
 		},
 		do: func(ctx context.Context, call core.Call) (any, error) {
-			w, err := d.read(call)
+			w, err := d.read(ctx, call)
 			if err != nil {
 				return nil, err
 			}
@@ -76,7 +76,7 @@ func (d WatchDeps) unwatch() *Function {
 }
 
 // read makes a watch of a call whose arguments have been checked one by one, and looks at what they are together.
-func (d WatchDeps) read(call core.Call) (core.Watch, error) {
+func (d WatchDeps) read(ctx context.Context, call core.Call) (core.Watch, error) {
 	agent, _ := whole(call.Args["agent_id"])
 	w := core.Watch{ID: call.ID, Execution: execution(call), Agent: agent, Spec: core.WatchSpec{
 		Kind: text(call.Args, "kind"), APIVersion: text(call.Args, "api_version"), Namespace: text(call.Args, "namespace"),
@@ -90,8 +90,12 @@ func (d WatchDeps) read(call core.Call) (core.Watch, error) {
 	}
 	w.Spec.Subject = subject(call)
 	var wrong []fault.Field
-	if !d.Known(agent) {
-		wrong = append(wrong, unknownAgent(agent))
+	problem, err := d.Agents.Problem(ctx, call.Organization, agent)
+	if err != nil {
+		return core.Watch{}, err
+	}
+	if problem != "" {
+		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: problem})
 	}
 	if _, hidden := w.Spec.Subject["watch"]; hidden {
 		wrong = append(wrong, fault.Field{Name: "subject", Problem: `found a member "watch", which is the watch's own`})

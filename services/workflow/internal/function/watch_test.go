@@ -2,6 +2,7 @@ package function
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,17 +28,27 @@ func (w *watches) CloseWatch(_ context.Context, execution, watch string) (int64,
 	return int64(len(watch)), nil
 }
 
+// owner is one agent and whose it is.
+type owner struct{ agent, organization int64 }
+
+func (o owner) Problem(_ context.Context, organization, agent int64) (string, error) {
+	if o == (owner{agent, organization}) {
+		return "", nil
+	}
+	return fmt.Sprintf("found %d, expected an agent of organization %d", agent, organization), nil
+}
+
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	store, changed := &watches{}, []int64{}
 	functions := Watching(WatchDeps{
-		Store: store, Known: func(agent int64) bool { return agent == 42 }, Changed: func(agent int64) { changed = append(changed, agent) },
+		Store: store, Agents: owner{42, 5}, Changed: func(agent int64) { changed = append(changed, agent) },
 	})
 	if r, err := core.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
 		t.Fatal(r, err)
 	}
 	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}, "subject": m{"rollout_id": int64(12)}}
-	got, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.7", Args: args})
+	got, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.7", Organization: 5, Args: args})
 	want := m{"watch": "run/3.7", "types": []string{"com.gitlab.cd.argo.rollout.status_changed", "com.gitlab.cd.object.changed"}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -57,7 +68,7 @@ func TestWatch(t *testing.T) {
 		with m
 		want string
 	}{
-		"another agent":  {m{"agent_id": int64(43)}, "agent_id: found 43, expected the number of a registered agent"},
+		"another agent":  {m{"agent_id": int64(43)}, "agent_id: found 43, expected an agent of organization 5"},
 		"a secret":       {m{"kind": "Secret"}, `kind: found "Secret"`},
 		"nothing":        {m{"name": nil}, "name: expected either a name or labels"},
 		"both":           {m{"labels": "app=x"}, "name: expected either a name or labels"},
@@ -72,7 +83,7 @@ func TestWatch(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.9", Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.9", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

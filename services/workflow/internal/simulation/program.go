@@ -1,16 +1,29 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// organization owns all runs of a simulation, agent is the relay that they call.
+// organization owns all runs of a simulation, agent is the relay that they call, and foreignAgent one of another
+// organization, to which no message must leave.
 const (
 	organization = 1
 	agent        = 7
+	foreignAgent = 8
 )
+
+// declared is what the domain service has said of agents.
+type declared struct{ core.AgentStore }
+
+// Agents are the two of a simulation.
+func (declared) Agents(context.Context) ([]core.Agent, error) {
+	return []core.Agent{{ID: agent, Organization: organization}, {ID: foreignAgent, Organization: organization + 1}}, nil
+}
 
 // The types of the events that programs wait for: those that come from outside, and those that runs tell each other.
 const (
@@ -90,7 +103,11 @@ func (a *author) step(depth int) {
 	case 0, 1, 2:
 		a.line(depth, "run('act', {'label': %q, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
 	case 3:
-		a.line(depth, "run('k8s.get', {'agent_id': %d, 'label': %q}, timeout = %d, on_error = 'return')", agent, a.label(), 5+a.random.IntN(40))
+		called := agent
+		if a.labels%5 == 4 {
+			called = foreignAgent
+		}
+		a.line(depth, "run('k8s.get', {'agent_id': %d, 'label': %q}, timeout = %d, on_error = 'return')", called, a.label(), 5+a.random.IntN(40))
 	case 4:
 		a.line(depth, "sleep(seconds = %d.5)", a.random.IntN(8))
 	case 5, 6:

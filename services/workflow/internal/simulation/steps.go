@@ -191,13 +191,12 @@ func (s *simulation) boot(name string) {
 	}
 	to := &port{gate: s.gate, process: p, memory: s.memory}
 	engine := core.NewEngine(core.EngineDeps{
-		Store: to, Scripts: scripts, Functions: functions, Clock: p, Log: log,
+		Store: to, Scripts: scripts, Functions: functions, Agents: core.NewAgents(declared{}, p, log), Clock: p, Log: log,
 		CheckEmit: func(core.Emit) *core.FunctionError { return nil },
 		Random:    func() float64 { return 0.5 },
 		Settings: core.Settings{
 			Instance: name, Lease: leaseFor, Poll: pollEvery, CallTimeout: 20 * time.Second, WaitTimeout: time.Minute,
 			Live: 2, Cache: []int64{0, 40 << 10, 1 << 20}[s.random.IntN(3)], Activities: 8, History: 1000, Crashes: maxCrashes, Retention: time.Hour,
-			Agents: map[int64]bool{agent: true},
 		},
 	})
 	to.woken = engine.Wake

@@ -227,6 +227,11 @@ func (w *world) cancel(workflow string) {
 // Send is the relay: it carries a call out some time after it was sent, and answers at least once.
 func (w *world) Send(_ context.Context, sent core.OutgoingCall) error {
 	name := w.plain(sent.ID)
+	if sent.Agent != agent {
+		w.mu.Lock()
+		w.violation("the call %s has left for agent %d, which is another organization's", name, sent.Agent)
+		w.mu.Unlock()
+	}
 	w.put(&message{name: "call " + name, copies: 1, local: true, handle: func(context.Context, *process) error {
 		value, refusal := w.carryOut(sent.ID, sent.Args)
 		a := core.Answer{Call: sent.ID, Agent: sent.Agent, Value: value, Error: refusal}

@@ -51,6 +51,13 @@ SELECT organization_id::bigint AS organization_id, agent_id::bigint AS agent_id,
 -- name: GoodAgentKeys :many
 SELECT organization_id::bigint AS organization_id, key_id::bigint AS key_id FROM cd_good_agent_keys(@keys::bigint[], @at);
 
+-- name: AgentOwners :many
+-- Across organizations, on purpose: the workflow service has to know whose an agent is before a run calls it.
+SELECT agent_id::bigint AS agent_id, organization_id::bigint AS organization_id, revoked::boolean AS revoked FROM cd_agent_owners();
+
+-- name: AgentNumbers :many
+SELECT id FROM cd_agents WHERE organization_id = @organization_id AND revoked_at IS NULL ORDER BY id;
+
 -- name: NameAgents :exec
 INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id)
 SELECT @organization_id::bigint, @environment_id::bigint, a.id FROM unnest(@agents::bigint[]) AS a(id)

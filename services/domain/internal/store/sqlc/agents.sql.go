@@ -115,6 +115,30 @@ func (q *Queries) AgentKeysByID(ctx context.Context, organizationID int64, ids [
 	return items, nil
 }
 
+const agentNumbers = `-- name: AgentNumbers :many
+SELECT id FROM cd_agents WHERE organization_id = $1 AND revoked_at IS NULL ORDER BY id
+`
+
+func (q *Queries) AgentNumbers(ctx context.Context, organizationID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, agentNumbers, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const agentOfKey = `-- name: AgentOfKey :many
 SELECT organization_id::bigint AS organization_id, agent_id::bigint AS agent_id, key_id::bigint AS key_id FROM cd_agent_of_key($1, $2)
 `
@@ -136,6 +160,37 @@ func (q *Queries) AgentOfKey(ctx context.Context, publicKey string, at time.Time
 	for rows.Next() {
 		var i AgentOfKeyRow
 		if err := rows.Scan(&i.OrganizationID, &i.AgentID, &i.KeyID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const agentOwners = `-- name: AgentOwners :many
+SELECT agent_id::bigint AS agent_id, organization_id::bigint AS organization_id, revoked::boolean AS revoked FROM cd_agent_owners()
+`
+
+type AgentOwnersRow struct {
+	AgentID        int64
+	OrganizationID int64
+	Revoked        bool
+}
+
+// Across organizations, on purpose: the workflow service has to know whose an agent is before a run calls it.
+func (q *Queries) AgentOwners(ctx context.Context) ([]AgentOwnersRow, error) {
+	rows, err := q.db.Query(ctx, agentOwners)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AgentOwnersRow
+	for rows.Next() {
+		var i AgentOwnersRow
+		if err := rows.Scan(&i.AgentID, &i.OrganizationID, &i.Revoked); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -16,6 +16,12 @@ type Agent struct {
 	Message   string
 }
 
+type AgentOwner struct {
+	ID           int64
+	Organization int64
+	Revoked      bool
+}
+
 type Call struct {
 	ID        string
 	Execution int64

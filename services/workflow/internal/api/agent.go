@@ -1,0 +1,47 @@
+package api
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// DeclareAgents keeps whose agents are.
+func (s *Server) DeclareAgents(ctx context.Context, req *autoflowv1.DeclareAgentsRequest) (*autoflowv1.DeclareAgentsResponse, error) {
+	agents := make([]core.Agent, len(req.GetAgents()))
+	for i, a := range req.GetAgents() {
+		agents[i] = core.Agent{ID: a.GetAgentId(), Organization: a.GetOrganizationId(), Revoked: a.GetRevoked()}
+	}
+	if err := s.declare(ctx, agents); err != nil {
+		return nil, err
+	}
+	return &autoflowv1.DeclareAgentsResponse{}, nil
+}
+
+// bring declares the agents that a start brings with it.
+func (s *Server) bring(ctx context.Context, organization int64, numbers []int64) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	agents := make([]core.Agent, len(numbers))
+	for i, number := range numbers {
+		agents[i] = core.Agent{ID: number, Organization: organization}
+	}
+	return s.declare(ctx, agents)
+}
+
+// declare keeps whose agents are, if the caller may say so: whoever is of one organization could give itself the agents of
+// all others.
+func (s *Server) declare(ctx context.Context, agents []core.Agent) error {
+	caller, known := rpc.CallerFrom(ctx)
+	if !known {
+		return fault.New(fault.Unauthenticated, "the call carries no known token")
+	}
+	if caller.Organization != 0 {
+		return fault.New(fault.Denied, "whose agents are is for a token of all organizations to say; this one is for organization %d", caller.Organization)
+	}
+	return s.Agents.Declare(ctx, agents)
+}
