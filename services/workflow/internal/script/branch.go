@@ -30,7 +30,9 @@ type branch struct {
 	deciding, replayed bool
 
 	// pending is the operation that blocks the branch; nil while it runs or waits for another branch.
+	// It is always asked, which stays to be used for the next one.
 	pending    *core.Op
+	asked      core.Op
 	completion core.Completion
 
 	// value and err are set once done is. joiners are the branches that gather this one.
@@ -102,7 +104,8 @@ func (b *branch) wait() error {
 
 // block waits for an operation's completion.
 func (b *branch) block(op core.Op) (core.Completion, error) {
-	b.pending = &op
+	b.asked = op
+	b.pending = &b.asked
 	if err := b.wait(); err != nil {
 		return core.Completion{}, err
 	}

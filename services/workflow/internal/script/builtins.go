@@ -51,23 +51,44 @@ func branchOf(thread *starlark.Thread, fn *starlark.Builtin) (*branch, error) {
 	return b, nil
 }
 
-// arguments checks what run and poll have in common, and encodes the Function's arguments.
+// arguments checks what run and poll have in common, and encodes the Function's arguments; nil are none.
 func (b *branch) arguments(builtin, name string, given starlark.Value, onError string) (json.RawMessage, error) {
-	if err := checkName(builtin+": function", name); err != nil {
-		return nil, err
+	if err := checkName("function", name); err != nil {
+		return nil, fmt.Errorf("%s: %w", builtin, err)
 	}
-	what := fmt.Sprintf("%s(%q)", builtin, name)
 	if err := checkOnError(onError); err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s(%q): %w", builtin, name, err)
+	}
+	if given == nil {
+		return json.RawMessage("{}"), nil
 	}
 	if _, isMapping := given.(starlark.IterableMapping); !isMapping {
-		return nil, fmt.Errorf("%s: args is a %s, expected a dict", what, given.Type())
+		return nil, fmt.Errorf("%s(%q): args is a %s, expected a dict", builtin, name, given.Type())
 	}
 	encoded, err := encode(given, b.machine.limits.Value)
 	if err != nil {
-		return nil, fmt.Errorf("%s: args: %w", what, err)
+		return nil, fmt.Errorf("%s(%q): args: %w", builtin, name, err)
 	}
 	return encoded, nil
+}
+
+// parameters are those of run.
+type parameters struct {
+	name, onError         string
+	given, timeout, retry starlark.Value
+}
+
+// runParameters reads them. The interpreter's own way is for any parameters and gives each a place on the heap; most calls
+// are a name and a dict.
+func runParameters(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (parameters, error) {
+	if len(args) == 2 && len(kwargs) == 0 {
+		if name, ok := args[0].(starlark.String); ok {
+			return parameters{name: string(name), given: args[1], onError: onErrorFail, retry: starlark.True}, nil
+		}
+	}
+	a := &parameters{onError: onErrorFail, retry: starlark.True}
+	err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &a.name, "args?", &a.given, "on_error?", &a.onError, "timeout??", &a.timeout, "retry?", &a.retry)
+	return *a, err
 }
 
 // run(function, args={}, on_error="fail", timeout=None, retry=True) has a Function carried out and answers its value.
@@ -77,25 +98,20 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	if err != nil {
 		return nil, err
 	}
-	var (
-		name    string
-		given   starlark.Value = starlark.NewDict(0)
-		onError                = onErrorFail
-		timeout starlark.Value
-		retry   starlark.Value = starlark.True
-	)
-	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "on_error?", &onError, "timeout??", &timeout, "retry?", &retry); err != nil {
-		return nil, err
-	}
-	encoded, err := b.arguments("run", name, given, onError)
+	a, err := runParameters(fn, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
-	again, policy, err := retrying(retry)
+	name, onError := a.name, a.onError
+	encoded, err := b.arguments("run", name, a.given, onError)
+	if err != nil {
+		return nil, err
+	}
+	again, policy, err := retrying(a.retry)
 	if err != nil {
 		return nil, fmt.Errorf("run(%q): retry%w", name, err)
 	}
-	limit, err := duration("timeout", timeout)
+	limit, err := duration("timeout", a.timeout)
 	if err != nil {
 		return nil, fmt.Errorf("run(%q): %w", name, err)
 	}

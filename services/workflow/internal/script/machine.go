@@ -31,6 +31,8 @@ type machine struct {
 	// it.
 	branches []*branch
 	ready    []*branch
+	// queue is the place of ready where that is short.
+	queue [1]*branch
 	// entries and emits wait for the next Take. What is replayed adds none: it is stored.
 	entries []core.Entry
 	emits   []core.Emit
@@ -146,7 +148,9 @@ func (m *machine) resume(b *branch, c core.Completion) {
 func (m *machine) settle() {
 	for len(m.ready) > 0 && m.failure == nil {
 		b := m.ready[0]
-		m.ready = m.ready[1:]
+		if m.ready = m.ready[1:]; len(m.ready) == 0 {
+			m.ready = m.queue[:0] // mostly one branch is ready at a time: its place is used again
+		}
 		b.step()
 		// Where print has set the failure, the branch's own error only says that it was cancelled.
 		if mismatch, ok := errors.AsType[*core.Mismatch](b.err); ok {

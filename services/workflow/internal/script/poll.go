@@ -27,8 +27,7 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	}
 	var (
 		name              string
-		given             starlark.Value = starlark.NewDict(0)
-		until             starlark.Value
+		given, until      starlark.Value
 		interval, timeout starlark.Value
 		onError           = onErrorFail
 	)

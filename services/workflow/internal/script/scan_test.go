@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -87,6 +88,27 @@ func BenchmarkReplay(b *testing.B) {
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N)/float64(entries), "cpu-ns/entry")
 		})
 	}
+}
+
+// BenchmarkInterpreter is the program of BenchmarkReplay in the interpreter alone, with a builtin that only answers: what is
+// left of a replay if recording, comparing and decoding cost nothing.
+func BenchmarkInterpreter(b *testing.B) {
+	const entries = 1_000
+	answer := starlark.NewBuiltin("run", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+		return starlark.None, nil
+	})
+	options := &syntax.FileOptions{TopLevelControl: true, GlobalReassign: true}
+	_, program, err := starlark.SourceProgramOptions(options, "main.star", fmt.Appendf(nil, "for i in range(%d):\n    last = run(\"act\", {\"number\": i})\n", entries), func(name string) bool { return name == "run" })
+	if err != nil {
+		b.Fatal(err)
+	}
+	before := processorTime(b)
+	for b.Loop() {
+		if _, err := program.Init(&starlark.Thread{}, starlark.StringDict{"run": answer}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N)/entries, "cpu-ns/entry")
 }
 
 // processorTime is what this process has used, in nanoseconds: a machine that has other things to do lengthens the time
