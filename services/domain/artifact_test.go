@@ -70,9 +70,9 @@ func TestVersionNamesStayUnique(t *testing.T) {
 		f.publish(f.artifact("registry.test/shop/api", tag, i+1, at.Add(time.Duration(i)*time.Minute)))
 	}
 	f.publish(f.artifact("registry.test/shop/api", "another-tag", 1, at)) // the same digest again
-	sources, err := f.store.OrganizationsWithSource(t.Context(), "oci-image:registry.test/shop/api")
+	sources, err := f.store.OrganizationsWithSources(t.Context(), []string{"oci-image:registry.test/shop/api", "oci-image:registry.test/nobody"})
 	f.ok(err)
-	if diff := cmp.Diff([]int64{org}, sources); diff != "" {
+	if diff := cmp.Diff(map[string][]int64{"oci-image:registry.test/shop/api": {org}}, sources); diff != "" {
 		t.Fatalf("organizations (-want +got):\n%s", diff)
 	}
 	versions, err := f.domain.VersionsBySource(t.Context(), org, []int64{1}, core.Page{})
@@ -160,11 +160,75 @@ func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
 	}
 }
 
+// TestArtifactsToldTogetherEndAsIfToldOneByOne: the intake works in memory what the tables would say in between (R48, E61).
+func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same events at every run
+	single, together := setup(t), setup(t)
+	var applications []core.Application
+	for _, f := range []*fixture{single, together} {
+		applications = []core.Application{f.application("shop", "api", "web"), f.application("blog", "api")}
+		// Two sources of one application that point at one image, which another application has as well.
+		twice, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "twice", Services: []core.NewService{
+			{Name: "a", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/blog/api")}},
+			{Name: "b", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/blog/api")}},
+		}})
+		f.ok(err)
+		applications = append(applications, twice)
+	}
+	at := time.Unix(1_700_000_000, 0)
+	images := []string{"registry.test/shop/api", "registry.test/shop/web", "registry.test/blog/api", "registry.test/nobody"}
+	var all []event.Event
+	for range 60 {
+		if len(all) > 0 && r.IntN(6) == 0 {
+			all = append(all, all[r.IntN(len(all))]) // comes again
+			continue
+		}
+		// Few tags, digests and instants, so that each comes with others.
+		all = append(all, single.artifact(images[r.IntN(len(images))], []string{"", "latest", "1.0"}[r.IntN(3)], 1+r.IntN(12), at.Add(time.Duration(r.IntN(4))*time.Minute)))
+	}
+	single.publish(all...)
+	for rest := all; len(rest) > 0; {
+		n := min(len(rest), 1+r.IntN(25))
+		for i, err := range together.told(rest[:n]...) {
+			if err != nil {
+				t.Fatalf("event %d of %d: %v", i, n, err)
+			}
+		}
+		rest = rest[n:]
+	}
+	for _, a := range applications {
+		want, got := describeSets(single, a), describeSets(together, a)
+		if diff := cmp.Diff(want, got); diff != "" || len(want) < 2 {
+			t.Errorf("%s: %d sets (-one by one +together):\n%s", a.Name, len(want), diff)
+		}
+	}
+}
+
+// TestABadArtifactDoesNotHoldUpOthers that came with it.
+func TestABadArtifactDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.application("shop", "api")
+	at := time.Unix(1_700_000_000, 0)
+	errs := f.told(
+		f.artifact("registry.test/shop/api", "1", 1, at),
+		f.artifact("http://registry.test/shop/api", "2", 2, at),
+		f.artifact("registry.test/shop/api", "3", 3, at.Add(time.Minute)),
+	)
+	if len(errs) != 3 || errs[0] != nil || !fault.Is(errs[1], fault.Invalid) || errs[2] != nil {
+		t.Errorf("answered %v, want nil, Invalid, nil", errs)
+	}
+	if diff := cmp.Diff([]string{"set-2: 3", "set-1: 1"}, describeSets(f, a)); diff != "" {
+		t.Errorf("sets (-want +got):\n%s", diff)
+	}
+}
+
 func TestBadArtifactsAreRejectedAndRecorded(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	bad := f.artifact("http://registry.test/shop/api", "1", 1, time.Time{})
-	err := f.on.Registry(t.Context(), bus.Delivery{Event: bad, Attempt: 1})
+	err := f.told(bad)[0]
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data.image") {
 		t.Fatalf("error = %v, want Invalid about data.image", err)
 	}

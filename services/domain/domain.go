@@ -215,7 +215,7 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 		job("inbox", s.inbox.Run),
 		job("sources", func(ctx context.Context) error { return s.tellSources(ctx, conn) }),
 		job("registry events", func(ctx context.Context) error {
-			return conn.Consume(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
+			return conn.ConsumeInOrder(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
 		}),
 		job("domain events", func(ctx context.Context) error {
 			// One replica at a time, because a rollout's words are to be told in the order in which they were said.

@@ -187,8 +187,18 @@ func (f *fixture) artifact(image, tag string, digest int, published time.Time) e
 func (f *fixture) publish(all ...event.Event) {
 	f.t.Helper()
 	for _, e := range all {
-		f.ok(f.on.Registry(f.t.Context(), bus.Delivery{Event: e, Attempt: 1}))
+		f.ok(f.told(e)[0])
 	}
+}
+
+// told tells the domain of events at once.
+func (f *fixture) told(all ...event.Event) []error {
+	f.t.Helper()
+	deliveries := make([]bus.Delivery, len(all))
+	for i, e := range all {
+		deliveries[i] = bus.Delivery{Event: e, Attempt: 1}
+	}
+	return f.on.Registry(f.t.Context(), deliveries)
 }
 
 func ociSource(image string) core.NewArtifactSource {

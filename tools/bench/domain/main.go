@@ -24,6 +24,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain"
@@ -46,7 +47,9 @@ type options struct {
 	requests int
 	// events is how many words of workflows are turned into rows of the journal; 0 leaves that out, and the artifacts.
 	events int
-	out    string
+	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
+	data string
+	out  string
 }
 
 func main() {
@@ -56,6 +59,7 @@ func main() {
 	flag.Float64Var(&o.scale, "scale", 1, "sizes of the organization, as a `factor` of 10,000 applications and 100,000 rollouts")
 	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
+	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
@@ -74,7 +78,10 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's account has to get in
 		return fmt.Errorf("open the folder: %w", err)
 	}
-	database, err := local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log})
+	if o.data == "" {
+		o.data = filepath.Join(dir, "postgres")
+	}
+	database, err := local.Start(ctx, local.Config{DataDir: o.data, Log: log})
 	if err != nil {
 		return err
 	}
@@ -96,10 +103,14 @@ func run(ctx context.Context, o options) (err error) {
 		// Nobody is there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
 	}
-	if err := fill(ctx, c, o, log); err != nil {
+	filled, err := fill(ctx, c, o, log)
+	if err != nil {
 		return err
 	}
 	said := 0
+	if !filled {
+		o.events = 0 // what was said is said, and what it was about is over
+	}
 	if o.events > 0 {
 		if said, err = say(ctx, nats.URL(), o, log); err != nil {
 			return err
@@ -139,36 +150,40 @@ func takeIn(ctx context.Context, nats, database string, said int, o options, log
 	return nil
 }
 
-// fill makes the tables and the organization.
-func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) error {
+// fill makes the tables, and the organization unless it is there.
+func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) (bool, error) {
 	began := clock.System().Now()
 	if err := domain.Migrate(ctx, c); err != nil {
-		return err
+		return false, err
 	}
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return false, fmt.Errorf("connect: %w", err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	sizes := map[string]int{
 		"applications": int(10_000 * o.scale), "environments": 50, "rollouts": int(100_000 * o.scale), "active": int(2_000 * o.scale), "asking": int(300 * o.scale),
 	}
 	if _, err := conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema); err != nil {
-		return fmt.Errorf("choose the schema: %w", err)
+		return false, fmt.Errorf("choose the schema: %w", err)
+	}
+	var filled bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cd_applications)`).Scan(&filled); err != nil || filled {
+		return false, pg.Classify(err, "look whether the organization is there")
 	}
 	for name, size := range sizes {
 		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, false)`, "bench."+name, strconv.Itoa(max(size, 1))); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
+			return false, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
 	if _, err := conn.Exec(ctx, seed); err != nil {
-		return fmt.Errorf("fill the organization: %w", err)
+		return false, fmt.Errorf("fill the organization: %w", err)
 	}
 	if _, err := conn.Exec(ctx, `VACUUM ANALYZE`); err != nil {
-		return fmt.Errorf("vacuum: %w", err)
+		return false, fmt.Errorf("vacuum: %w", err)
 	}
 	log.WarnContext(ctx, "filled", "took", clock.System().Now().Sub(began).String())
-	return nil
+	return true, nil
 }
 
 // page is what is measured: a query whose variables differ from request to request.

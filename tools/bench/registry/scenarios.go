@@ -209,11 +209,37 @@ func flood(ctx context.Context, w *world, o options) ([]figure, error) {
 		}
 		return nil, fmt.Errorf("not every event is a version: %w; %d wait in the outbox", err, waiting)
 	}
+	there := clock.System().Now()
+	sets, last, err := w.sets(ctx)
+	if err != nil {
+		return nil, err
+	}
 	f := figure{Name: "delivery answered, domain and NATS restarted", N: total, Note: fmt.Sprintf(
-		"%.0f a second for %s, %d sent again, none lost; all were versions %s after the last",
-		float64(total)/delivered.Seconds(), delivered.Round(time.Second), again.Load(), (clock.System().Now().Sub(began) - delivered).Round(time.Second))}
+		"%.0f a second for %s, %d sent again, none lost; after the last one %s until all were versions, and %s until the last of %d version sets",
+		float64(total)/delivered.Seconds(), delivered.Round(time.Second), again.Load(), there.Sub(began.Add(delivered)).Round(100*time.Millisecond),
+		last.Sub(began.Add(delivered)).Round(100*time.Millisecond), sets)}
 	f.P50, f.P99 = probe.Percentiles(took)
 	return []figure{f}, nil
+}
+
+// sets looks whether each application of the flood has a version set of its latest version, once all versions are there, and
+// answers how many sets there are and when the last one was made. There are as many as versions but for those that came
+// behind a newer one.
+func (w *world) sets(ctx context.Context) (n int, last time.Time, err error) {
+	var behind int
+	err = w.db.QueryRow(ctx, `
+		SELECT count(*), max(s.created_at), (
+			SELECT count(*) FROM domain.cd_services c JOIN domain.cd_artifact_sources o ON o.service_id = c.id
+			CROSS JOIN LATERAL (SELECT v.id FROM domain.cd_versions v WHERE v.artifact_source_id = o.id ORDER BY v.published_at DESC, v.id DESC LIMIT 1) latest
+			WHERE o.match_key LIKE '%flood.example.com/%' AND NOT EXISTS (SELECT FROM domain.cd_version_set_entries e WHERE e.version_id = latest.id))
+		FROM domain.cd_version_sets s JOIN domain.cd_applications a ON a.id = s.application_id WHERE a.name LIKE 'flood-%'`).Scan(&n, &last, &behind)
+	if err == nil && behind > 0 {
+		err = fmt.Errorf("the latest versions of %d applications are in no version set", behind)
+	}
+	if err != nil {
+		return 0, last, fmt.Errorf("look at the version sets: %w", err)
+	}
+	return n, last, nil
 }
 
 // disturb restarts the domain and then NATS.

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,116 +21,100 @@ type Artifact struct {
 	PublishedAt time.Time
 }
 
-// PublishArtifact records a version on every source that points at the artifact, in every organization (or in the event's
-// own, if it has one), and a version set of each application concerned (R48, E61). Again is nothing: every write asks
-// first whether it has been made, so the claim that ends it is only the receipt.
-func (d *Domain) PublishArtifact(ctx context.Context, in Inbound, art Artifact) error {
-	key, err := d.sources.KeyOf(art.Image)
-	if err != nil {
-		return fault.InvalidFields(fault.Field{Name: "data.image", Problem: err.Error()})
-	}
-	if now := d.clock.Now(); art.PublishedAt.IsZero() || art.PublishedAt.After(now) {
-		art.PublishedAt = now
-	}
-	organizations := []int64{in.Organization}
-	if in.Organization == 0 {
-		if organizations, err = d.store.OrganizationsWithSource(ctx, key); err != nil {
-			return err
-		}
-	}
-	for _, organization := range organizations {
-		if err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return d.publish(ctx, tx, key, art) }); err != nil {
-			return fmt.Errorf("publish %s in organization %d: %w", art.Image, organization, err)
-		}
-	}
-	return d.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
-		_, err := tx.Claim(ctx, in)
-		return err
-	})
+// Publication is an artifact with the event that tells of it.
+type Publication struct {
+	In       Inbound
+	Artifact Artifact
 }
 
-// publish does one organization, application after application, each locked: versions get their names, and sets are
-// made, one after the other.
-func (d *Domain) publish(ctx context.Context, tx Tx, key string, art Artifact) error {
-	owners, err := tx.SourcesByMatchKey(ctx, key)
+// PublishArtifacts records a version of each artifact on every source that points at it, in every organization (or in the
+// event's own, if it has one), and a version set of each application concerned (R48, E61), in one transaction of each
+// organization where all goes well. What is not right about one of them is found by publishing them one by one. It answers
+// the error, or nil, of each that was tried; while the database is away, none behind the first is.
+//
+// Again is nothing: every write asks first whether it has been made, so the claim that ends it is only the receipt. The
+// order does not matter either, but where two were published at the same instant.
+func (d *Domain) PublishArtifacts(ctx context.Context, all []Publication) []error {
+	if len(all) > 1 && d.publishTogether(ctx, all) == nil {
+		return make([]error, len(all))
+	}
+	var tried []error
+	for _, p := range all {
+		err := d.publishTogether(ctx, []Publication{p})
+		if tried = append(tried, err); fault.Is(err, fault.Unavailable) {
+			break
+		}
+	}
+	return tried
+}
+
+func (d *Domain) publishTogether(ctx context.Context, all []Publication) error {
+	of, err := d.organizationsOf(ctx, all)
 	if err != nil {
 		return err
 	}
-	owners = slices.DeleteFunc(owners, func(o SourceOwner) bool { return !d.sources.Takes(o.Ref, o.Config, art.Tag) })
-	for i, o := range owners {
-		if i == 0 || owners[i-1].ApplicationID != o.ApplicationID {
-			if _, err := tx.LockApplication(ctx, o.ApplicationID); err != nil {
+	organizations := slices.Sorted(maps.Keys(of))
+	if len(organizations) == 0 {
+		organizations = []int64{0} // there is nothing to do but to say that it has come
+	}
+	for i, organization := range organizations {
+		err := d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			// With the last one, when all others have theirs.
+			if err := newIntake(d, of[organization]).run(ctx, tx); err != nil || i < len(organizations)-1 {
 				return err
 			}
-		}
-		if err := addVersion(ctx, tx, o.SourceID, art); err != nil {
+			events := make([]Inbound, len(all))
+			for i, p := range all {
+				events[i] = p.In
+			}
+			_, err := tx.ClaimAll(ctx, events)
 			return err
-		}
-		if i == len(owners)-1 || owners[i+1].ApplicationID != o.ApplicationID {
-			if err := addVersionSet(ctx, tx, o.ApplicationID); err != nil {
-				return err
-			}
+		})
+		if err != nil {
+			return fmt.Errorf("publish %d artifacts in organization %d: %w", len(all), organization, err)
 		}
 	}
 	return nil
 }
 
-// addVersion records the artifact on a source. The digest is its identity: a second tag for it is no second version. Its
-// name is the tag, or the first twelve digits of the digest where there is no tag. A tag that has moved to another digest
-// gives "<tag>-<twelve digits>", and, should even that be taken, "<tag>-<all digits>": names stay unique and old ones
-// keep their meaning.
-func addVersion(ctx context.Context, tx Tx, source int64, art Artifact) error {
-	hex := art.Digest[strings.IndexByte(art.Digest, ':')+1:] // a commit's SHA stands alone
-	short := hex[:min(12, len(hex))]
-	names := []string{short, short + "-" + hex, hex}
-	if art.Tag != "" {
-		names = []string{art.Tag, art.Tag + "-" + short, art.Tag + "-" + hex}
+// organizationsOf are the organizations that artifacts concern, with what is told to each, in order.
+func (d *Domain) organizationsOf(ctx context.Context, all []Publication) (map[int64][]told, error) {
+	now := d.clock.Now()
+	keys, everybodys := make([]string, len(all)), []string{}
+	for i, p := range all {
+		key, err := d.sources.KeyOf(p.Artifact.Image)
+		if err != nil {
+			return nil, fault.InvalidFields(fault.Field{Name: "data.image", Problem: err.Error()})
+		}
+		if keys[i] = key; p.In.Organization == 0 {
+			everybodys = append(everybodys, key)
+		}
 	}
-	taken, err := tx.VersionNames(ctx, source, names, art.Digest)
-	if err != nil {
-		return err
+	owners := map[string][]int64{}
+	if len(everybodys) > 0 {
+		slices.Sort(everybodys)
+		var err error
+		if owners, err = d.store.OrganizationsWithSources(ctx, slices.Compact(everybodys)); err != nil {
+			return nil, err
+		}
 	}
-	if _, known := taken[art.Digest]; known {
-		return nil
+	of := map[int64][]told{}
+	for i, p := range all {
+		t := told{Publication: p, key: keys[i]}
+		if at := t.Artifact.PublishedAt; at.IsZero() || at.After(now) {
+			t.Artifact.PublishedAt = now
+		}
+		// As the database keeps it, or what is equal there would not be here.
+		t.Artifact.PublishedAt = t.Artifact.PublishedAt.Truncate(time.Microsecond)
+		organizations := owners[t.key]
+		if p.In.Organization != 0 {
+			organizations = []int64{p.In.Organization}
+		}
+		for _, organization := range organizations {
+			of[organization] = append(of[organization], t)
+		}
 	}
-	inUse := map[string]bool{}
-	for _, name := range taken {
-		inUse[name] = true
-	}
-	i := slices.IndexFunc(names, func(name string) bool { return !inUse[name] })
-	if i < 0 {
-		return fault.New(fault.Conflict, "no name is left for %s on source %d", art.Digest, source)
-	}
-	_, err = tx.AddVersion(ctx, Version{
-		ArtifactSourceID: source, Name: names[i], Digest: art.Digest, PublishedAt: art.PublishedAt,
-		Reference: imageOf(art.Image) + "@" + art.Digest,
-	})
-	return err
-}
-
-// addVersionSet makes the set of the latest versions of an application, once every source has one and unless it exists
-// already (R9).
-func addVersionSet(ctx context.Context, tx Tx, application int64) error {
-	entries, err := tx.LatestVersions(ctx, application)
-	if err != nil {
-		return err
-	}
-	if len(entries) == 0 || slices.ContainsFunc(entries, func(e VersionSetEntry) bool { return e.VersionID == 0 }) {
-		return nil
-	}
-	digest := EntriesDigest(entries)
-	if exists, err := tx.VersionSetByDigest(ctx, application, digest); err != nil || exists {
-		return err
-	}
-	// The application is locked and no set is ever deleted, so the count gives a name that is free (R6).
-	before, err := tx.CountVersionSets(ctx, application)
-	if err != nil {
-		return err
-	}
-	_, err = tx.AddVersionSet(ctx, VersionSet{
-		ApplicationID: application, Name: "set-" + strconv.Itoa(before+1), EntriesDigest: digest,
-	}, entries)
-	return err
+	return of, nil
 }
 
 // EntriesDigest identifies the content of a version set: SHA-256 over its (source, version) pairs in the order of sources.

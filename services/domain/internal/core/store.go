@@ -12,9 +12,9 @@ type Store interface {
 	// In runs fn in one transaction that sees and changes the rows of one organization only, and commits when fn returns
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
-	// OrganizationsWithSource are those with an artifact source of this match key. Together with the next nine methods
-	// it is the only look across organizations.
-	OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error)
+	// OrganizationsWithSources are those with an artifact source of each match key; no key for one that nobody has. Together
+	// with the next nine methods it is the only look across organizations.
+	OrganizationsWithSources(ctx context.Context, matchKeys []string) (map[string][]int64, error)
 	// SourcesAfter are the sources of all organizations behind an id, in order.
 	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
 	// OrganizationsWithDueHandoffs are those that have something to hand over at an instant.
@@ -72,19 +72,25 @@ type ApplicationWrites interface {
 	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (ArtifactSource, error)
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
 	LockApplication(ctx context.Context, id int64) (Application, error)
-	// SourcesByMatchKey is where an artifact belongs, in the order of applications.
-	SourcesByMatchKey(ctx context.Context, matchKey string) ([]SourceOwner, error)
-	// VersionNames are the names taken on a source, by digest.
-	VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error)
-	AddVersion(ctx context.Context, v Version) (Version, error)
-	// LatestVersions is the latest version of every source of an application; VersionID is 0 where there is none.
-	LatestVersions(ctx context.Context, application int64) ([]VersionSetEntry, error)
-	// VersionSetByDigest is whether an application has a set with these entries.
-	VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (exists bool, err error)
-	// CountVersionSets is for the next set's name; the caller holds the application's lock.
-	CountVersionSets(ctx context.Context, application int64) (int, error)
-	// AddVersionSet adds a set with all of its entries; it never gets another one (E8).
-	AddVersionSet(ctx context.Context, s VersionSet, entries []VersionSetEntry) (VersionSet, error)
+	// LockApplications is LockApplication for several; it answers nothing about them.
+	LockApplications(ctx context.Context, ids []int64) error
+	// SourcesByMatchKeys is where artifacts belong, by key, in the order of applications.
+	SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[string][]SourceOwner, error)
+	// VersionsTaken are the versions that have one of some names on their source, or one of some digests: only the source,
+	// the name and the digest of what is asked for are read, and of what is answered filled in.
+	VersionsTaken(ctx context.Context, names, digests []Version) ([]Version, error)
+	// AddVersions fills in the identifiers, which follow the order of the list.
+	AddVersions(ctx context.Context, all []Version) error
+	// LatestVersions is the latest version of every source of applications, in the order of sources; the version's ID is 0
+	// where there is none.
+	LatestVersions(ctx context.Context, applications []int64) (map[int64][]LatestVersion, error)
+	// VersionSetsTaken are those of some contents that their applications have: application and digest are read, and filled in.
+	VersionSetsTaken(ctx context.Context, all []VersionSet) ([]VersionSet, error)
+	// NewestVersionSets are the names of the newest sets, for the names of the next ones; no key for an application that has
+	// none. The caller holds the applications' locks.
+	NewestVersionSets(ctx context.Context, applications []int64) (map[int64]string, error)
+	// AddVersionSets adds sets, each with all of its entries; none ever gets another one (E8).
+	AddVersionSets(ctx context.Context, all []NewVersionSet) error
 	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
 	// lock (R13).
 	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
@@ -235,6 +241,21 @@ type SourceOwner struct {
 	// Ref and Config are the source's, and say which of the artifacts it takes.
 	Ref    string
 	Config json.RawMessage
+}
+
+// LatestVersion is the latest version of an artifact source.
+type LatestVersion struct {
+	ServiceID, ArtifactSourceID int64
+	// VersionID is 0, and PublishedAt means nothing, where the source has none.
+	VersionID   int64
+	PublishedAt time.Time
+}
+
+// NewVersionSet is a version set that is to be added, and the event that led to it, whose trace it keeps.
+type NewVersionSet struct {
+	VersionSet
+	Entries []VersionSetEntry
+	In      Inbound
 }
 
 // BoundEnvironment is an environment and its latest driver binding.

@@ -17,7 +17,7 @@ const Source = "/services/domain"
 
 // Domain is what events are told to.
 type Domain interface {
-	PublishArtifact(ctx context.Context, in core.Inbound, a core.Artifact) error
+	PublishArtifacts(ctx context.Context, all []core.Publication) []error
 	ApplyAll(ctx context.Context, organization int64, all []core.Arrival) []error
 }
 
@@ -36,9 +36,10 @@ func Topology() bus.Topology {
 	}
 }
 
-// RegistryConsumer reads what registries tell. The order does not matter: the age of a version decides.
+// RegistryConsumer reads what registries tell: what is there is taken together, up to a batch. The order does not matter,
+// since the age of a version decides, so every replica takes what it gets.
 func RegistryConsumer() bus.Consumer {
-	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", Workers: 4, MaxDeliver: maxDeliver}
+	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff()}
 }
 
 // DomainConsumer reads what workflows say, strictly in order: what is there is taken together, up to a batch, and the next
@@ -46,13 +47,17 @@ func RegistryConsumer() bus.Consumer {
 // the journal reads well.
 func DomainConsumer() bus.Consumer {
 	return bus.Consumer{
-		Stream: bus.StreamDomain, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver,
-		Backoff: []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second},
+		Stream: bus.StreamDomain, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff(),
 	}
 }
 
-// batch is how many words of workflows are brought into the tables together at most: enough that a commit costs little for
-// each, and few enough that nobody waits long for the rollouts that it holds.
+// backoff is short, because what comes next waits for what is tried again.
+func backoff() []time.Duration {
+	return []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
+}
+
+// batch is how many events are brought into the tables together at most: enough that a commit costs little for each, and
+// few enough that nobody waits long for the rollouts and applications that it holds.
 const batch = 128
 
 // maxDeliver is how often an event is tried that fails for no reason of its own. A database that is away does not count.
@@ -67,24 +72,48 @@ type Handlers struct {
 // New is handlers that tell a domain.
 func New(d Domain, i Inbox) *Handlers { return &Handlers{d, i} }
 
-// Registry handles an event of the registry path.
-func (h *Handlers) Registry(ctx context.Context, d bus.Delivery) error {
-	data, err := event.Decode[event.ArtifactPublished](d.Event)
-	if err != nil {
-		return err
-	}
-	in, err := inbound(d.Event)
-	if err != nil {
-		return err
-	}
-	// The registry's own instant is better than that of the event, which may be a relay's or a poll's.
-	published := d.Event.Time()
-	if data.PublishedAt != "" {
-		if published, err = time.Parse(time.RFC3339, data.PublishedAt); err != nil {
-			return fault.InvalidFields(fault.Field{Name: "data.published_at", Problem: "expected an instant, RFC 3339"})
+// Registry handles events of the registry path, together. An error decides what becomes of its event by its class: it is
+// tried again, or Rejected is called.
+func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
+	errs := make([]error, len(all))
+	var read []core.Publication
+	var places []int
+	for i, d := range all {
+		p, err := publication(d.Event)
+		if errs[i] = err; err == nil {
+			read, places = append(read, p), append(places, i)
 		}
 	}
-	return h.domain.PublishArtifact(ctx, in, core.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published})
+	if len(read) == 0 {
+		return errs
+	}
+	tried := h.domain.PublishArtifacts(ctx, read)
+	for n, i := range places {
+		if errs[i] = bus.ErrBehind; n < len(tried) {
+			errs[i] = tried[n]
+		}
+	}
+	return errs
+}
+
+// publication reads an event of the registry path.
+func publication(e event.Event) (core.Publication, error) {
+	data, err := event.Decode[event.ArtifactPublished](e)
+	if err != nil {
+		return core.Publication{}, err
+	}
+	in, err := inbound(e)
+	if err != nil {
+		return core.Publication{}, err
+	}
+	// The registry's own instant is better than that of the event, which may be a relay's or a poll's.
+	published := e.Time()
+	if data.PublishedAt != "" {
+		if published, err = time.Parse(time.RFC3339, data.PublishedAt); err != nil {
+			return core.Publication{}, fault.InvalidFields(fault.Field{Name: "data.published_at", Problem: "expected an instant, RFC 3339"})
+		}
+	}
+	return core.Publication{In: in, Artifact: core.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published}}, nil
 }
 
 // Domain handles events of the domain path, those of each organization together and in their order. Its own are no news.

@@ -132,10 +132,14 @@ func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) e
 	})
 }
 
-// OrganizationsWithSource implements core.Store.
-func (s *Store) OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithSource(ctx, matchKey)
-	return ids, pg.Classify(err, "find organizations with source %s", matchKey)
+// OrganizationsWithSources implements core.Store.
+func (s *Store) OrganizationsWithSources(ctx context.Context, matchKeys []string) (map[string][]int64, error) {
+	rows, err := sqlc.New(s.deps.Pool).OrganizationsWithSources(ctx, matchKeys)
+	found := make(map[string][]int64, len(rows))
+	for _, r := range rows {
+		found[r.MatchKey] = append(found[r.MatchKey], r.OrganizationID)
+	}
+	return found, pg.Classify(err, "find organizations with sources of %d artifacts", len(matchKeys))
 }
 
 // SourcesAfter implements core.Store.

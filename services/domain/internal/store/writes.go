@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -41,74 +40,6 @@ func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMe
 func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, error) {
 	row, err := t.q.LockApplication(ctx, t.organization, id)
 	return application(row), missing(err, "application", id)
-}
-
-// SourcesByMatchKey implements core.Tx.
-func (t *tx) SourcesByMatchKey(ctx context.Context, matchKey string) ([]core.SourceOwner, error) {
-	rows, err := t.q.SourcesByMatchKey(ctx, t.organization, matchKey)
-	return convertAll(rows, func(r sqlc.SourcesByMatchKeyRow) core.SourceOwner {
-		return core.SourceOwner{SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID, Ref: r.SourceRef, Config: r.SourceConfig}
-	}), pg.Classify(err, "find sources of %s", matchKey)
-}
-
-// VersionNames implements core.Tx.
-func (t *tx) VersionNames(ctx context.Context, source int64, names []string, digest string) (map[string]string, error) {
-	rows, err := t.q.VersionNames(ctx, sqlc.VersionNamesParams{OrganizationID: t.organization, ArtifactSourceID: source, Names: names, Digest: digest})
-	taken := make(map[string]string, len(rows))
-	for _, r := range rows {
-		taken[r.Digest] = r.Name
-	}
-	return taken, pg.Classify(err, "read version names of source %d", source)
-}
-
-// AddVersion implements core.Tx.
-func (t *tx) AddVersion(ctx context.Context, v core.Version) (core.Version, error) {
-	row, err := t.q.InsertVersion(ctx, sqlc.InsertVersionParams{
-		OrganizationID: t.organization, ArtifactSourceID: v.ArtifactSourceID, Name: v.Name, Digest: v.Digest, Reference: v.Reference, PublishedAt: v.PublishedAt,
-	})
-	return version(row), pg.Classify(err, "add version %q to source %d", v.Name, v.ArtifactSourceID)
-}
-
-// LatestVersions implements core.Tx.
-func (t *tx) LatestVersions(ctx context.Context, application int64) ([]core.VersionSetEntry, error) {
-	rows, err := t.q.LatestVersions(ctx, t.organization, application)
-	return convertAll(rows, func(r sqlc.LatestVersionsRow) core.VersionSetEntry {
-		return core.VersionSetEntry{ServiceID: r.ServiceID, ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID}
-	}), pg.Classify(err, "read latest versions of application %d", application)
-}
-
-// VersionSetByDigest implements core.Tx.
-func (t *tx) VersionSetByDigest(ctx context.Context, application int64, entriesDigest string) (bool, error) {
-	exists, err := t.q.VersionSetExists(ctx, t.organization, application, entriesDigest)
-	return exists, pg.Classify(err, "look for version set %s", entriesDigest)
-}
-
-// CountVersionSets implements core.Tx.
-func (t *tx) CountVersionSets(ctx context.Context, application int64) (int, error) {
-	n, err := t.q.CountVersionSets(ctx, t.organization, application)
-	return int(n), pg.Classify(err, "count version sets of application %d", application)
-}
-
-// AddVersionSet implements core.Tx.
-func (t *tx) AddVersionSet(ctx context.Context, s core.VersionSet, entries []core.VersionSetEntry) (core.VersionSet, error) {
-	// The set says how many entries it has. A deferred trigger compares at the commit, so that no set is ever
-	// kept in part.
-	row, err := t.q.InsertVersionSet(ctx, sqlc.InsertVersionSetParams{
-		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, EntriesDigest: s.EntriesDigest, EntriesCount: int32(len(entries)),
-		Traceparent: orNull(telemetry.RecordedTrace(ctx)),
-	})
-	if err != nil {
-		return core.VersionSet{}, pg.Classify(err, "add version set %q", s.Name)
-	}
-	for _, e := range entries {
-		err := t.q.InsertVersionSetEntry(ctx, sqlc.InsertVersionSetEntryParams{
-			OrganizationID: t.organization, VersionSetID: row.ID, VersionID: e.VersionID, ArtifactSourceID: e.ArtifactSourceID, ServiceID: e.ServiceID,
-		})
-		if err != nil {
-			return core.VersionSet{}, pg.Classify(err, "add version %d to version set %q", e.VersionID, s.Name)
-		}
-	}
-	return versionSet(row), nil
 }
 
 // AddFlowDefinition implements core.Tx.

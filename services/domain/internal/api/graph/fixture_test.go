@@ -226,10 +226,11 @@ func (f *fixture) application(organization int64, name string, services ...strin
 // publish tells of an image.
 func (f *fixture) publish(organization int64, image, tag string, n int) {
 	f.t.Helper()
-	err := f.domain.PublishArtifact(f.t.Context(), f.inbound(organization, "com.gitlab.cd.artifact.published"), core.Artifact{
-		Image: "r.example.com/" + image, Digest: digest(n), Tag: tag,
-	})
-	if err != nil {
+	errs := f.domain.PublishArtifacts(f.t.Context(), []core.Publication{{
+		In:       f.inbound(organization, "com.gitlab.cd.artifact.published"),
+		Artifact: core.Artifact{Image: "r.example.com/" + image, Digest: digest(n), Tag: tag},
+	}})
+	if err := errs[0]; err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -12,6 +12,10 @@ VALUES (@organization_id, @service_id, @source_ref, @source_config, @match_key) 
 -- name: LockApplication :one
 SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 
+-- name: LockApplications :exec
+-- In the order of their numbers, so that two who lock some of the same do not wait for each other.
+SELECT FROM cd_applications WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) ORDER BY id FOR NO KEY UPDATE;
+
 -- name: ApplicationByName :one
 SELECT * FROM cd_applications WHERE organization_id = @organization_id AND name = @name;
 

@@ -13,9 +13,10 @@ SELECT setval(pg_get_serial_sequence('cd_organizations', 'id'), GREATEST(nextval
 -- name: GetOrganization :one
 SELECT id, name FROM cd_organizations WHERE id = @organization_id;
 
--- name: OrganizationsWithSource :many
+-- name: OrganizationsWithSources :many
 -- Across organizations, on purpose: an artifact belongs to everybody who points at it (R48).
-SELECT organization_id::bigint FROM cd_organizations_with_source(@match_key) AS organization_id;
+SELECT asked.match_key::text AS match_key, organization_id::bigint AS organization_id
+FROM unnest(@match_keys::text[]) AS asked(match_key) CROSS JOIN LATERAL cd_organizations_with_source(asked.match_key) AS organization_id;
 
 -- name: OrganizationsWithDueHandoffs :many
 -- Across organizations, on purpose: there is one dispatcher for all.

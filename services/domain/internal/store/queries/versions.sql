@@ -1,46 +1,66 @@
--- name: SourcesByMatchKey :many
-SELECT a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
+-- name: SourcesByMatchKeys :many
+SELECT a.match_key, a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
 JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = @organization_id AND a.match_key = @match_key
+WHERE a.organization_id = @organization_id AND a.match_key = ANY(@match_keys::text[])
 ORDER BY s.application_id, a.id;
 
--- name: VersionNames :many
-SELECT name, digest FROM cd_versions
-WHERE organization_id = @organization_id AND artifact_source_id = @artifact_source_id AND (name = ANY(@names::text[]) OR digest = @digest);
+-- name: VersionsTaken :many
+-- Versions that have one of some names on some source, or one of some digests: the lists go side by side. The parts are
+-- looked up one by one, by their unique indexes, however many versions a source has.
+SELECT n.artifact_source_id, n.name, n.digest
+FROM (SELECT unnest(@sources_of_names::bigint[]) AS source, unnest(@names::text[]) AS name) asked
+CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+    WHERE v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.name = asked.name LIMIT 1) n
+UNION
+SELECT d.artifact_source_id, d.name, d.digest
+FROM (SELECT unnest(@sources_of_digests::bigint[]) AS source, unnest(@digests::text[]) AS digest) asked
+CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+    WHERE v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.digest = asked.digest LIMIT 1) d;
 
--- name: InsertVersion :one
+-- name: InsertVersions :many
+-- In the order of the lists, which is that of the identifiers: of two that were published at the same instant the later
+-- one is the latest.
 INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-VALUES (@organization_id, @artifact_source_id, @name, @digest, @reference, @published_at) RETURNING *;
+SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[])
+RETURNING id, artifact_source_id, digest;
 
 -- name: LatestVersions :many
-SELECT s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id, COALESCE(v.published_at, 'epoch')::timestamptz AS published_at
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
 LEFT JOIN LATERAL (
-    SELECT l.id FROM cd_versions l
-    WHERE l.organization_id = a.organization_id AND l.artifact_source_id = a.id
+    SELECT l.id, l.published_at FROM cd_versions l
+    WHERE l.organization_id = @organization_id AND l.artifact_source_id = a.id
     ORDER BY l.published_at DESC, l.id DESC LIMIT 1
 ) v ON true
-WHERE s.organization_id = @organization_id AND s.application_id = @application_id
-ORDER BY a.id;
+WHERE s.organization_id = @organization_id AND s.application_id = ANY(@applications::bigint[])
+ORDER BY s.application_id, a.id;
 
--- name: VersionSetExists :one
-SELECT EXISTS (
-    SELECT FROM cd_version_sets WHERE organization_id = @organization_id AND application_id = @application_id AND entries_digest = @entries_digest
-);
+-- name: VersionSetsTaken :many
+-- Which of some contents there are sets of: the lists go side by side.
+SELECT found.application_id, found.entries_digest
+FROM (SELECT unnest(@applications::bigint[]) AS application, unnest(@digests::text[]) AS digest) asked
+CROSS JOIN LATERAL (SELECT n.application_id, n.entries_digest FROM cd_version_sets n
+    WHERE n.organization_id = @organization_id AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found;
 
--- name: CountVersionSets :one
-SELECT count(*) FROM cd_version_sets WHERE organization_id = @organization_id AND application_id = @application_id;
+-- name: NewestVersionSets :many
+-- The newest set of each application that has one.
+SELECT newest.application_id, newest.name
+FROM unnest(@applications::bigint[]) AS asked(application)
+CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
+    WHERE n.organization_id = @organization_id AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest;
 
--- name: InsertVersionSet :one
+-- name: InsertVersionSets :many
+-- In the order of the lists, which is that of the identifiers. An empty trace is none.
 INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
-VALUES (@organization_id, @application_id, @name, @entries_digest, @entries_count, @traceparent) RETURNING *;
+SELECT @organization_id, unnest(@applications::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@counts::integer[]), NULLIF(unnest(@traces::text[]), '')
+RETURNING id, application_id, entries_digest;
 
--- name: InsertVersionSetEntry :exec
+-- name: InsertVersionSetEntries :exec
 INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id)
-VALUES (@organization_id, @version_set_id, @version_id, @artifact_source_id, @service_id);
+SELECT @organization_id, unnest(@version_sets::bigint[]), unnest(@versions::bigint[]), unnest(@artifact_sources::bigint[]), unnest(@services::bigint[]);
 
 -- name: VersionsByID :many
 SELECT * FROM cd_versions WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);

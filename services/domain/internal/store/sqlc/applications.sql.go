@@ -290,6 +290,16 @@ func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD 
 	return i, err
 }
 
+const lockApplications = `-- name: LockApplications :exec
+SELECT FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+`
+
+// In the order of their numbers, so that two who lock some of the same do not wait for each other.
+func (q *Queries) LockApplications(ctx context.Context, organizationID int64, ids []int64) error {
+	_, err := q.db.Exec(ctx, lockApplications, organizationID, ids)
+	return err
+}
+
 const saveArtifactSource = `-- name: SaveArtifactSource :one
 UPDATE cd_artifact_sources SET source_config = $1 WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at
 `

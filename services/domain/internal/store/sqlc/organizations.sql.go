@@ -91,24 +91,30 @@ func (q *Queries) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time
 	return items, nil
 }
 
-const organizationsWithSource = `-- name: OrganizationsWithSource :many
-SELECT organization_id::bigint FROM cd_organizations_with_source($1) AS organization_id
+const organizationsWithSources = `-- name: OrganizationsWithSources :many
+SELECT asked.match_key::text AS match_key, organization_id::bigint AS organization_id
+FROM unnest($1::text[]) AS asked(match_key) CROSS JOIN LATERAL cd_organizations_with_source(asked.match_key) AS organization_id
 `
 
+type OrganizationsWithSourcesRow struct {
+	MatchKey       string
+	OrganizationID int64
+}
+
 // Across organizations, on purpose: an artifact belongs to everybody who points at it (R48).
-func (q *Queries) OrganizationsWithSource(ctx context.Context, matchKey string) ([]int64, error) {
-	rows, err := q.db.Query(ctx, organizationsWithSource, matchKey)
+func (q *Queries) OrganizationsWithSources(ctx context.Context, matchKeys []string) ([]OrganizationsWithSourcesRow, error) {
+	rows, err := q.db.Query(ctx, organizationsWithSources, matchKeys)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []OrganizationsWithSourcesRow
 	for rows.Next() {
-		var organization_id int64
-		if err := rows.Scan(&organization_id); err != nil {
+		var i OrganizationsWithSourcesRow
+		if err := rows.Scan(&i.MatchKey, &i.OrganizationID); err != nil {
 			return nil, err
 		}
-		items = append(items, organization_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -11,17 +11,6 @@ import (
 	"time"
 )
 
-const countVersionSets = `-- name: CountVersionSets :one
-SELECT count(*) FROM cd_version_sets WHERE organization_id = $1 AND application_id = $2
-`
-
-func (q *Queries) CountVersionSets(ctx context.Context, organizationID int64, applicationID int64) (int64, error) {
-	row := q.db.QueryRow(ctx, countVersionSets, organizationID, applicationID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const entriesByVersionSet = `-- name: EntriesByVersionSet :many
 SELECT version_set_id, service_id, artifact_source_id, version_id FROM cd_version_set_entries
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[]) ORDER BY version_set_id, service_id, artifact_source_id
@@ -59,135 +48,69 @@ func (q *Queries) EntriesByVersionSet(ctx context.Context, organizationID int64,
 	return items, nil
 }
 
-const insertVersion = `-- name: InsertVersion :one
-INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at
-`
-
-type InsertVersionParams struct {
-	OrganizationID   int64
-	ArtifactSourceID int64
-	Name             string
-	Digest           string
-	Reference        string
-	PublishedAt      time.Time
-}
-
-func (q *Queries) InsertVersion(ctx context.Context, arg InsertVersionParams) (Version, error) {
-	row := q.db.QueryRow(ctx, insertVersion,
-		arg.OrganizationID,
-		arg.ArtifactSourceID,
-		arg.Name,
-		arg.Digest,
-		arg.Reference,
-		arg.PublishedAt,
-	)
-	var i Version
-	err := row.Scan(
-		&i.ID,
-		&i.OrganizationID,
-		&i.ArtifactSourceID,
-		&i.Name,
-		&i.Digest,
-		&i.Reference,
-		&i.PublishedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
-}
-
-const insertVersionSet = `-- name: InsertVersionSet :one
-INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
-VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent
-`
-
-type InsertVersionSetParams struct {
-	OrganizationID int64
-	ApplicationID  int64
-	Name           string
-	EntriesDigest  string
-	EntriesCount   int32
-	Traceparent    *string
-}
-
-func (q *Queries) InsertVersionSet(ctx context.Context, arg InsertVersionSetParams) (VersionSet, error) {
-	row := q.db.QueryRow(ctx, insertVersionSet,
-		arg.OrganizationID,
-		arg.ApplicationID,
-		arg.Name,
-		arg.EntriesDigest,
-		arg.EntriesCount,
-		arg.Traceparent,
-	)
-	var i VersionSet
-	err := row.Scan(
-		&i.ID,
-		&i.OrganizationID,
-		&i.ApplicationID,
-		&i.Name,
-		&i.EntriesDigest,
-		&i.EntriesCount,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.Traceparent,
-	)
-	return i, err
-}
-
-const insertVersionSetEntry = `-- name: InsertVersionSetEntry :exec
+const insertVersionSetEntries = `-- name: InsertVersionSetEntries :exec
 INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id)
-VALUES ($1, $2, $3, $4, $5)
+SELECT $1, unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[])
 `
 
-type InsertVersionSetEntryParams struct {
-	OrganizationID   int64
-	VersionSetID     int64
-	VersionID        int64
-	ArtifactSourceID int64
-	ServiceID        int64
+type InsertVersionSetEntriesParams struct {
+	OrganizationID  int64
+	VersionSets     []int64
+	Versions        []int64
+	ArtifactSources []int64
+	Services        []int64
 }
 
-func (q *Queries) InsertVersionSetEntry(ctx context.Context, arg InsertVersionSetEntryParams) error {
-	_, err := q.db.Exec(ctx, insertVersionSetEntry,
+func (q *Queries) InsertVersionSetEntries(ctx context.Context, arg InsertVersionSetEntriesParams) error {
+	_, err := q.db.Exec(ctx, insertVersionSetEntries,
 		arg.OrganizationID,
-		arg.VersionSetID,
-		arg.VersionID,
-		arg.ArtifactSourceID,
-		arg.ServiceID,
+		arg.VersionSets,
+		arg.Versions,
+		arg.ArtifactSources,
+		arg.Services,
 	)
 	return err
 }
 
-const latestVersions = `-- name: LatestVersions :many
-SELECT s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id
-FROM cd_services s
-JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
-LEFT JOIN LATERAL (
-    SELECT l.id FROM cd_versions l
-    WHERE l.organization_id = a.organization_id AND l.artifact_source_id = a.id
-    ORDER BY l.published_at DESC, l.id DESC LIMIT 1
-) v ON true
-WHERE s.organization_id = $1 AND s.application_id = $2
-ORDER BY a.id
+const insertVersionSets = `-- name: InsertVersionSets :many
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::integer[]), NULLIF(unnest($6::text[]), '')
+RETURNING id, application_id, entries_digest
 `
 
-type LatestVersionsRow struct {
-	ServiceID        int64
-	ArtifactSourceID int64
-	VersionID        int64
+type InsertVersionSetsParams struct {
+	OrganizationID int64
+	Applications   []int64
+	Names          []string
+	Digests        []string
+	Counts         []int32
+	Traces         []string
 }
 
-func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, applicationID int64) ([]LatestVersionsRow, error) {
-	rows, err := q.db.Query(ctx, latestVersions, organizationID, applicationID)
+type InsertVersionSetsRow struct {
+	ID            int64
+	ApplicationID int64
+	EntriesDigest string
+}
+
+// In the order of the lists, which is that of the identifiers. An empty trace is none.
+func (q *Queries) InsertVersionSets(ctx context.Context, arg InsertVersionSetsParams) ([]InsertVersionSetsRow, error) {
+	rows, err := q.db.Query(ctx, insertVersionSets,
+		arg.OrganizationID,
+		arg.Applications,
+		arg.Names,
+		arg.Digests,
+		arg.Counts,
+		arg.Traces,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LatestVersionsRow
+	var items []InsertVersionSetsRow
 	for rows.Next() {
-		var i LatestVersionsRow
-		if err := rows.Scan(&i.ServiceID, &i.ArtifactSourceID, &i.VersionID); err != nil {
+		var i InsertVersionSetsRow
+		if err := rows.Scan(&i.ID, &i.ApplicationID, &i.EntriesDigest); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -198,16 +121,147 @@ func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, appl
 	return items, nil
 }
 
-const sourcesByMatchKey = `-- name: SourcesByMatchKey :many
-SELECT a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
-FROM cd_artifact_sources a
-JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = $1 AND a.match_key = $2
+const insertVersions = `-- name: InsertVersions :many
+INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[])
+RETURNING id, artifact_source_id, digest
+`
+
+type InsertVersionsParams struct {
+	OrganizationID  int64
+	ArtifactSources []int64
+	Names           []string
+	Digests         []string
+	Refs            []string
+	Published       []time.Time
+}
+
+type InsertVersionsRow struct {
+	ID               int64
+	ArtifactSourceID int64
+	Digest           string
+}
+
+// In the order of the lists, which is that of the identifiers: of two that were published at the same instant the later
+// one is the latest.
+func (q *Queries) InsertVersions(ctx context.Context, arg InsertVersionsParams) ([]InsertVersionsRow, error) {
+	rows, err := q.db.Query(ctx, insertVersions,
+		arg.OrganizationID,
+		arg.ArtifactSources,
+		arg.Names,
+		arg.Digests,
+		arg.Refs,
+		arg.Published,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []InsertVersionsRow
+	for rows.Next() {
+		var i InsertVersionsRow
+		if err := rows.Scan(&i.ID, &i.ArtifactSourceID, &i.Digest); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const latestVersions = `-- name: LatestVersions :many
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id, COALESCE(v.published_at, 'epoch')::timestamptz AS published_at
+FROM cd_services s
+JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+LEFT JOIN LATERAL (
+    SELECT l.id, l.published_at FROM cd_versions l
+    WHERE l.organization_id = $1 AND l.artifact_source_id = a.id
+    ORDER BY l.published_at DESC, l.id DESC LIMIT 1
+) v ON true
+WHERE s.organization_id = $1 AND s.application_id = ANY($2::bigint[])
 ORDER BY s.application_id, a.id
 `
 
-type SourcesByMatchKeyRow struct {
+type LatestVersionsRow struct {
+	ApplicationID    int64
+	ServiceID        int64
+	ArtifactSourceID int64
+	VersionID        int64
+	PublishedAt      time.Time
+}
+
+func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, applications []int64) ([]LatestVersionsRow, error) {
+	rows, err := q.db.Query(ctx, latestVersions, organizationID, applications)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LatestVersionsRow
+	for rows.Next() {
+		var i LatestVersionsRow
+		if err := rows.Scan(
+			&i.ApplicationID,
+			&i.ServiceID,
+			&i.ArtifactSourceID,
+			&i.VersionID,
+			&i.PublishedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestVersionSets = `-- name: NewestVersionSets :many
+SELECT newest.application_id, newest.name
+FROM unnest($1::bigint[]) AS asked(application)
+CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
+    WHERE n.organization_id = $2 AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest
+`
+
+type NewestVersionSetsRow struct {
+	ApplicationID int64
+	Name          string
+}
+
+// The newest set of each application that has one.
+func (q *Queries) NewestVersionSets(ctx context.Context, applications []int64, organizationID int64) ([]NewestVersionSetsRow, error) {
+	rows, err := q.db.Query(ctx, newestVersionSets, applications, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestVersionSetsRow
+	for rows.Next() {
+		var i NewestVersionSetsRow
+		if err := rows.Scan(&i.ApplicationID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sourcesByMatchKeys = `-- name: SourcesByMatchKeys :many
+SELECT a.match_key, a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
+FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
+WHERE a.organization_id = $1 AND a.match_key = ANY($2::text[])
+ORDER BY s.application_id, a.id
+`
+
+type SourcesByMatchKeysRow struct {
+	MatchKey      string
 	SourceID      int64
 	ServiceID     int64
 	ApplicationID int64
@@ -215,16 +269,17 @@ type SourcesByMatchKeyRow struct {
 	SourceConfig  json.RawMessage
 }
 
-func (q *Queries) SourcesByMatchKey(ctx context.Context, organizationID int64, matchKey string) ([]SourcesByMatchKeyRow, error) {
-	rows, err := q.db.Query(ctx, sourcesByMatchKey, organizationID, matchKey)
+func (q *Queries) SourcesByMatchKeys(ctx context.Context, organizationID int64, matchKeys []string) ([]SourcesByMatchKeysRow, error) {
+	rows, err := q.db.Query(ctx, sourcesByMatchKeys, organizationID, matchKeys)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SourcesByMatchKeyRow
+	var items []SourcesByMatchKeysRow
 	for rows.Next() {
-		var i SourcesByMatchKeyRow
+		var i SourcesByMatchKeysRow
 		if err := rows.Scan(
+			&i.MatchKey,
 			&i.SourceID,
 			&i.ServiceID,
 			&i.ApplicationID,
@@ -239,61 +294,6 @@ func (q *Queries) SourcesByMatchKey(ctx context.Context, organizationID int64, m
 		return nil, err
 	}
 	return items, nil
-}
-
-const versionNames = `-- name: VersionNames :many
-SELECT name, digest FROM cd_versions
-WHERE organization_id = $1 AND artifact_source_id = $2 AND (name = ANY($3::text[]) OR digest = $4)
-`
-
-type VersionNamesParams struct {
-	OrganizationID   int64
-	ArtifactSourceID int64
-	Names            []string
-	Digest           string
-}
-
-type VersionNamesRow struct {
-	Name   string
-	Digest string
-}
-
-func (q *Queries) VersionNames(ctx context.Context, arg VersionNamesParams) ([]VersionNamesRow, error) {
-	rows, err := q.db.Query(ctx, versionNames,
-		arg.OrganizationID,
-		arg.ArtifactSourceID,
-		arg.Names,
-		arg.Digest,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VersionNamesRow
-	for rows.Next() {
-		var i VersionNamesRow
-		if err := rows.Scan(&i.Name, &i.Digest); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const versionSetExists = `-- name: VersionSetExists :one
-SELECT EXISTS (
-    SELECT FROM cd_version_sets WHERE organization_id = $1 AND application_id = $2 AND entries_digest = $3
-)
-`
-
-func (q *Queries) VersionSetExists(ctx context.Context, organizationID int64, applicationID int64, entriesDigest string) (bool, error) {
-	row := q.db.QueryRow(ctx, versionSetExists, organizationID, applicationID, entriesDigest)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
 }
 
 const versionSetsByApplication = `-- name: VersionSetsByApplication :many
@@ -375,6 +375,39 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 			&i.UpdatedAt,
 			&i.Traceparent,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const versionSetsTaken = `-- name: VersionSetsTaken :many
+SELECT found.application_id, found.entries_digest
+FROM (SELECT unnest($1::bigint[]) AS application, unnest($2::text[]) AS digest) asked
+CROSS JOIN LATERAL (SELECT n.application_id, n.entries_digest FROM cd_version_sets n
+    WHERE n.organization_id = $3 AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found
+`
+
+type VersionSetsTakenRow struct {
+	ApplicationID int64
+	EntriesDigest string
+}
+
+// Which of some contents there are sets of: the lists go side by side.
+func (q *Queries) VersionSetsTaken(ctx context.Context, applications []int64, digests []string, organizationID int64) ([]VersionSetsTakenRow, error) {
+	rows, err := q.db.Query(ctx, versionSetsTaken, applications, digests, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VersionSetsTakenRow
+	for rows.Next() {
+		var i VersionSetsTakenRow
+		if err := rows.Scan(&i.ApplicationID, &i.EntriesDigest); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -511,6 +544,60 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 			&i.Version.CreatedAt,
 			&i.Version.UpdatedAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const versionsTaken = `-- name: VersionsTaken :many
+SELECT n.artifact_source_id, n.name, n.digest
+FROM (SELECT unnest($1::bigint[]) AS source, unnest($2::text[]) AS name) asked
+CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+    WHERE v.organization_id = $3 AND v.artifact_source_id = asked.source AND v.name = asked.name LIMIT 1) n
+UNION
+SELECT d.artifact_source_id, d.name, d.digest
+FROM (SELECT unnest($4::bigint[]) AS source, unnest($5::text[]) AS digest) asked
+CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+    WHERE v.organization_id = $3 AND v.artifact_source_id = asked.source AND v.digest = asked.digest LIMIT 1) d
+`
+
+type VersionsTakenParams struct {
+	SourcesOfNames   []int64
+	Names            []string
+	OrganizationID   int64
+	SourcesOfDigests []int64
+	Digests          []string
+}
+
+type VersionsTakenRow struct {
+	ArtifactSourceID int64
+	Name             string
+	Digest           string
+}
+
+// Versions that have one of some names on some source, or one of some digests: the lists go side by side. The parts are
+// looked up one by one, by their unique indexes, however many versions a source has.
+func (q *Queries) VersionsTaken(ctx context.Context, arg VersionsTakenParams) ([]VersionsTakenRow, error) {
+	rows, err := q.db.Query(ctx, versionsTaken,
+		arg.SourcesOfNames,
+		arg.Names,
+		arg.OrganizationID,
+		arg.SourcesOfDigests,
+		arg.Digests,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VersionsTakenRow
+	for rows.Next() {
+		var i VersionsTakenRow
+		if err := rows.Scan(&i.ArtifactSourceID, &i.Name, &i.Digest); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// What artifacts lead to: many versions and sets at once, a statement for each kind.
+
+// LockApplications implements core.Tx.
+func (t *tx) LockApplications(ctx context.Context, ids []int64) error {
+	return pg.Classify(t.q.LockApplications(ctx, t.organization, ids), "lock %d applications", len(ids))
+}
+
+// SourcesByMatchKeys implements core.Tx.
+func (t *tx) SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[string][]core.SourceOwner, error) {
+	rows, err := t.q.SourcesByMatchKeys(ctx, t.organization, matchKeys)
+	found := make(map[string][]core.SourceOwner, len(matchKeys))
+	for _, r := range rows {
+		found[r.MatchKey] = append(found[r.MatchKey], core.SourceOwner{
+			SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID, Ref: r.SourceRef, Config: r.SourceConfig,
+		})
+	}
+	return found, pg.Classify(err, "find sources of %d artifacts", len(matchKeys))
+}
+
+// VersionsTaken implements core.Tx.
+func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) ([]core.Version, error) {
+	p := sqlc.VersionsTakenParams{OrganizationID: t.organization}
+	for _, v := range names {
+		p.SourcesOfNames, p.Names = append(p.SourcesOfNames, v.ArtifactSourceID), append(p.Names, v.Name)
+	}
+	for _, v := range digests {
+		p.SourcesOfDigests, p.Digests = append(p.SourcesOfDigests, v.ArtifactSourceID), append(p.Digests, v.Digest)
+	}
+	rows, err := t.q.VersionsTaken(ctx, p)
+	return convertAll(rows, func(r sqlc.VersionsTakenRow) core.Version {
+		return core.Version{ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest}
+	}), pg.Classify(err, "read the names and digests of versions")
+}
+
+// AddVersions implements core.Tx.
+func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
+	type key struct {
+		source int64
+		digest string
+	}
+	p, places := sqlc.InsertVersionsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
+	for i, v := range all {
+		p.ArtifactSources, p.Names, p.Digests = append(p.ArtifactSources, v.ArtifactSourceID), append(p.Names, v.Name), append(p.Digests, v.Digest)
+		p.Refs, p.Published = append(p.Refs, v.Reference), append(p.Published, v.PublishedAt)
+		places[key{v.ArtifactSourceID, v.Digest}] = i
+	}
+	rows, err := t.q.InsertVersions(ctx, p)
+	for _, r := range rows {
+		all[places[key{r.ArtifactSourceID, r.Digest}]].ID = r.ID
+	}
+	return pg.Classify(err, "add %d versions", len(all))
+}
+
+// LatestVersions implements core.Tx.
+func (t *tx) LatestVersions(ctx context.Context, applications []int64) (map[int64][]core.LatestVersion, error) {
+	rows, err := t.q.LatestVersions(ctx, t.organization, applications)
+	found := make(map[int64][]core.LatestVersion, len(applications))
+	for _, r := range rows {
+		found[r.ApplicationID] = append(found[r.ApplicationID], core.LatestVersion{
+			ServiceID: r.ServiceID, ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, PublishedAt: r.PublishedAt,
+		})
+	}
+	return found, pg.Classify(err, "read the latest versions of %d applications", len(applications))
+}
+
+// VersionSetsTaken implements core.Tx.
+func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]core.VersionSet, error) {
+	applications, digests := make([]int64, len(all)), make([]string, len(all))
+	for i, s := range all {
+		applications[i], digests[i] = s.ApplicationID, s.EntriesDigest
+	}
+	rows, err := t.q.VersionSetsTaken(ctx, applications, digests, t.organization)
+	return convertAll(rows, func(r sqlc.VersionSetsTakenRow) core.VersionSet {
+		return core.VersionSet{ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest}
+	}), pg.Classify(err, "look for %d version sets", len(all))
+}
+
+// NewestVersionSets implements core.Tx.
+func (t *tx) NewestVersionSets(ctx context.Context, applications []int64) (map[int64]string, error) {
+	rows, err := t.q.NewestVersionSets(ctx, applications, t.organization)
+	found := make(map[int64]string, len(rows))
+	for _, r := range rows {
+		found[r.ApplicationID] = r.Name
+	}
+	return found, pg.Classify(err, "read the newest version sets of %d applications", len(applications))
+}
+
+// AddVersionSets implements core.Tx.
+func (t *tx) AddVersionSets(ctx context.Context, all []core.NewVersionSet) error {
+	type key struct {
+		application int64
+		digest      string
+	}
+	// Each set says how many entries it has. A deferred trigger compares at the commit, so that no set is ever kept in part.
+	p, places := sqlc.InsertVersionSetsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
+	for i, s := range all {
+		p.Applications, p.Names, p.Digests = append(p.Applications, s.ApplicationID), append(p.Names, s.Name), append(p.Digests, s.EntriesDigest)
+		p.Counts, p.Traces = append(p.Counts, int32(len(s.Entries))), append(p.Traces, telemetry.RecordedTrace(traced(ctx, s.In)))
+		places[key{s.ApplicationID, s.EntriesDigest}] = i
+	}
+	rows, err := t.q.InsertVersionSets(ctx, p)
+	if err != nil {
+		return pg.Classify(err, "add %d version sets", len(all))
+	}
+	entries := sqlc.InsertVersionSetEntriesParams{OrganizationID: t.organization}
+	for _, r := range rows {
+		for _, e := range all[places[key{r.ApplicationID, r.EntriesDigest}]].Entries {
+			entries.VersionSets, entries.Versions = append(entries.VersionSets, r.ID), append(entries.Versions, e.VersionID)
+			entries.ArtifactSources, entries.Services = append(entries.ArtifactSources, e.ArtifactSourceID), append(entries.Services, e.ServiceID)
+		}
+	}
+	return pg.Classify(t.q.InsertVersionSetEntries(ctx, entries), "add %d entries of version sets", len(entries.Versions))
+}
+
+// traced is ctx with the trace of an event, if it carries one.
+func traced(ctx context.Context, in core.Inbound) context.Context {
+	if e, ok := in.Envelope.(event.Event); ok {
+		return telemetry.ExtractTrace(ctx, e)
+	}
+	return ctx
+}
