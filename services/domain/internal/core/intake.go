@@ -200,7 +200,9 @@ func (k *intake) addSets(ctx context.Context, tx Tx, sets []NewVersionSet) error
 		return err
 	}
 	sets = slices.DeleteFunc(sets, func(s NewVersionSet) bool {
-		return slices.ContainsFunc(exist, func(e VersionSet) bool { return e.ApplicationID == s.ApplicationID && e.EntriesDigest == s.EntriesDigest })
+		return slices.ContainsFunc(exist, func(e VersionSet) bool {
+			return e.ApplicationID == s.ApplicationID && e.EntriesDigest == s.EntriesDigest
+		})
 	})
 	if len(sets) == 0 {
 		return nil
