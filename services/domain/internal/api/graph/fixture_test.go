@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,6 +87,9 @@ func setup(t *testing.T) *fixture {
 	s := store.New(store.Deps{
 		Pool: pool, Publish: outbox.Add,
 		Claim: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
+		ClaimAll: func(_ context.Context, _ pgx.Tx, all []event.Event) ([]bool, error) {
+			return slices.Repeat([]bool{true}, len(all)), nil
+		},
 	})
 	for id, name := range map[int64]string{ours: "ours", theirs: "theirs"} {
 		if err := s.EnsureOrganization(t.Context(), id, name); err != nil {
