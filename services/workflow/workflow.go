@@ -75,9 +75,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	wall := clock.System()
 	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name, Receivers: []string{receiver}})
 	inbox := outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name})
-	var engine *core.Engine // it works on the store, which wakes it
+	// They work on the store, which wakes them.
+	var engine *core.Engine
+	var flows *core.Flows
 	executions := store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake,
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
 		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
 	})
 	scripts, err := programs(c, wall, log)
@@ -97,7 +99,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
-	flows := core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
+	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
 	grpc, err := grpcPart(c, log, api.Deps{ //nolint:contextcheck // each handshake has a context of its own
 		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
 		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},

@@ -37,7 +37,6 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	if err != nil {
 		return nil, err
 	}
-	s.Flows.Wake()
 	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil
 }
 

@@ -97,7 +97,8 @@ func NewFlows(d FlowsDeps) *Flows {
 	return &Flows{FlowsDeps: d, woken: newSignal(), loaded: map[int64]Flow{}}
 }
 
-// Wake has Run look for work now.
+// Wake has Run look for work now. Whoever stores an event that has met a handler calls it, so the process that has committed the
+// event starts the run; what a process that died has left is found by looking.
 func (f *Flows) Wake() { f.woken.raise() }
 
 // flowBatch is how much work is taken at once.

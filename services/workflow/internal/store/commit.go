@@ -88,9 +88,9 @@ func emitted(emit core.Emit, source string) *told {
 // committed.
 func (s *Store) commitAll(ctx context.Context, items []*work) error {
 	var woken []core.Woken
-	emits := false
+	emits, met := false, false
 	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		woken, emits = nil, false
+		woken, emits, met = nil, false, false
 		var turns []*turn
 		var events []*told
 		if matches(items) {
@@ -144,7 +144,7 @@ func (s *Store) commitAll(ctx context.Context, items []*work) error {
 			}
 		}
 		woken, err = s.tell(ctx, q, events, waits)
-		woken = keepRunning(turns, woken)
+		woken, met = keepRunning(turns, woken), metHandler(events)
 		return err
 	})
 	if err != nil {
@@ -152,6 +152,9 @@ func (s *Store) commitAll(ctx context.Context, items []*work) error {
 	}
 	if emits {
 		s.Committed()
+	}
+	if met {
+		s.Met()
 	}
 	s.wake(woken)
 	return nil

@@ -61,8 +61,9 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 	}
 	var ended int64
 	var woken []core.Woken
+	var met bool
 	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		ended, woken = 0, nil
+		ended, woken, met = 0, nil, false
 		// Before any execution is locked, as everywhere.
 		if err := q.LockMatching(ctx); err != nil {
 			return pg.Classify(err, "lock matching")
@@ -91,10 +92,14 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		}
 		ended = row.ID
 		woken, err = s.tell(ctx, q, last.told, nil)
+		met = metHandler(last.told)
 		return err
 	})
 	if err == nil && ended != 0 {
 		s.Committed()
+		if met {
+			s.Met()
+		}
 		// Whoever runs it finds out now, not at its next commit.
 		s.wake(append(woken, core.Woken{ID: ended}))
 	}

@@ -39,6 +39,13 @@ type told struct {
 	core.Event
 	// matched counts the waits that it satisfied. Row is 0 for a duplicate.
 	matched int
+	// met says that it has met a flow's handler.
+	met bool
+}
+
+// metHandler reports whether one of the events is to start a run of a flow.
+func metHandler(events []*told) bool {
+	return slices.ContainsFunc(events, func(e *told) bool { return e.met })
 }
 
 // Receive stores an event and matches it.
@@ -89,7 +96,7 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (sto
 	p := query.SaveEventsParams{Received: s.Clock.Now()}
 	byName := make(map[name]*told, len(events))
 	for _, e := range slices.Backward(events) { // the first of two with one name is the one that is stored
-		e.Row, e.matched = 0, 0
+		e.Row, e.matched, e.met = 0, 0, false
 		byName[name{e.Organization, e.Source, e.ID}] = e
 	}
 	for _, e := range events {
@@ -108,7 +115,7 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (sto
 	shapes := map[string][][]string{} // read once: many events have one type
 	for _, row := range rows {
 		e := byName[name{row.Organization, row.Source, row.EventID}]
-		e.Row = row.ID
+		e.Row, e.met = row.ID, row.Met
 		stored[row.ID] = e
 		paths, known := shapes[string(row.Shapes)]
 		if !known {

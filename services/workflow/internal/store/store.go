@@ -60,6 +60,8 @@ type Deps struct {
 	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// Committed is called after events were put into the outbox.
 	Committed func()
+	// Met is called after an event was stored that has met a flow's handler; nil: nobody is to be told.
+	Met func()
 	// Woken is called after an execution was given something to go on with, or was ended by somebody else; nil: nobody
 	// is to be told, and finds out by looking.
 	Woken func(core.Woken)
@@ -86,6 +88,9 @@ var _ core.Store = (*Store)(nil)
 
 // New makes a Store over a pool whose schema has been migrated.
 func New(d Deps) *Store {
+	if d.Met == nil {
+		d.Met = func() {}
+	}
 	s := &Store{Deps: d, queries: query.New(d.Pool)}
 	s.starts.commit, s.turns.commit = s.createAll, s.commitAll
 	return s

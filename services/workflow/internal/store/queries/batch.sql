@@ -163,7 +163,8 @@ INSERT INTO channel (token, execution, organization)
 SELECT unnest(sqlc.arg(tokens)::text[]), unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(organizations)::bigint[]);
 
 -- name: SaveEvents :many
--- Answers no row for a duplicate, and with each event the sets of paths that waits for its type have.
+-- Answers no row for a duplicate, and with each event the sets of paths that waits for its type have, and whether it has met a
+-- flow's handler.
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
 SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
 FROM (
@@ -174,7 +175,9 @@ FROM (
 ON CONFLICT ON CONSTRAINT event_once DO NOTHING
 RETURNING id, organization, source, event_id, coalesce((
     SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
-), '[]')::json AS shapes;
+), '[]')::json AS shapes, EXISTS (
+    SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = event.organization AND flow_trigger.type = event.type
+)::boolean AS met;
 
 -- name: SaveKeys :exec
 INSERT INTO event_key (key, event)

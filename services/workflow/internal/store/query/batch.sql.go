@@ -611,7 +611,9 @@ FROM (
 ON CONFLICT ON CONSTRAINT event_once DO NOTHING
 RETURNING id, organization, source, event_id, coalesce((
     SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
-), '[]')::json AS shapes
+), '[]')::json AS shapes, EXISTS (
+    SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = event.organization AND flow_trigger.type = event.type
+)::boolean AS met
 `
 
 type SaveEventsParams struct {
@@ -630,9 +632,11 @@ type SaveEventsRow struct {
 	Source       string
 	EventID      string
 	Shapes       []byte
+	Met          bool
 }
 
-// Answers no row for a duplicate, and with each event the sets of paths that waits for its type have.
+// Answers no row for a duplicate, and with each event the sets of paths that waits for its type have, and whether it has met a
+// flow's handler.
 func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveEventsRow, error) {
 	rows, err := q.db.Query(ctx, saveEvents,
 		arg.Received,
@@ -656,6 +660,7 @@ func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveE
 			&i.Source,
 			&i.EventID,
 			&i.Shapes,
+			&i.Met,
 		); err != nil {
 			return nil, err
 		}
