@@ -90,7 +90,13 @@ func promote(ctx context.Context, w *demo.World, set client.VersionSet) (client.
 		r, err = w.Follow(ctx, r.ID, demo.Hooks{})
 	}
 	if err == nil && r.State != "COMPLETED" {
-		err = fmt.Errorf("%s ended as %s, expected COMPLETED", r.ID, r.State)
+		reason := ""
+		for _, t := range r.Journal {
+			if t.Subject == r.ID && t.Reason != "" {
+				reason = t.Reason // the last of them says why it ended
+			}
+		}
+		err = fmt.Errorf("%s ended as %s, expected COMPLETED: %s", r.ID, r.State, reason)
 	}
 	return r, err
 }

@@ -76,7 +76,11 @@ func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID s
 	}
 	load.Calls = less(after, before)
 	_, load.Peak, err = memory(relayPID)
-	return load, errors.Join(err, errors.Join(errs[:min(len(errs), 3)]...))
+	if load.Failed > 0 {
+		failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+		err = errors.Join(err, fmt.Errorf("%d of %d rollouts did not complete; the first: %w", load.Failed, rollouts, errors.Join(failed[:min(len(failed), 3)]...)))
+	}
+	return load, err
 }
 
 // Standing has rollouts of as many applications stand at a gate that soaks for an hour, for so long, and answers the relay's
@@ -138,6 +142,8 @@ func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([
 		}
 		w, err := world(place, demo.Scenario{
 			Application: name, Services: []string{"api"}, PollInterval: interval,
+			// One Argo CD and one Argo Rollouts serve all of them: what is measured is the relay, not how long those take.
+			Config: map[string]any{"deadline": int(patience.Seconds())},
 			Stages: []demo.Stage{{Environment: name, Tier: "STAGING", Gates: []int{50}, Soak: soak}},
 		})
 		if err != nil {
