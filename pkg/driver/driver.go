@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// The workflows that every driver has (E32).
+// The workflows of drivers: the first three are every driver's (E32).
 const (
 	// Onboarding checks that an environment can be reached and has what the driver needs.
 	Onboarding Workflow = "onboarding"
@@ -28,6 +28,8 @@ const (
 	Setup Workflow = "application_environment_setup"
 	// Deploy carries a rollout through its environments.
 	Deploy Workflow = "deploy"
+	// Preview says what a deploy would change, and changes nothing. A driver need not have it.
+	Preview Workflow = "preview"
 )
 
 // A Workflow names one of a driver's programs.
@@ -80,7 +82,8 @@ func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
 }
 
-// Program is one of the driver's workflows. Every bundle has all three.
+// Program is one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for one without a
+// Preview.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
 	if !ok {
@@ -91,6 +94,12 @@ func (b *Bundle) Program(w Workflow) (Program, error) {
 		modules[name] = slices.Clone(b.files[file])
 	}
 	return Program{Path: path, Source: slices.Clone(b.files[path]), Modules: modules}, nil
+}
+
+// Has is whether the bundle has a workflow.
+func (b *Bundle) Has(w Workflow) bool {
+	_, ok := b.manifest.Workflows[string(w)]
+	return ok
 }
 
 // ValidateEnvironment checks an environment's config. The error is Invalid, with one field for each finding, named by its

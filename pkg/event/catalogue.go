@@ -108,6 +108,8 @@ func rolloutEvents() []Definition {
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"}, "By the domain service when somebody wants what is under way taken back to the stable version (D18)."),
 		define(PathDomain, "", RolloutAborted{RolloutID: 7, EnvironmentID: 3, Reason: "aborted: errors at 25 %"}, "By the deploy workflow when it has aborted every deployment under way, and waits for somebody to retry."),
 		define(PathDomain, "", RolloutRetryRequested{RolloutID: 7, Reason: "mended"}, "By the domain service when somebody wants an aborted rollout tried again from its first gate (D18)."),
+		define(PathDomain, "", RolloutPreviewed{PreviewID: 5, Environments: []PreviewedEnvironment{{EnvironmentID: 3, Changes: []FileChange{exampleChange()}}}},
+			"By a driver's preview workflow: what a rollout would change, were it begun now, or why that cannot be told."),
 		define(PathDomain, "", RolloutHealthy{RolloutID: 7}, "By the deploy workflow when every environment is healthy: the rollout is completed."),
 		define(PathDomain, "", RolloutFailed{RolloutID: 7, Reason: "production: api is degraded at gate 50"}, "By the deploy workflow when it stops advancing (E67), and why."),
 		define(PathDomain, "", RolloutEnvironmentStarted{RolloutID: 7, EnvironmentID: 3}, "By the deploy workflow when a rollout enters an environment."),
@@ -121,7 +123,7 @@ func deploymentEvents() []Definition {
 		define(PathDomain, "", DeploymentStarted{DeploymentID: 11}, "By the deploy workflow before the first change for a service in an environment."),
 		define(PathDomain, "", DeploymentCommitted{
 			DeploymentID: 11, CommitSHA: "0123456789abcdef0123456789abcdef01234567", ManifestDigest: exampleDigest,
-			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`),
+			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`), Changes: []FileChange{exampleChange()},
 		}, "By the deploy workflow once the desired state is in Git: the snapshot an auditor reads (E46, D15). Never a secret."),
 		define(PathDomain, "", DeploymentGateReached{DeploymentID: 11, Weight: 25}, "By the deploy workflow when one service stands at a gate."),
 		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow when one service may go past the gate named."),

@@ -215,15 +215,6 @@ type DeploymentStarted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 }
 
-// DeploymentCommitted is com.gitlab.cd.deployment.committed: what exactly was deployed (E46).
-type DeploymentCommitted struct {
-	DeploymentID   int64  `json:"deployment_id" jsonschema:"minimum=1"`
-	CommitSHA      string `json:"commit_sha" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
-	ManifestDigest string `json:"manifest_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
-	// Parameters are the values that were set, without secrets.
-	Parameters json.RawMessage `json:"parameters,omitempty" jsonschema:"type=object"`
-}
-
 // DeploymentGateReached is com.gitlab.cd.deployment.gate_reached.
 type DeploymentGateReached struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`

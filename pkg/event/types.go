@@ -16,6 +16,7 @@ const (
 	TypeRolloutAbortRequested            = "com.gitlab.cd.rollout.abort_requested"
 	TypeRolloutAborted                   = "com.gitlab.cd.rollout.aborted"
 	TypeRolloutRetryRequested            = "com.gitlab.cd.rollout.retry_requested"
+	TypeRolloutPreviewed                 = "com.gitlab.cd.rollout.previewed"
 	TypeRolloutHealthy                   = "com.gitlab.cd.rollout.healthy"
 	TypeRolloutFailed                    = "com.gitlab.cd.rollout.failed"
 	TypeRolloutEnvironmentStarted        = "com.gitlab.cd.rollout_environment.started"

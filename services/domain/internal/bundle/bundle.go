@@ -35,7 +35,7 @@ func (d Drivers) All() []core.Driver {
 
 func describe(b *driver.Bundle) core.Driver {
 	return core.Driver{
-		Ref: b.Ref(), Digest: b.Digest(), SupportedSteps: b.SupportedSteps(),
+		Ref: b.Ref(), Digest: b.Digest(), SupportedSteps: b.SupportedSteps(), Previews: b.Has(driver.Preview),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }

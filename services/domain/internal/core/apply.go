@@ -142,6 +142,7 @@ type DeploymentCommitted struct {
 	DeploymentID              int64
 	CommitSHA, ManifestDigest string
 	Parameters                json.RawMessage
+	Changes                   []FileChange
 }
 
 func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
@@ -150,7 +151,7 @@ func (m DeploymentCommitted) apply(ctx context.Context, _ *Domain, tx Tx, c caus
 	if _, err := rolloutOf(ctx, tx, c, m.DeploymentID); err != nil {
 		return err
 	}
-	s := Snapshot{DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters}
+	s := Snapshot{DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters, Changes: m.Changes}
 	if len(s.Parameters) == 0 {
 		s.Parameters = json.RawMessage("{}")
 	}
@@ -325,9 +326,12 @@ func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID s
 		ae.Readiness, ae.ReadinessReason = ReadinessNot, reason
 		return tx.SaveApplicationEnvironment(ctx, ae)
 	}
+	if _, err := fmt.Sscanf(workflowID, "preview-%d", &n); err == nil && workflowID == previewWorkflow(n) {
+		return tx.SettlePreview(ctx, Preview{ID: n, State: PreviewFailed, Reason: reason})
+	}
 	// Sscanf takes whatever follows the number, so the whole id is compared.
 	if _, err := fmt.Sscanf(workflowID, "rollout-%d", &n); err != nil || workflowID != rolloutWorkflow(n) {
-		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
+		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, preview-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
 	}
 	if completed {
 		t, err := lockTree(ctx, tx, c, n)

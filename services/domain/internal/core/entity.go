@@ -197,7 +197,9 @@ type Snapshot struct {
 	// DriverDigest is that of the bundle that the rollout has pinned; derived on reading.
 	DriverDigest string
 	Parameters   json.RawMessage
-	CreatedAt    time.Time
+	// Changes are what the commit changed, file by file.
+	Changes   []FileChange
+	CreatedAt time.Time
 }
 
 // DeploymentGate is what the journal of a deployment says of one gate. One of the instants may be missing: the gate
@@ -215,6 +217,8 @@ type Driver struct {
 	Ref            string
 	Digest         string
 	SupportedSteps []string
+	// Previews is that it can say beforehand what a rollout would change.
+	Previews bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage
 	ApplicationEnvironmentSchema json.RawMessage

@@ -26,6 +26,7 @@ const (
 	HandoffRollout                HandoffSubject = "rollout"
 	HandoffEnvironment            HandoffSubject = "environment"
 	HandoffApplicationEnvironment HandoffSubject = "application_environment"
+	HandoffPreview                HandoffSubject = "preview"
 )
 
 // The programs of a driver (E32).
@@ -33,6 +34,8 @@ const (
 	ProgramDeploy     = "deploy"
 	ProgramOnboarding = "onboarding"
 	ProgramSetup      = "application_environment_setup"
+	// ProgramPreview is one that a driver need not have.
+	ProgramPreview = "preview"
 )
 
 // HandoffState is where a hand-over stands. The numbers are stored.

@@ -121,6 +121,7 @@ const (
 	ActionRetrySetup              Action = "retryApplicationEnvironmentSetup"
 	ActionSetRollbackPolicy       Action = "setRollbackPolicy"
 	ActionCreateRollout           Action = "createRollout"
+	ActionPreviewRollout          Action = "previewRollout"
 	ActionPauseRollout            Action = "pauseRollout"
 	ActionResumeRollout           Action = "resumeRollout"
 	ActionCancelRollout           Action = "cancelRollout"
@@ -150,7 +151,7 @@ const (
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
-	case ActionCreateRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionLookAtArtifactSource:
+	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionLookAtArtifactSource:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true

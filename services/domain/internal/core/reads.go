@@ -105,6 +105,7 @@ type Reads interface {
 	// VersionsByDeployment is what a deployment carries: the versions of its service's sources in the rollout's set.
 	VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]Version, error)
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]Snapshot, error)
+	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Preview, error)
 	// GatesByDeployment is in the order in which they were come to.
 	GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]DeploymentGate, error)
 	// Journal is the three journals of a rollout as one, oldest first.

@@ -70,6 +70,22 @@ type stop struct {
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
 func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
+	p, err := d.planAny(ctx, tx, organization, versionSet)
+	if err != nil {
+		return p, err
+	}
+	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return p, err
+	}
+	if r, busy := active[p.application.ID]; busy {
+		return p, refuseBusy(p.application, r)
+	}
+	return p, nil
+}
+
+// planAny is planRollout whether or not another rollout is under way.
+func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
 	var p plan
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {
@@ -80,19 +96,12 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 		return p, fault.New(fault.NotFound, "version set %d does not exist", versionSet)
 	}
 	// The set is read before the lock, for it says which application to lock; it never changes (E8). The lock makes two
-	// requests at once see each other: the second one finds the first one's rollout below (R14).
+	// requests at once see each other: the second one finds the first one's rollout (R14).
 	if p.application, err = tx.LockApplication(ctx, p.versionSet.ApplicationID); err != nil {
 		return p, err
 	}
 	if err := refuseArchived(p.application); err != nil {
 		return p, err
-	}
-	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
-	if err != nil {
-		return p, err
-	}
-	if r, busy := active[p.application.ID]; busy {
-		return p, refuseBusy(p.application, r)
 	}
 	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{p.application.ID})
 	if err != nil {
@@ -245,15 +254,7 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 }
 
 func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
-	asked, _ := s.entry()
-	in := rolloutEnvironmentInput{
-		environmentInput: describeEnvironment(s.environment), Position: position, Approval: asked, Gates: s.step.Gates,
-		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
-	}
-	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
-	if in.Gates == nil {
-		in.Gates = []FlowGate{}
-	}
+	in := s.input(position)
 	e, err := t.tx.AddRolloutEnvironment(ctx, RolloutEnvironment{
 		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
 		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
@@ -279,6 +280,20 @@ func (d *Domain) createStop(ctx context.Context, t *tree, p plan, s stop, positi
 		in.Deployments = append(in.Deployments, deploymentInput{dep.ID, named{svc.ID, svc.Name}, versions})
 	}
 	return in, nil
+}
+
+// input is what a program is told of a stop, without its deployments.
+func (s stop) input(position int) rolloutEnvironmentInput {
+	asked, _ := s.entry()
+	in := rolloutEnvironmentInput{
+		environmentInput: describeEnvironment(s.environment), Position: position, Approval: asked, Gates: s.step.Gates,
+		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
+	}
+	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
+	if in.Gates == nil {
+		in.Gates = []FlowGate{}
+	}
+	return in
 }
 
 // versionsOf are the versions of a service in the set; of all services for 0.

@@ -154,6 +154,9 @@ type RolloutWrites interface {
 	GateRules(ctx context.Context, rollout int64) (map[string]GateRule, error)
 	// AddSnapshot keeps what was deployed; again is nothing.
 	AddSnapshot(ctx context.Context, s Snapshot) error
+	AddPreview(ctx context.Context, p Preview) (Preview, error)
+	// SettlePreview writes what came of one. One that was made stays as it was told, and none is nothing.
+	SettlePreview(ctx context.Context, p Preview) error
 }
 
 // HandoffWrites changes what is still to be handed over.

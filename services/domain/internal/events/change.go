@@ -67,7 +67,14 @@ func readers() map[string]reader {
 			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
 		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) core.Change {
-			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters}
+			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters, Changes: changes(d.Changes)}
+		}),
+		event.TypeRolloutPreviewed: as(func(d event.RolloutPreviewed) core.Change {
+			m := core.RolloutPreviewed{PreviewID: d.PreviewID}
+			for _, e := range d.Environments {
+				m.Environments = append(m.Environments, core.PreviewedEnvironment{EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason})
+			}
+			return m
 		}),
 		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) core.Change {
 			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, EnvironmentID: d.EnvironmentID, Reason: d.Reason}
@@ -134,6 +141,15 @@ func readers() map[string]reader {
 		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
 		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
 	}
+}
+
+// changes are those of files.
+func changes(all []event.FileChange) []core.FileChange {
+	told := make([]core.FileChange, len(all))
+	for i, c := range all {
+		told[i] = core.FileChange(c)
+	}
+	return told
 }
 
 // observed makes a change of what was seen at a time.

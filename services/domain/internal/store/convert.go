@@ -84,7 +84,7 @@ func deployment(r sqlc.Deployment) core.Deployment {
 func snapshot(r sqlc.SnapshotsByDeploymentRow) core.Snapshot {
 	return core.Snapshot{
 		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest, DriverDigest: r.DriverDigest,
-		Parameters: r.Snapshot.Parameters, CreatedAt: r.Snapshot.CreatedAt,
+		Parameters: r.Snapshot.Parameters, Changes: r.Snapshot.Changes, CreatedAt: r.Snapshot.CreatedAt,
 	}
 }
 

@@ -87,6 +87,7 @@ func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, 
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, sqlc.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
+		Changes: given(s.Changes),
 	})
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
@@ -196,6 +197,8 @@ func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id in
 		err = t.q.SetEnvironmentWorkflowRef(ctx, &ref, t.organization, id)
 	case core.HandoffApplicationEnvironment:
 		err = t.q.SetApplicationEnvironmentWorkflowRef(ctx, &ref, t.organization, id)
+	case core.HandoffPreview:
+		err = t.q.SetPreviewWorkflowRef(ctx, &ref, t.organization, id)
 	}
 	return pg.Classify(err, "store workflow of %s %d", kind, id)
 }

@@ -50,7 +50,7 @@ var (
 // All are the Functions that programs may run, beside the engine's own emit.
 func All(forge core.Forge) []core.Function {
 	return []core.Function{
-		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(),
+		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), sync(), promote(), abort(), retry(),
 		checkpoint(),
 	}

@@ -87,6 +87,36 @@ func pinValues() *Function {
 		}}})
 }
 
+// difference is manifest.diff: what differs between files before and after, for people to read; most bounds
+// all of it, in bytes.
+func difference() *Function {
+	return &Function{
+		spec: Spec{
+			Name: "manifest.diff", Location: core.InProcess, Retry: RetryNever, Idempotent: true,
+			Arguments: []Field{{Name: "files", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
+				{Name: "path", Type: Text, Required: true},
+				{Name: "before", Type: Text, Required: true, Empty: true},
+				{Name: "after", Type: Text, Required: true, Empty: true},
+			}}}, {Name: "most", Type: Number, Least: 1}},
+		},
+		do: func(_ context.Context, call core.Call) (any, error) {
+			var files []manifest.Revision
+			given, _ := call.Args["files"].([]any)
+			for _, f := range given {
+				file, _ := f.(map[string]any)
+				files = append(files, manifest.Revision{Path: text(file, "path"), Before: text(file, "before"), After: text(file, "after")})
+			}
+			most, _ := whole(call.Args["most"])
+			found, err := manifest.Diff(files, int(most))
+			changes := make([]any, len(found))
+			for i, c := range found {
+				changes[i] = map[string]any{"path": c.Path, "diff": c.Diff, "truncated": c.Truncated}
+			}
+			return changes, err
+		},
+	}
+}
+
 // imageField is an image, told by a container's name or by the image's own.
 func imageField(by string) *Field {
 	return &Field{Type: Object, Fields: []Field{{Name: by, Type: Text, Required: true}, {Name: "reference", Type: Text, Required: true}}}

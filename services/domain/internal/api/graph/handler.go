@@ -69,6 +69,7 @@ type Domain interface {
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n core.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
 	CreateRollout(ctx context.Context, a core.Actor, n core.NewRollout) (core.Promotion, error)
+	PreviewRollout(ctx context.Context, a core.Actor, n core.NewPreview) (core.Preview, error)
 	ApproveGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)

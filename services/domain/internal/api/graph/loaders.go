@@ -51,6 +51,7 @@ type loaders struct {
 	deploymentsOf           *loader[int64, []core.Deployment]
 	snapshotOf              *loader[int64, core.Snapshot]
 	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
+	previews                *loader[int64, core.Preview]
 	journalOf               *loader[paged, core.Slice[core.Transition]]
 	standings               *loader[int64, core.Standing]
 	applicationStandings    *loader[int64, core.ApplicationStanding]
@@ -115,6 +116,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		deploymentsOf:           plain(b, r.DeploymentsByRolloutEnvironment),
 		snapshotOf:              plain(b, r.SnapshotsByDeployment),
 		deploymentGatesOf:       plain(b, r.GatesByDeployment),
+		previews:                plain(b, r.PreviewsByID),
 		journalOf:               pages(b, r.JournalsByRollout),
 		standings:               plain(b, r.Standings),
 		applicationStandings:    plain(b, r.ApplicationStandings),

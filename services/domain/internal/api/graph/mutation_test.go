@@ -81,6 +81,16 @@ func TestARolloutFromNothing(t *testing.T) {
 		map[string]any{"id": "applicationenvironment_1", "readiness": "PENDING"})
 	f.apply(ours, core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
 	f.publish(ours, "shop/api", "1.0", 1)
+	want(f.change(ours, "previewRollout", "preview", "id state versionSet { id } environments { reason }", map[string]any{"versionSetId": "versionset_1"}),
+		map[string]any{"id": "rolloutpreview_1", "state": "PENDING", "versionSet": map[string]any{"id": "versionset_1"}, "environments": []any{}})
+	f.apply(ours, core.RolloutPreviewed{PreviewID: 1, Environments: []core.PreviewedEnvironment{{EnvironmentID: 1, Changes: []core.FileChange{{Path: "staging/api.yaml", Diff: "@@", Truncated: true}}}}})
+	var previewed struct{ RolloutPreview any }
+	f.ask(ours, `{ rolloutPreview(id: "rolloutpreview_1") { state reason environments { environment { name } reason changes { path diff truncated } } } }`, nil).into(t, &previewed)
+	if diff := cmp.Diff(any(map[string]any{"state": "MADE", "reason": "", "environments": []any{map[string]any{
+		"environment": map[string]any{"name": "staging"}, "reason": "", "changes": []any{map[string]any{"path": "staging/api.yaml", "diff": "@@", "truncated": true}},
+	}}}), previewed.RolloutPreview); diff != "" {
+		t.Errorf("preview (-want +got):\n%s", diff)
+	}
 	want(f.change(ours, "createRollout", "rollout", "id state awaitingApproval journal { nodes { event reason } }", map[string]any{"versionSetId": "versionset_1", "reason": "first"}),
 		map[string]any{"id": "rollout_1", "state": "PENDING", "awaitingApproval": false, "journal": map[string]any{"nodes": []any{
 			map[string]any{"event": "create", "reason": "first"}, map[string]any{"event": "create", "reason": nil}, map[string]any{"event": "create", "reason": nil},

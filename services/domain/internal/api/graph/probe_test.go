@@ -168,6 +168,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
 		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"agent":           {`(name: "cluster")`},
+		"rolloutPreview":  {`(id: "rolloutpreview_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
 	for _, field := range contract(t).Query.Fields {
@@ -235,6 +236,7 @@ func (f *fixture) populate() {
 	if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), "cluster"); err != nil {
 		f.t.Fatal(err)
 	}
+	must(f.domain.PreviewRollout(f.t.Context(), actor(ours), core.NewPreview{VersionSetID: 1}))(f.t)
 	must(f.domain.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
 	if _, _, err := f.domain.CreateToken(f.t.Context(), actor(ours), core.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
 		f.t.Fatal(err)

@@ -59,6 +59,14 @@ func (resolvers) QueuedRollout() exec.QueuedRolloutResolver { return queuedRollo
 // Rollout resolves its fields.
 func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }
 
+// RolloutPreview resolves its fields.
+func (resolvers) RolloutPreview() exec.RolloutPreviewResolver { return rolloutPreview{} }
+
+// PreviewedEnvironment resolves its fields.
+func (resolvers) PreviewedEnvironment() exec.PreviewedEnvironmentResolver {
+	return previewedEnvironment{}
+}
+
 // Application resolves its fields.
 func (resolvers) Application() exec.ApplicationResolver { return application{} }
 

@@ -17,8 +17,8 @@ INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
 VALUES (@organization_id, @rollout_environment_id, @service_id) RETURNING *;
 
 -- name: InsertSnapshot :exec
-INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters)
-VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters)
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
+VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes)
 ON CONFLICT (organization_id, deployment_id) DO NOTHING;
 
 -- name: LiveVersionSets :many

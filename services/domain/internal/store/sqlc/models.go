@@ -7,6 +7,8 @@ package sqlc
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // Who has given or taken whose access, and when; append-only (R39).
@@ -490,6 +492,21 @@ type RolloutGate struct {
 	UpdatedAt           time.Time
 }
 
+// What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.
+type RolloutPreview struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	// 0 pending 1 made 2 failed (reason says why)
+	State        int16
+	Reason       string
+	Environments []core.PreviewedEnvironment
+	WorkflowRef  *string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
 type RolloutTransition struct {
 	ID             int64
 	OrganizationID int64
@@ -542,6 +559,8 @@ type Snapshot struct {
 	Parameters     json.RawMessage
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// What the commit changed for this deployment, file by file; empty too for drivers that do not tell.
+	Changes []core.FileChange
 }
 
 type Version struct {

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
@@ -222,8 +224,8 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 }
 
 const insertSnapshot = `-- name: InsertSnapshot :exec
-INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (organization_id, deployment_id) DO NOTHING
 `
 
@@ -233,6 +235,7 @@ type InsertSnapshotParams struct {
 	CommitSha      string
 	ManifestDigest string
 	Parameters     json.RawMessage
+	Changes        []core.FileChange
 }
 
 func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) error {
@@ -242,6 +245,7 @@ func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) 
 		arg.CommitSha,
 		arg.ManifestDigest,
 		arg.Parameters,
+		arg.Changes,
 	)
 	return err
 }
@@ -691,7 +695,7 @@ func (q *Queries) SetRolloutWorkflowRef(ctx context.Context, workflowRef *string
 }
 
 const snapshotsByDeployment = `-- name: SnapshotsByDeployment :many
-SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.created_at, s.updated_at, e.driver_digest
+SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.created_at, s.updated_at, s.changes, e.driver_digest
 FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
@@ -722,6 +726,7 @@ func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int6
 			&i.Snapshot.Parameters,
 			&i.Snapshot.CreatedAt,
 			&i.Snapshot.UpdatedAt,
+			&i.Snapshot.Changes,
 			&i.DriverDigest,
 		); err != nil {
 			return nil, err

@@ -46,6 +46,9 @@ type world struct {
 	rendered func(values object) string
 	// story is what happened, one line for each thing that matters.
 	story []string
+	// committed and previews are what was told of commits and by previews.
+	committed []event.DeploymentCommitted
+	previews  []event.RolloutPreviewed
 	// log is what the program has printed, as JSON.
 	log []string
 	// resolved are answers that have been given, by gate.
@@ -154,6 +157,7 @@ func (w *world) emitted(e core.Emit) {
 	if err := json.Unmarshal(e.Data, &data); err != nil {
 		w.t.Fatal(err)
 	}
+	w.note(e)
 	line := strings.TrimPrefix(e.Type, "com.gitlab.cd.")
 	for _, key := range []string{"environment_id", "application_environment_id", "deployment_id", "gate_id", "weight", "rollout_name", "rollout_namespace", "reason"} {
 		if v, ok := data[key]; ok && v != "" {
@@ -186,6 +190,22 @@ func (w *world) emitted(e core.Emit) {
 		w.t.Fatal(err)
 	}
 	w.resolved = append(w.resolved, core.Event{Type: event.TypeApprovalResolved, ID: "answer", Data: answer, Time: w.now})
+}
+
+// note keeps what is told of changes in files.
+func (w *world) note(e core.Emit) {
+	var err error
+	switch e.Type {
+	case event.TypeDeploymentCommitted:
+		w.committed = append(w.committed, event.DeploymentCommitted{})
+		err = json.Unmarshal(e.Data, &w.committed[len(w.committed)-1])
+	case event.TypeRolloutPreviewed:
+		w.previews = append(w.previews, event.RolloutPreviewed{})
+		err = json.Unmarshal(e.Data, &w.previews[len(w.previews)-1])
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // passage lets the rollout past a gate, when it is not held there any more. Only a hold is worth a line.

@@ -44,10 +44,12 @@ type ResolverRoot interface {
 	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
+	PreviewedEnvironment() PreviewedEnvironmentResolver
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
 	Rollout() RolloutResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
+	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
 	ServiceHealth() ServiceHealthResolver
 	Subscription() SubscriptionResolver
@@ -285,6 +287,7 @@ type ComplexityRoot struct {
 	}
 
 	DeploymentSnapshot struct {
+		Changes        func(childComplexity int) int
 		CommitSHA      func(childComplexity int) int
 		DriverDigest   func(childComplexity int) int
 		ManifestDigest func(childComplexity int) int
@@ -335,6 +338,12 @@ type ComplexityRoot struct {
 	EnvironmentConnection struct {
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	FileChange struct {
+		Diff      func(childComplexity int) int
+		Path      func(childComplexity int) int
+		Truncated func(childComplexity int) int
 	}
 
 	FlowDefinition struct {
@@ -471,6 +480,7 @@ type ComplexityRoot struct {
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
+		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
@@ -508,6 +518,17 @@ type ComplexityRoot struct {
 		Rollout func(childComplexity int) int
 	}
 
+	PreviewRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Preview func(childComplexity int) int
+	}
+
+	PreviewedEnvironment struct {
+		Changes     func(childComplexity int) int
+		Environment func(childComplexity int) int
+		Reason      func(childComplexity int) int
+	}
+
 	Query struct {
 		AccessChanges          func(childComplexity int, first *int, after *string) int
 		Agent                  func(childComplexity int, name string) int
@@ -528,6 +549,7 @@ type ComplexityRoot struct {
 		Members                func(childComplexity int, first *int, after *string) int
 		Node                   func(childComplexity int, id string) int
 		Rollout                func(childComplexity int, id string) int
+		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
@@ -637,6 +659,15 @@ type ComplexityRoot struct {
 	RolloutPolicy struct {
 		OnFailure func(childComplexity int) int
 		OnNewer   func(childComplexity int) int
+	}
+
+	RolloutPreview struct {
+		Environments func(childComplexity int) int
+		GlobalID     func(childComplexity int) int
+		Reason       func(childComplexity int) int
+		RequestedAt  func(childComplexity int) int
+		State        func(childComplexity int) int
+		VersionSet   func(childComplexity int) int
 	}
 
 	Service struct {
@@ -917,6 +948,7 @@ type MutationResolver interface {
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
 	RetryApplicationEnvironmentSetup(ctx context.Context, input model.RetryApplicationEnvironmentSetupInput) (model.RetryApplicationEnvironmentSetupPayload, error)
 	CreateRollout(ctx context.Context, input model.CreateRolloutInput) (model.CreateRolloutPayload, error)
+	PreviewRollout(ctx context.Context, input model.PreviewRolloutInput) (model.PreviewRolloutPayload, error)
 	ApproveGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
@@ -942,6 +974,9 @@ type MutationResolver interface {
 	RevokeAgent(ctx context.Context, input model.RevokeAgentInput) (model.AgentPayload, error)
 	RevokeAgentKey(ctx context.Context, input model.RevokeAgentKeyInput) (model.AgentPayload, error)
 }
+type PreviewedEnvironmentResolver interface {
+	Environment(ctx context.Context, obj *model.PreviewedEnvironment) (model.Environment, error)
+}
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (model.Node, error)
 	Viewer(ctx context.Context) (model.Viewer, error)
@@ -955,6 +990,7 @@ type QueryResolver interface {
 	Journal(ctx context.Context, first *int, after *string) (model.JournalEntryConnection, error)
 	JournalCursor(ctx context.Context) (string, error)
 	Rollout(ctx context.Context, id string) (*model.Rollout, error)
+	RolloutPreview(ctx context.Context, id string) (*model.RolloutPreview, error)
 	Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error)
 	Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error)
 	Agents(ctx context.Context, first *int, after *string, withRevoked *bool) (model.AgentConnection, error)
@@ -993,6 +1029,11 @@ type RolloutEnvironmentResolver interface {
 	PreviousVersionSet(ctx context.Context, obj *model.RolloutEnvironment) (*model.VersionSet, error)
 
 	Deployments(ctx context.Context, obj *model.RolloutEnvironment) ([]model.Deployment, error)
+}
+type RolloutPreviewResolver interface {
+	VersionSet(ctx context.Context, obj *model.RolloutPreview) (model.VersionSet, error)
+
+	Environments(ctx context.Context, obj *model.RolloutPreview) ([]model.PreviewedEnvironment, error)
 }
 type ServiceResolver interface {
 	Application(ctx context.Context, obj *model.Service) (model.Application, error)
@@ -1880,6 +1921,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeploymentGate.Weight(childComplexity), true
 
+	case "DeploymentSnapshot.changes":
+		if e.ComplexityRoot.DeploymentSnapshot.Changes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentSnapshot.Changes(childComplexity), true
 	case "DeploymentSnapshot.commitSha":
 		if e.ComplexityRoot.DeploymentSnapshot.CommitSHA == nil {
 			break
@@ -2095,6 +2142,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EnvironmentConnection.PageInfo(childComplexity), true
+
+	case "FileChange.diff":
+		if e.ComplexityRoot.FileChange.Diff == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileChange.Diff(childComplexity), true
+	case "FileChange.path":
+		if e.ComplexityRoot.FileChange.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileChange.Path(childComplexity), true
+	case "FileChange.truncated":
+		if e.ComplexityRoot.FileChange.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileChange.Truncated(childComplexity), true
 
 	case "FlowDefinition.createdAt":
 		if e.ComplexityRoot.FlowDefinition.CreatedAt == nil {
@@ -2668,6 +2734,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PauseRollout(childComplexity, args["input"].(model.PauseRolloutInput)), true
+	case "Mutation.previewRollout":
+		if e.ComplexityRoot.Mutation.PreviewRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_previewRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PreviewRollout(childComplexity, args["input"].(model.PreviewRolloutInput)), true
 	case "Mutation.registerAgent":
 		if e.ComplexityRoot.Mutation.RegisterAgent == nil {
 			break
@@ -2928,6 +3005,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PauseRolloutPayload.Rollout(childComplexity), true
 
+	case "PreviewRolloutPayload.errors":
+		if e.ComplexityRoot.PreviewRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewRolloutPayload.Errors(childComplexity), true
+	case "PreviewRolloutPayload.preview":
+		if e.ComplexityRoot.PreviewRolloutPayload.Preview == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewRolloutPayload.Preview(childComplexity), true
+
+	case "PreviewedEnvironment.changes":
+		if e.ComplexityRoot.PreviewedEnvironment.Changes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewedEnvironment.Changes(childComplexity), true
+	case "PreviewedEnvironment.environment":
+		if e.ComplexityRoot.PreviewedEnvironment.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewedEnvironment.Environment(childComplexity), true
+	case "PreviewedEnvironment.reason":
+		if e.ComplexityRoot.PreviewedEnvironment.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewedEnvironment.Reason(childComplexity), true
+
 	case "Query.accessChanges":
 		if e.ComplexityRoot.Query.AccessChanges == nil {
 			break
@@ -3123,6 +3232,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Rollout(childComplexity, args["id"].(string)), true
+	case "Query.rolloutPreview":
+		if e.ComplexityRoot.Query.RolloutPreview == nil {
+			break
+		}
+
+		args, err := ec.field_Query_rolloutPreview_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.RolloutPreview(childComplexity, args["id"].(string)), true
 	case "Query.rollouts":
 		if e.ComplexityRoot.Query.Rollouts == nil {
 			break
@@ -3569,6 +3689,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutPolicy.OnNewer(childComplexity), true
+
+	case "RolloutPreview.environments":
+		if e.ComplexityRoot.RolloutPreview.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.Environments(childComplexity), true
+	case "RolloutPreview.id":
+		if e.ComplexityRoot.RolloutPreview.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.GlobalID(childComplexity), true
+	case "RolloutPreview.reason":
+		if e.ComplexityRoot.RolloutPreview.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.Reason(childComplexity), true
+	case "RolloutPreview.requestedAt":
+		if e.ComplexityRoot.RolloutPreview.RequestedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.RequestedAt(childComplexity), true
+	case "RolloutPreview.state":
+		if e.ComplexityRoot.RolloutPreview.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.State(childComplexity), true
+	case "RolloutPreview.versionSet":
+		if e.ComplexityRoot.RolloutPreview.VersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutPreview.VersionSet(childComplexity), true
 
 	case "Service.application":
 		if e.ComplexityRoot.Service.Application == nil {
@@ -4303,6 +4460,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputPauseRolloutInput,
+		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputResolveGateInput,
@@ -4453,6 +4611,8 @@ type Query {
   "Where that journal ends now: what to follow it from, without missing anything that was not there yet."
   journalCursor: String!
   rollout(id: ID!): Rollout
+  "What a rollout would change; null where nobody has asked."
+  rolloutPreview(id: ID!): RolloutPreview
   "Who belongs to the organization, in the order in which they came."
   members(first: Int = 50, after: String): MemberConnection!
   groups(first: Int = 50, after: String): GroupConnection!
@@ -4511,6 +4671,8 @@ type Mutation {
   retryApplicationEnvironmentSetup(input: RetryApplicationEnvironmentSetupInput!): RetryApplicationEnvironmentSetupPayload!
   "Promotes a version set through the environments of the pipeline. A rollback is this too, with an earlier set (E12)."
   createRollout(input: CreateRolloutInput!): CreateRolloutPayload!
+  "Asks what a rollout would change, before anybody begins it. The answer comes later: look at the preview until it is not PENDING."
+  previewRollout(input: PreviewRolloutInput!): PreviewRolloutPayload!
   approveGate(input: ResolveGateInput!): ResolveGatePayload!
   rejectGate(input: ResolveGateInput!): ResolveGatePayload!
   "Ends a rollout where it stands. What is deployed stays as it is."
@@ -5272,6 +5434,43 @@ type DeploymentSnapshot {
   "The digest of the driver bundle that deployed it, to the byte (D7, D15)."
   driverDigest: String!
   parameters: JSON!
+  "What the commit changed for this service; empty where nothing, and for drivers that do not tell."
+  changes: [FileChange!]!
+}
+
+"What changes in one file."
+type FileChange {
+  path: String!
+  "In the unified form, as Git writes it."
+  diff: String!
+  "Whether the rest of the diff was left out."
+  truncated: Boolean!
+}
+
+"What a rollout of a version set would have changed, had it been begun when it was asked."
+type RolloutPreview {
+  id: ID!
+  versionSet: VersionSet!
+  state: PreviewState!
+  "Why it failed; empty otherwise."
+  reason: String!
+  "In the order of promotion; empty before it is made."
+  environments: [PreviewedEnvironment!]!
+  requestedAt: Time!
+}
+
+enum PreviewState {
+  PENDING
+  MADE
+  FAILED
+}
+
+"What would change in one environment."
+type PreviewedEnvironment {
+  environment: Environment!
+  changes: [FileChange!]!
+  "Why that cannot be told; empty otherwise."
+  reason: String!
 }
 
 "One row of a journal."
@@ -5455,6 +5654,17 @@ input RetryApplicationEnvironmentSetupInput {
 
 type RetryApplicationEnvironmentSetupPayload {
   applicationEnvironment: ApplicationEnvironment
+  errors: [UserError!]!
+}
+
+input PreviewRolloutInput {
+  versionSetId: ID!
+  "Whether the rollout would be a way back, which an application may have pass its gates at once (D14)."
+  rollback: Boolean = false
+}
+
+type PreviewRolloutPayload {
+  preview: RolloutPreview
   errors: [UserError!]!
 }
 
@@ -6266,6 +6476,8 @@ func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, 
 		return ec.fieldContext_DeploymentSnapshot_driverDigest(ctx, field)
 	case "parameters":
 		return ec.fieldContext_DeploymentSnapshot_parameters(ctx, field)
+	case "changes":
+		return ec.fieldContext_DeploymentSnapshot_changes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeploymentSnapshot", field.Name)
 }
@@ -6360,6 +6572,18 @@ func (ec *executionContext) childFields_EnvironmentConnection(ctx context.Contex
 		return ec.fieldContext_EnvironmentConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EnvironmentConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_FileChange_path(ctx, field)
+	case "diff":
+		return ec.fieldContext_FileChange_diff(ctx, field)
+	case "truncated":
+		return ec.fieldContext_FileChange_truncated(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FileChange", field.Name)
 }
 
 func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6626,6 +6850,28 @@ func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type PauseRolloutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_PreviewRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "preview":
+		return ec.fieldContext_PreviewRolloutPayload_preview(ctx, field)
+	case "errors":
+		return ec.fieldContext_PreviewRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PreviewRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_PreviewedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_PreviewedEnvironment_environment(ctx, field)
+	case "changes":
+		return ec.fieldContext_PreviewedEnvironment_changes(ctx, field)
+	case "reason":
+		return ec.fieldContext_PreviewedEnvironment_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PreviewedEnvironment", field.Name)
+}
+
 func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "versionSet":
@@ -6830,6 +7076,24 @@ func (ec *executionContext) childFields_RolloutPolicy(ctx context.Context, field
 		return ec.fieldContext_RolloutPolicy_onNewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RolloutPolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutPreview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_RolloutPreview_id(ctx, field)
+	case "versionSet":
+		return ec.fieldContext_RolloutPreview_versionSet(ctx, field)
+	case "state":
+		return ec.fieldContext_RolloutPreview_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_RolloutPreview_reason(ctx, field)
+	case "environments":
+		return ec.fieldContext_RolloutPreview_environments(ctx, field)
+	case "requestedAt":
+		return ec.fieldContext_RolloutPreview_requestedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutPreview", field.Name)
 }
 
 func (ec *executionContext) childFields_Service(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7602,6 +7866,20 @@ func (ec *executionContext) field_Mutation_pauseRollout_args(ctx context.Context
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_previewRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PreviewRolloutInput, error) {
+			return ec.unmarshalNPreviewRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_registerAgent_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -8237,6 +8515,20 @@ func (ec *executionContext) field_Query_members_args(ctx context.Context, rawArg
 }
 
 func (ec *executionContext) field_Query_node_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_rolloutPreview_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
@@ -12244,6 +12536,38 @@ func (ec *executionContext) fieldContext_DeploymentSnapshot_parameters(_ context
 	return graphql.NewScalarFieldContext("DeploymentSnapshot", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _DeploymentSnapshot_changes(ctx context.Context, field graphql.CollectedField, obj *model.DeploymentSnapshot) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeploymentSnapshot_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.FileChange) graphql.Marshaler {
+			return ec.marshalNFileChange2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFileChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeploymentSnapshot_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeploymentSnapshot",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FileChange(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Driver_ref(ctx context.Context, field graphql.CollectedField, obj *model.Driver) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13018,6 +13342,75 @@ func (ec *executionContext) fieldContext_EnvironmentConnection_pageInfo(_ contex
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _FileChange_path(ctx context.Context, field graphql.CollectedField, obj *core.FileChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileChange_path(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Path, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileChange_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileChange", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FileChange_diff(ctx context.Context, field graphql.CollectedField, obj *core.FileChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileChange_diff(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Diff, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileChange_diff(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileChange", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FileChange_truncated(ctx context.Context, field graphql.CollectedField, obj *core.FileChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileChange_truncated(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Truncated, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileChange_truncated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileChange", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _FlowDefinition_id(ctx context.Context, field graphql.CollectedField, obj *model.FlowDefinition) (ret graphql.Marshaler) {
@@ -15276,6 +15669,50 @@ func (ec *executionContext) fieldContext_Mutation_createRollout(ctx context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_previewRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_previewRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().PreviewRollout(ctx, fc.Args["input"].(model.PreviewRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PreviewRolloutPayload) graphql.Marshaler {
+			return ec.marshalNPreviewRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_previewRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PreviewRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_previewRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_approveGate(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16488,6 +16925,157 @@ func (ec *executionContext) fieldContext_PauseRolloutPayload_errors(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _PreviewRolloutPayload_preview(ctx context.Context, field graphql.CollectedField, obj *model.PreviewRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewRolloutPayload_preview(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Preview, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutPreview) graphql.Marshaler {
+			return ec.marshalORolloutPreview2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPreview(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewRolloutPayload_preview(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PreviewRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutPreview(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PreviewRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.PreviewRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PreviewRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PreviewedEnvironment_environment(ctx context.Context, field graphql.CollectedField, obj *model.PreviewedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewedEnvironment_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.PreviewedEnvironment().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Environment) graphql.Marshaler {
+			return ec.marshalNEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewedEnvironment_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PreviewedEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PreviewedEnvironment_changes(ctx context.Context, field graphql.CollectedField, obj *model.PreviewedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewedEnvironment_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.FileChange) graphql.Marshaler {
+			return ec.marshalNFileChange2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFileChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewedEnvironment_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PreviewedEnvironment",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FileChange(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PreviewedEnvironment_reason(ctx context.Context, field graphql.CollectedField, obj *model.PreviewedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewedEnvironment_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewedEnvironment_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PreviewedEnvironment", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Query_node(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16977,6 +17565,50 @@ func (ec *executionContext) fieldContext_Query_rollout(ctx context.Context, fiel
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Query_rollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_rolloutPreview(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_rolloutPreview(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().RolloutPreview(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutPreview) graphql.Marshaler {
+			return ec.marshalORolloutPreview2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPreview(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_rolloutPreview(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutPreview(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_rolloutPreview_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -19290,6 +19922,162 @@ func (ec *executionContext) _RolloutPolicy_onNewer(ctx context.Context, field gr
 }
 func (ec *executionContext) fieldContext_RolloutPolicy_onNewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RolloutPolicy", field, false, false, errors.New("field of type NewerPolicy does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutPreview_id(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GlobalID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPreview", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutPreview_versionSet(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_versionSet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutPreview().VersionSet(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.VersionSet) graphql.Marshaler {
+			return ec.marshalNVersionSet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_versionSet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutPreview",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutPreview_state(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.PreviewState) graphql.Marshaler {
+			return ec.marshalNPreviewState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPreviewState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPreview", field, false, false, errors.New("field of type PreviewState does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutPreview_reason(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPreview", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutPreview_environments(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_environments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutPreview().Environments(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.PreviewedEnvironment) graphql.Marshaler {
+			return ec.marshalNPreviewedEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewedEnvironmentᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_environments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutPreview",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PreviewedEnvironment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutPreview_requestedAt(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutPreview_requestedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RequestedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutPreview_requestedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutPreview", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Service_id(ctx context.Context, field graphql.CollectedField, obj *model.Service) (ret graphql.Marshaler) {
@@ -24155,6 +24943,47 @@ func (ec *executionContext) unmarshalInputPauseRolloutInput(ctx context.Context,
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Context, obj any) (model.PreviewRolloutInput, error) {
+	var it model.PreviewRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["rollback"]; !present {
+		asMap["rollback"] = false
+	}
+
+	fieldsInOrder := [...]string{"versionSetId", "rollback"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "versionSetId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("versionSetId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.VersionSetID = data
+		case "rollback":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rollback"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Rollback = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRegisterAgentInput(ctx context.Context, obj any) (model.RegisterAgentInput, error) {
 	var it model.RegisterAgentInput
 	if obj == nil {
@@ -27828,6 +28657,11 @@ func (ec *executionContext) _DeploymentSnapshot(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "changes":
+			out.Values[i] = ec._DeploymentSnapshot_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -28310,6 +29144,54 @@ func (ec *executionContext) _EnvironmentConnection(ctx context.Context, sel ast.
 			}
 		case "pageInfo":
 			out.Values[i] = ec._EnvironmentConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var fileChangeImplementors = []string{"FileChange"}
+
+func (ec *executionContext) _FileChange(ctx context.Context, sel ast.SelectionSet, obj *core.FileChange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, fileChangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FileChange")
+		case "path":
+			out.Values[i] = ec._FileChange_path(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "diff":
+			out.Values[i] = ec._FileChange_diff(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "truncated":
+			out.Values[i] = ec._FileChange_truncated(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -29611,6 +30493,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "previewRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_previewRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "approveGate":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_approveGate(ctx, field)
@@ -29929,6 +30818,130 @@ func (ec *executionContext) _PauseRolloutPayload(ctx context.Context, sel ast.Se
 	return out
 }
 
+var previewRolloutPayloadImplementors = []string{"PreviewRolloutPayload"}
+
+func (ec *executionContext) _PreviewRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.PreviewRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, previewRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PreviewRolloutPayload")
+		case "preview":
+			out.Values[i] = ec._PreviewRolloutPayload_preview(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._PreviewRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var previewedEnvironmentImplementors = []string{"PreviewedEnvironment"}
+
+func (ec *executionContext) _PreviewedEnvironment(ctx context.Context, sel ast.SelectionSet, obj *model.PreviewedEnvironment) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, previewedEnvironmentImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PreviewedEnvironment")
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._PreviewedEnvironment_environment(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "changes":
+			out.Values[i] = ec._PreviewedEnvironment_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			out.Values[i] = ec._PreviewedEnvironment_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var queryImplementors = []string{"Query"}
 
 func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) graphql.Marshaler {
@@ -30201,6 +31214,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_rollout(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "rolloutPreview":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_rolloutPreview(ctx, field)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -31741,6 +32776,135 @@ func (ec *executionContext) _RolloutPolicy(ctx context.Context, sel ast.Selectio
 			out.Values[i] = ec._RolloutPolicy_onNewer(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var rolloutPreviewImplementors = []string{"RolloutPreview"}
+
+func (ec *executionContext) _RolloutPreview(ctx context.Context, sel ast.SelectionSet, obj *model.RolloutPreview) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rolloutPreviewImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RolloutPreview")
+		case "id":
+			out.Values[i] = ec._RolloutPreview_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "versionSet":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutPreview_versionSet(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "state":
+			out.Values[i] = ec._RolloutPreview_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			out.Values[i] = ec._RolloutPreview_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environments":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutPreview_environments(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "requestedAt":
+			out.Values[i] = ec._RolloutPreview_requestedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -34496,6 +35660,26 @@ func (ec *executionContext) marshalNFailurePolicy2githubᚗcomᚋlockstepᚑcd�
 	return res
 }
 
+func (ec *executionContext) marshalNFileChange2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFileChange(ctx context.Context, sel ast.SelectionSet, v core.FileChange) graphql.Marshaler {
+	return ec._FileChange(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNFileChange2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFileChangeᚄ(ctx context.Context, sel ast.SelectionSet, v []core.FileChange) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNFileChange2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFileChange(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNFlowDefinition2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v model.FlowDefinition) graphql.Marshaler {
 	return ec._FlowDefinition(ctx, sel, &v)
 }
@@ -34919,6 +36103,51 @@ func (ec *executionContext) marshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcd�
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNPermission2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermission(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNPreviewRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewRolloutInput(ctx context.Context, v any) (model.PreviewRolloutInput, error) {
+	res, err := ec.unmarshalInputPreviewRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPreviewRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.PreviewRolloutPayload) graphql.Marshaler {
+	return ec._PreviewRolloutPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNPreviewState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPreviewState(ctx context.Context, v any) (core.PreviewState, error) {
+	res, err := model.UnmarshalPreviewState(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPreviewState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPreviewState(ctx context.Context, sel ast.SelectionSet, v core.PreviewState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalPreviewState(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNPreviewedEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewedEnvironment(ctx context.Context, sel ast.SelectionSet, v model.PreviewedEnvironment) graphql.Marshaler {
+	return ec._PreviewedEnvironment(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNPreviewedEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewedEnvironmentᚄ(ctx context.Context, sel ast.SelectionSet, v []model.PreviewedEnvironment) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPreviewedEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewedEnvironment(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -36153,6 +37382,13 @@ func (ec *executionContext) marshalORolloutEnvironment2ᚖgithubᚗcomᚋlockste
 		return graphql.Null
 	}
 	return ec._RolloutEnvironment(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalORolloutPreview2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPreview(ctx context.Context, sel ast.SelectionSet, v *model.RolloutPreview) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RolloutPreview(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStateᚄ(ctx context.Context, v any) ([]core.RolloutState, error) {

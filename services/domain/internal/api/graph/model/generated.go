@@ -307,6 +307,17 @@ type PauseRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+type PreviewRolloutInput struct {
+	VersionSetID string `json:"versionSetId"`
+	// Whether the rollout would be a way back, which an application may have pass its gates at once (D14).
+	Rollback *bool `json:"rollback,omitempty"`
+}
+
+type PreviewRolloutPayload struct {
+	Preview *RolloutPreview `json:"preview,omitempty"`
+	Errors  []UserError     `json:"errors"`
+}
+
 type RegisterAgentInput struct {
 	// Such as the cluster's; unique among those that are not revoked.
 	Name string `json:"name"`

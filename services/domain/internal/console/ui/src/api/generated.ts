@@ -110,6 +110,13 @@ export interface PauseRolloutInput {
 
 export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER'
 
+export interface PreviewRolloutInput {
+  versionSetId: string
+  rollback?: boolean | null
+}
+
+export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
+
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
 export interface RegisterAgentInput {
@@ -320,6 +327,12 @@ export interface RolloutLine {
       tier: Tier
     }
   }>
+}
+
+export interface ChangeFields {
+  path: string
+  diff: string
+  truncated: boolean
 }
 
 export interface GateFields {
@@ -1461,6 +1474,11 @@ export interface RolloutPageData {
           manifestDigest: string
           driverDigest: string
           parameters: unknown
+          changes: Array<{
+            path: string
+            diff: string
+            truncated: boolean
+          }>
         } | null
       }>
     }>
@@ -1491,7 +1509,48 @@ export interface RolloutPageData {
 export interface RolloutPageVariables {
   id: string
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+
+export interface AskPreviewData {
+  previewRollout: {
+    preview: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface AskPreviewVariables {
+  input: PreviewRolloutInput
+}
+export const AskPreview: Operation<AskPreviewData, AskPreviewVariables> = { name: 'AskPreview', text: 'mutation AskPreview($input: PreviewRolloutInput!) { previewRollout(input: $input) { preview { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface PreviewData {
+  rolloutPreview: {
+    id: string
+    state: PreviewState
+    reason: string
+    environments: Array<{
+      environment: {
+        id: string
+        name: string
+      }
+      reason: string
+      changes: Array<{
+        path: string
+        diff: string
+        truncated: boolean
+      }>
+    }>
+  } | null
+}
+export interface PreviewVariables {
+  id: string
+}
+export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
 
 export interface InboxData {
   gatesForMe: {

@@ -7,6 +7,7 @@ import { course } from '../logic/gates'
 import { conditions, isOver } from '../logic/waiting'
 import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
+import { Diffs } from '../parts/diff'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
 import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
@@ -187,6 +188,7 @@ function Committed({ place }: { place: Rollout['environments'][number] }) {
   return (
     <details className="committed">
       <summary>What was committed for {place.environment.name}</summary>
+      <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: nothing was changed by this rollout." />
       <dl className="config">
         {committed.map((c) => (
           <div key={c.service}>

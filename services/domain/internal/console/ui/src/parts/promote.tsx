@@ -14,6 +14,7 @@ import { Dialog } from './dialog'
 import { Field, FormError, sentence } from './form'
 import { Icon } from './icon'
 import { Loading } from './page'
+import { WouldCommit } from './preview'
 
 interface PromoteProps {
   application: string
@@ -92,6 +93,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
             </select>
           </Field>
           {set && <Effect app={app} set={set} />}
+          {set && !blocked && <WouldCommit setId={set.id} rollback={Boolean(rollBackFrom)} />}
           <Reason value={reason} onChange={setReason} />
         </>
       )}

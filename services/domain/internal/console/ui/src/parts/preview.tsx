@@ -1,0 +1,80 @@
+// What a rollout would commit, environment by environment, before it is begun: the server asks the driver, which reads the files as
+// they are. It takes a moment, and holds nobody up: one may begin without having waited for it.
+import { useEffect, useState } from 'react'
+import { accepted, ApiError, ask, Refused } from '../api/client'
+import { AskPreview, Preview } from '../api/generated'
+import { useAsk } from '../api/hooks'
+import { Diffs } from './diff'
+import { sentence } from './form'
+import { Icon } from './icon'
+
+/** How long a choice has to stand before it is asked about: arrow keys go through many. */
+const settled = 400
+
+export function WouldCommit({ setId, rollback }: { setId: string; rollback: boolean }) {
+  const [asked, setAsked] = useState<{ id: string } | { problem: string } | null>(null)
+  useEffect(() => {
+    let gone = false
+    setAsked(null)
+    const timer = setTimeout(() => {
+      void request(setId, rollback).then((answer) => {
+        if (!gone) setAsked(answer)
+      })
+    }, settled)
+    return () => {
+      gone = true
+      clearTimeout(timer)
+    }
+  }, [setId, rollback])
+  return (
+    <section className="effect" aria-labelledby="would-commit" aria-busy={!asked}>
+      <h3 id="would-commit">What it commits</h3>
+      {!asked ? <Working /> : 'id' in asked ? <Answer key={asked.id} id={asked.id} /> : <Untold reason={asked.problem} />}
+    </section>
+  )
+}
+
+async function request(versionSetId: string, rollback: boolean): Promise<{ id: string } | { problem: string }> {
+  try {
+    const { preview } = accepted((await ask(AskPreview, { input: { versionSetId, rollback } })).previewRollout)
+    return preview ?? { problem: 'there is no answer' }
+  } catch (e) {
+    if (e instanceof ApiError || e instanceof Refused) return { problem: e.message }
+    throw e
+  }
+}
+
+function Answer({ id }: { id: string }) {
+  const query = useAsk(Preview, { id }, { live: (d) => d.rolloutPreview?.state === 'PENDING' })
+  const preview = query.data?.rolloutPreview
+  if (!preview || preview.state === 'PENDING') return <Working />
+  if (preview.state === 'FAILED') return <Untold reason={preview.reason} />
+  return preview.environments.map((e) => (
+    <details key={e.environment.id} className="committed" open={preview.environments.length === 1}>
+      <summary>
+        {e.environment.name}: {e.reason ? 'cannot be told' : summary(e.changes)}
+      </summary>
+      {e.reason ? <Untold reason={e.reason} /> : <Diffs changes={e.changes} nothing="Everything is in the repository already: nothing is committed." />}
+    </details>
+  ))
+}
+
+function summary(changes: { path: string }[]): string {
+  return changes.length === 0 ? 'nothing' : changes.length === 1 ? (changes[0]?.path ?? '') : `${changes.length} files`
+}
+
+function Working() {
+  return (
+    <p className="faint" role="status">
+      <Icon name="moving" /> Comparing with what is in the repository…
+    </p>
+  )
+}
+
+function Untold({ reason }: { reason: string }) {
+  return (
+    <p className="banner wait">
+      <Icon name="clock" /> {sentence(reason)}
+    </p>
+  )
+}

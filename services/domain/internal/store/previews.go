@@ -1,0 +1,43 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+)
+
+// AddPreview implements core.Tx.
+func (t *tx) AddPreview(ctx context.Context, p core.Preview) (core.Preview, error) {
+	row, err := t.q.InsertPreview(ctx, t.organization, p.ApplicationID, p.VersionSetID)
+	return preview(row), pg.Classify(err, "add preview of version set %d", p.VersionSetID)
+}
+
+// SettlePreview implements core.Tx.
+func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
+	err := t.q.SettlePreview(ctx, sqlc.SettlePreviewParams{
+		OrganizationID: t.organization, ID: p.ID, State: int16(p.State), Reason: p.Reason, Environments: given(p.Environments),
+	})
+	return pg.Classify(err, "settle preview %d", p.ID)
+}
+
+// PreviewsByID implements core.Reads.
+func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error) {
+	return byKey(ctx, r, organization, ids, "previews", (*sqlc.Queries).PreviewsByID, keyed(preview, func(p core.Preview) int64 { return p.ID }))
+}
+
+func preview(row sqlc.RolloutPreview) core.Preview {
+	return core.Preview{
+		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, State: core.PreviewState(row.State), Reason: row.Reason,
+		Environments: row.Environments, RequestedAt: row.CreatedAt,
+	}
+}
+
+// given is a list for a column that is never null: none is an empty one.
+func given[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}

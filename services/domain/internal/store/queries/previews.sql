@@ -1,0 +1,14 @@
+-- name: InsertPreview :one
+INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id)
+VALUES (@organization_id, @application_id, @version_set_id) RETURNING *;
+
+-- name: SettlePreview :exec
+-- What the program has told stays: the engine's word about its end may come before it, or after.
+UPDATE cd_rollout_previews SET state = @state, reason = @reason, environments = @environments
+WHERE organization_id = @organization_id AND id = @id AND state <> 1;
+
+-- name: SetPreviewWorkflowRef :exec
+UPDATE cd_rollout_previews SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
+
+-- name: PreviewsByID :many
+SELECT * FROM cd_rollout_previews WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);

@@ -1,0 +1,127 @@
+package domain
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// preview asks what a rollout of the shop's set would change.
+func (s *shop) preview(n core.NewPreview) core.Preview {
+	s.t.Helper()
+	p, err := s.domain.PreviewRollout(s.t.Context(), user(), n)
+	s.ok(err)
+	return p
+}
+
+// previewed is a preview as it is read.
+func (s *shop) previewed(id int64) core.Preview {
+	s.t.Helper()
+	found, err := s.domain.PreviewsByID(s.t.Context(), org, []int64{id})
+	s.ok(err)
+	return found[id]
+}
+
+func TestAPreviewTellsWhatARolloutWouldChange(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	s.handOver()
+	ids := s.ids()
+	if id := ids[len(ids)-1]; p.State != core.PreviewPending || id != "preview-"+itoa(p.ID) {
+		t.Fatalf("preview %+v was handed over as %s", p, id)
+	}
+	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n", Truncated: true}
+	told := event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{
+		{EnvironmentID: 1, Changes: []event.FileChange{change}}, {EnvironmentID: 2, Changes: []event.FileChange{}, Reason: "no such file"},
+	}}
+	// The engine's word about the end of the run comes first, and once more at the end: what the program told stays.
+	s.say(event.WorkflowCompleted{WorkflowID: "preview-" + itoa(p.ID)})
+	if got := s.previewed(p.ID); got.State != core.PreviewFailed || got.Reason != "the workflow ended without saying how it went" {
+		t.Errorf("found %+v before the program's word", got)
+	}
+	s.say(told)
+	s.say(event.WorkflowFailed{WorkflowID: "preview-" + itoa(p.ID), Error: "late"})
+	got := s.previewed(p.ID)
+	want := core.Preview{
+		ID: p.ID, ApplicationID: p.ApplicationID, VersionSetID: s.set.ID, State: core.PreviewMade, RequestedAt: got.RequestedAt,
+		Environments: []core.PreviewedEnvironment{
+			{EnvironmentID: 1, Changes: []core.FileChange{core.FileChange(change)}}, {EnvironmentID: 2, Changes: []core.FileChange{}, Reason: "no such file"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("preview (-want +got):\n%s", diff)
+	}
+}
+
+// TestAPreviewIsAskedOfTheSameProgramAsTheRollout: what is handed over has the services and versions of the rollout, and nothing is
+// made by asking.
+func TestAPreviewIsAskedOfTheSameProgramAsTheRollout(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.rollout(s.set)
+	s.preview(core.NewPreview{VersionSetID: s.set.ID}) // also while another rollout is under way
+	s.handOver()
+	type environments struct {
+		Rollout struct {
+			ID           int64
+			Environments []struct {
+				ID          int64
+				Gates       json.RawMessage
+				Deployments []struct {
+					Service  json.RawMessage
+					Versions json.RawMessage
+				}
+			}
+		}
+	}
+	read := map[string]environments{}
+	for _, w := range s.engine.started {
+		var in environments
+		s.ok(json.Unmarshal(w.Inputs, &in))
+		read[w.ID] = in
+	}
+	rollout, preview := read["rollout-1"], read["preview-1"]
+	if preview.Rollout.ID != 0 {
+		t.Errorf("found a rollout with the number %d, which nobody has made", preview.Rollout.ID)
+	}
+	// There are no deployments yet, so a preview has none of their numbers.
+	rollout.Rollout.ID = 0
+	if diff := cmp.Diff(rollout, preview); diff != "" || len(preview.Rollout.Environments) == 0 {
+		t.Errorf("rollout, and its preview (-rollout +preview):\n%s", diff)
+	}
+}
+
+func TestPreviewsAreRefusedAsTheRolloutWouldBe(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.application("shop", "api")
+	if _, err := f.domain.PreviewRollout(t.Context(), user(), core.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a set that nobody has: %v", err)
+	}
+	viewer := user()
+	viewer.Permissions = core.RoleViewer.Permissions()
+	if _, err := f.domain.PreviewRollout(t.Context(), viewer, core.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.Denied) {
+		t.Errorf("somebody who may not roll out: %v", err)
+	}
+}
+
+// TestASnapshotKeepsWhatTheCommitChanged: issue 7, "and afterwards".
+func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	d := s.deployments(s.stops(r)[0])[0]
+	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n"}
+	s.say(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: digestOf(1)[7:47], ManifestDigest: digestOf(2), Changes: []event.FileChange{change}})
+	found, err := s.domain.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
+	s.ok(err)
+	if diff := cmp.Diff([]core.FileChange{core.FileChange(change)}, found[d.ID].Changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
