@@ -133,7 +133,6 @@ describe('an installation with a history', () => {
       await button.focus()
       await page.getByRole('tooltip').getByText(/is (over|completed)/).waitFor()
     }
-    await page.getByText('What was committed for production').click()
     await page.getByLabel('Parameters of web in production').getByText('/shop/web').waitFor()
     await page.getByRole('button', { name: 'Workflow log' }).click()
     await page.getByLabel('Workflow log, newest first').getByRole('listitem').first().waitFor()
