@@ -2,6 +2,8 @@ package bus
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -26,8 +29,9 @@ type Config struct {
 	User, Password string
 	// NKeySeedFile logs in with a key in place of a password.
 	NKeySeedFile string
-	// CAFile is the certificate authority of a server with TLS; "" trusts the system's.
-	CAFile string
+	// TLS are the certificates of a server with TLS, and ours for one that asks for it. Without any, a server that wants TLS is
+	// checked against the system's. With some, one that offers no TLS is refused.
+	TLS certs.Files
 	// Name shows up in the server's list of connections.
 	Name string
 	// Background has Connect answer at once; the connection is made as soon as the server is there. Until then, and with
@@ -114,10 +118,25 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 	} else if cfg.User != "" {
 		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
 	}
-	if cfg.CAFile != "" {
-		options = append(options, nats.RootCAs(cfg.CAFile))
+	secure, err := TLSOptions(cfg.TLS, c.log)
+	return append(options, secure...), err
+}
+
+// TLSOptions are those of a connection with these certificates, none for none. Each attempt to connect looks at the files anew.
+func TLSOptions(files certs.Files, log *slog.Logger) ([]nats.Option, error) {
+	if !files.Given() {
+		return nil, nil
 	}
-	return options, nil
+	client, err := files.Client(log)
+	if err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	now := func() *tls.Config { return client.Config(context.Background(), "") }
+	certificate := nats.TLSCertHandler(nil)
+	if files.Cert != "" {
+		certificate = func() (tls.Certificate, error) { return now().Certificates[0], nil }
+	}
+	return []nats.Option{nats.ClientTLSConfig(certificate, func() (*x509.CertPool, error) { return now().RootCAs, nil })}, nil
 }
 
 // dial tries until it succeeds, since services and server start together.

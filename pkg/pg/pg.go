@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -36,6 +37,9 @@ type Config struct {
 	Settings map[string]string
 	// MaxConns bounds the pool; 0 takes the number of processors, but at least four.
 	MaxConns int32
+	// TLS are the certificates to check the server's against, and ours for a server that asks for one. With any, every
+	// connection is encrypted and the server's name checked, whatever the URL says of sslmode.
+	TLS certs.Files
 	// Log says once what Open and Migrate are waiting for; nil keeps silent.
 	Log *slog.Logger
 }
@@ -109,6 +113,11 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		pc.ConnConfig.RuntimeParams["role"] = c.Role
 	}
 	maps.Copy(pc.ConnConfig.RuntimeParams, c.Settings)
+	if c.TLS.Given() {
+		if pc.BeforeConnect, err = c.secured(pc.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
 	return pc, nil
 }
 

@@ -2,14 +2,8 @@ package rpc_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -29,6 +24,12 @@ import (
 // serveWith is serve with the rest of a configuration.
 func serveWith(t *testing.T, c rpc.ServerConfig) *fixture {
 	t.Helper()
+	return serveEcho(t, c, func(_ context.Context, text string) (string, error) { return text, nil })
+}
+
+// serveEcho is serveWith with what is answered.
+func serveEcho(t *testing.T, c rpc.ServerConfig, answer func(context.Context, string) (string, error)) *fixture {
+	t.Helper()
 	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func serveWith(t *testing.T, c rpc.ServerConfig) *fixture {
 	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
 	c.Log = telemetry.Logger(f.log, "debug")
 	s := rpc.NewServer(c)
-	s.RegisterService(echo(func(_ context.Context, text string) (string, error) { return text, nil }), nil)
+	s.RegisterService(echo(answer), nil)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- rpc.Serve(ctx, s, lis) }()
@@ -150,122 +151,65 @@ func TestKeysAreChecked(t *testing.T) {
 	}
 }
 
-// authority makes certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	n    int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t}
-	a.cert, a.key = a.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-func (a *authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.n++
-	template.SerialNumber = big.NewInt(a.n)
-	template.NotBefore, template.NotAfter = time.Unix(0, 0), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
-}
-
-// write puts a new certificate, its key and the authority into the files.
-func (a *authority) write(f rpc.TLSFiles) {
-	a.t.Helper()
-	cert, key := a.sign(&x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{
-		f.Cert: {Type: "CERTIFICATE", Bytes: cert.Raw}, f.Key: {Type: "PRIVATE KEY", Bytes: private}, f.CA: {Type: "CERTIFICATE", Bytes: a.cert.Raw},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-}
-
-// TestCertificatesRotate replaces everything that both sides of mutual TLS have, while they run.
+// TestCertificatesRotate replaces everything that both sides of mutual TLS have, while they run and a call is under way.
 func TestCertificatesRotate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	files := func(side string) rpc.TLSFiles {
-		return rpc.TLSFiles{Cert: filepath.Join(folder, side+".pem"), Key: filepath.Join(folder, side+".key"), CA: filepath.Join(folder, side+"-ca.pem")}
-	}
-	server, client := files("server"), files("client")
-	first := newAuthority(t)
-	first.write(server)
-	first.write(client)
-	config, err := server.Server(telemetry.Logger(&syncBuffer{}, "debug"))
+	first := certstest.New(t)
+	server, client := first.Files(t, folder, "server"), first.Files(t, folder, "client")
+	config, err := server.Server(telemetry.Logger(&syncBuffer{}, "debug"), "h2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := serveWith(t, rpc.ServerConfig{TLS: config, Tokens: map[string]rpc.Caller{token: {}}})
-	call := func(c rpc.ClientConfig) error {
-		t.Helper()
+	entered, release := make(chan struct{}), make(chan struct{})
+	f := serveEcho(t, rpc.ServerConfig{TLS: config, Tokens: map[string]rpc.Caller{token: {}}}, func(_ context.Context, text string) (string, error) {
+		if text == "wait" {
+			close(entered)
+			<-release
+		}
+		return text, nil
+	})
+	ours := rpc.ClientConfig{CAFile: client.CA, CertFile: client.Cert, KeyFile: client.Key}
+	say := func(c rpc.ClientConfig, text string) error {
 		c.Address, c.Token = f.address, token
 		conn, err := rpc.Dial(c)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		defer func() { _ = conn.Close() }()
-		_, err = callEcho(t.Context(), conn, "x")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // the one under way lasts as long as the test
+		defer cancel()
+		_, err = callEcho(ctx, conn, text)
 		return err
 	}
-	ours := rpc.ClientConfig{CAFile: client.CA, CertFile: client.Cert, KeyFile: client.Key}
-	if err := call(ours); err != nil {
+	if err := say(ours, "x"); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
-	if err := call(rpc.ClientConfig{CAFile: client.CA}); status.Code(err) != codes.Unavailable {
+	if err := say(rpc.ClientConfig{CAFile: client.CA}, "x"); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a certificate: %v", err)
 	}
+	underWay := make(chan error, 1)
+	go func() { underWay <- say(ours, "wait") }()
+	<-entered
 
-	second := newAuthority(t)
-	second.write(server)
-	if err := call(ours); status.Code(err) != codes.Unavailable {
+	second := certstest.New(t)
+	second.Write(t, server)
+	if err := say(ours, "x"); status.Code(err) != codes.Unavailable {
 		t.Errorf("with a certificate of the former authority: %v", err)
 	}
-	second.write(client)
-	if err := call(ours); err != nil {
+	second.Write(t, client)
+	if err := say(ours, "x"); err != nil {
 		t.Errorf("after both sides have changed: %v", err)
 	}
 	// Half a rotation: the key does not belong to the certificate. What fitted together last stays in force.
 	if err := os.WriteFile(server.Key, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := call(ours); err != nil {
+	if err := say(ours, "x"); err != nil {
 		t.Errorf("in the middle of a rotation: %v", err)
 	}
-}
-
-func TestTLSFilesAreChecked(t *testing.T) {
-	t.Parallel()
-	for _, f := range []rpc.TLSFiles{{}, {Cert: "/nonexistent", Key: "/nonexistent"}, {Cert: "rpc_test.go", Key: "rpc_test.go"}} {
-		if _, err := f.Server(telemetry.Logger(&syncBuffer{}, "debug")); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%+v: %v", f, err)
-		}
+	close(release)
+	if err := <-underWay; err != nil {
+		t.Errorf("the call that was under way: %v", err)
 	}
 }

@@ -3,7 +3,9 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -69,7 +72,12 @@ func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	if c.Insecure {
 		return insecure.NewCredentials(), nil
 	}
-	return TLSFiles{Cert: c.CertFile, Key: c.KeyFile, CA: c.CAFile}.client()
+	// Without a word: the next call's error says what is wrong.
+	client, err := certs.Files{Cert: c.CertFile, Key: c.KeyFile, CA: c.CAFile}.Client(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("grpc client: %w", err)
+	}
+	return clientTLS{credentials.NewTLS(client.Config(context.Background(), "")), client}, nil
 }
 
 func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

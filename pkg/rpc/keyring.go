@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/stamp"
 )
 
 // Key is a bearer token as a configuration names it, by digest or by reference, never itself. To rotate one, configure the
@@ -38,7 +38,7 @@ type key struct {
 	mu     sync.Mutex
 	digest [sha256.Size]byte
 	known  bool
-	stamp  stamp
+	stamp  stamp.Stamp
 }
 
 // NewKeyring checks the keys. The error is Invalid; its fields are named after the key's place: "1.sha256".
@@ -95,9 +95,9 @@ func (k *key) current() bool {
 	if k.file == "" {
 		return k.known
 	}
-	s, err := stampOf(k.file)
+	s, err := stamp.Of(k.file)
 	if err != nil {
-		k.known, k.stamp = false, stamp{}
+		k.known, k.stamp = false, stamp.Stamp{}
 		return false
 	}
 	if k.known && s == k.stamp {
@@ -134,18 +134,4 @@ func (r *Keyring) find(given [sha256.Size]byte) (found Caller, known bool) {
 		k.mu.Unlock()
 	}
 	return found, known
-}
-
-// stamp tells one version of a file from another.
-type stamp struct {
-	modified time.Time
-	size     int64
-}
-
-func stampOf(file string) (stamp, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return stamp{}, fmt.Errorf("look at %s: %w", file, err)
-	}
-	return stamp{modified: info.ModTime(), size: info.Size()}, nil
 }

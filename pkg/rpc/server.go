@@ -44,7 +44,7 @@ type ServerConfig struct {
 	// Scopes are what each method needs, by its full name (/package.Service/Method); methods that are not named need
 	// ScopeAdmin. nil asks for no scope.
 	Scopes map[string]Scope
-	// TLS is the server's certificate (TLSFiles.Server); nil is plain text.
+	// TLS is the server's certificate (certs.Files.Server for h2); nil is plain text.
 	TLS *tls.Config
 }
 

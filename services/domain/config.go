@@ -13,6 +13,12 @@ import (
 type Config struct {
 	// DatabaseURL is the PostgreSQL server, and the account that the service signs in with.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
+	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
+	// sslmode. Files that are replaced take effect at the next connection.
+	DatabaseCAFile   string `koanf:"database_ca_file"`
+	DatabaseCertFile string `koanf:"database_cert_file"`
+	DatabaseKeyFile  string `koanf:"database_key_file"`
 	// OwnerDatabaseURL is the account that owns the tables and changes them at an upgrade; empty: that of database_url. With
 	// one of its own, the service's account needs no right to change a table.
 	OwnerDatabaseURL string `koanf:"owner_database_url" secret:"true"`
@@ -28,8 +34,17 @@ type Config struct {
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"domain"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
+	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	NATSCAFile   string `koanf:"nats_ca_file"`
+	NATSCertFile string `koanf:"nats_cert_file"`
+	NATSKeyFile  string `koanf:"nats_key_file"`
 	// HTTPAddress serves the API, at /graphql, and the web console.
 	HTTPAddress string `koanf:"http_address" default:":8080"`
+	// HTTPCertFile and HTTPKeyFile are the certificate that it is served with; without them it is plain HTTP, and TLS ends in front
+	// of it. Files that are replaced take effect at the next connection.
+	HTTPCertFile string `koanf:"http_cert_file"`
+	HTTPKeyFile  string `koanf:"http_key_file"`
 	// WorkflowAddress is where the workflow service takes calls, host:port, and WorkflowToken what we show it.
 	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8090"`
 	WorkflowToken   string `koanf:"workflow_token"   secret:"true"`
@@ -42,8 +57,6 @@ type Config struct {
 	WorkflowKeyFile  string `koanf:"workflow_key_file"`
 	// BootstrapToken is the bearer token of the owner of the first organization; empty: nobody may use the API.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
-	// NATSCAFile holds the certificates to check NATS's against; empty means the system's.
-	NATSCAFile string `koanf:"nats_ca_file"`
 	// NATSAuthoritySeed lets this service say which agents may connect to NATS ("lockstep agent authority" makes one). Empty:
 	// NATS's own configuration says so.
 	NATSAuthoritySeed string `koanf:"nats_authority_seed" secret:"true"`
@@ -121,6 +134,7 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
 	}
 	problems = append(problems, c.oidcProblems()...)
+	problems = append(problems, c.tlsProblems()...)
 	for i, a := range c.BootstrapAgents {
 		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("bootstrap_agents[%d]", i), Problem: "expected a number above zero, a name, and a public key that begins with U"})

@@ -92,6 +92,10 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	api, err := rpc.HTTPPart("http", c.HTTPAddress, c.httpTLS(), log, handler)
+	if err != nil {
+		return fmt.Errorf("serve the API: %w", err)
+	}
 	// Any number of replicas may run all of these: hand-overs and rollbacks are claimed row by row, the outbox has one
 	// active sender, and the bus gives an event to one of them.
 	parts := []run.Part{
@@ -105,13 +109,13 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
-		httpPart("http", c.HTTPAddress, log, handler),
+		api,
 	}
 	if c.HealthAddress != "" {
 		// Only the database: without the bus the API and the console answer all the same, and a service that reports itself
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
-		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
@@ -146,7 +150,7 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 const noRole = "none"
 
 func database(c Config, log *slog.Logger) pg.Config {
-	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, Log: log}
+	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
 	if p.Role == noRole {
 		p.Role = ""
 	}
@@ -193,7 +197,7 @@ func (s *service) wake() {
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
 func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, CAFile: c.NATSCAFile, Name: name}, s.log)
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, TLS: c.natsTLS(), Name: name}, s.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

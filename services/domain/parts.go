@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -16,8 +15,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/rpc"
-	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
@@ -263,18 +260,4 @@ func loadDrivers(dir string) (bundle.Drivers, error) {
 		}
 	}
 	return bundle.NewDrivers(set), nil
-}
-
-// httpPart serves on an address, and is ready when that is taken.
-func httpPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
-	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("listen on %s: %w", address, err)
-		}
-		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
-		ready()
-		return rpc.ServeHTTP(ctx, log, listener, handler)
-	}}
 }

@@ -12,15 +12,29 @@ import (
 type Config struct {
 	// DatabaseURL is the PostgreSQL server.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
+	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
+	// sslmode. Files that are replaced take effect at the next connection.
+	DatabaseCAFile   string `koanf:"database_ca_file"`
+	DatabaseCertFile string `koanf:"database_cert_file"`
+	DatabaseKeyFile  string `koanf:"database_key_file"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"registry"`
 	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"registry"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// HTTPAddress is where deliveries are taken. It speaks plain HTTP: TLS ends in front of it, or tokens and the paths of
-	// hooks travel in the clear.
+	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
+	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	NATSCAFile   string `koanf:"nats_ca_file"`
+	NATSCertFile string `koanf:"nats_cert_file"`
+	NATSKeyFile  string `koanf:"nats_key_file"`
+	// HTTPAddress is where deliveries are taken.
 	HTTPAddress string `koanf:"http_address" default:":8082"`
+	// HTTPCertFile and HTTPKeyFile are the certificate that it is served with; without them it is plain HTTP, and TLS ends in front
+	// of it, or tokens and the paths of hooks travel in the clear. Files that are replaced take effect at the next connection.
+	HTTPCertFile string `koanf:"http_cert_file"`
+	HTTPKeyFile  string `koanf:"http_key_file"`
 	// Tokens are the bearer tokens of those who may deliver. Several are good at once, so that a new one can be handed out
 	// before the old one goes. None: nobody may.
 	Tokens []string `koanf:"tokens" secret:"true"`
@@ -57,6 +71,7 @@ func (c Config) Validate() error {
 		}
 	}
 	problems = append(problems, c.hookProblems()...)
+	problems = append(problems, c.tlsProblems()...)
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 
@@ -14,9 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
-	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
@@ -48,7 +45,7 @@ func (p *publisher) nudge() {
 func (p *publisher) run(ctx context.Context, ready func()) error {
 	ready()
 	conn, err := bus.Connect(ctx, bus.Config{
-		URL: p.config.NATSURL, User: p.config.NATSUser, Password: p.config.NATSPassword, Name: name,
+		URL: p.config.NATSURL, User: p.config.NATSUser, Password: p.config.NATSPassword, TLS: p.config.natsTLS(), Name: name,
 	}, p.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
@@ -142,19 +139,4 @@ func (in *intake) resolve(ctx context.Context, ready func()) error {
 func (in *intake) poll(ctx context.Context, ready func()) error {
 	ready()
 	return in.sources.poller.Run(ctx)
-}
-
-// httpPart serves on an address, and is ready when that is taken: an address in use is an error at start, and not of
-// the first delivery.
-func httpPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
-	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("listen on %s: %w", address, err)
-		}
-		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
-		ready()
-		return rpc.ServeHTTP(ctx, log, listener, handler)
-	}}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
@@ -55,19 +56,23 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	sender.follow = in.sources.follow
+	deliveries, err := rpc.HTTPPart("http", c.HTTPAddress, c.httpTLS(), log, in.handler)
+	if err != nil {
+		return fmt.Errorf("take deliveries: %w", err)
+	}
 	// Parts end in reverse: nothing is taken any more when those go that ask and publish. What they leave behind is in the
 	// database, and goes on from there after a restart.
 	parts := []run.Part{
 		{Name: "publisher", Run: sender.run},
 		{Name: "resolver", Run: in.resolve},
 		{Name: "poller", Run: in.poll},
-		httpPart("http", c.HTTPAddress, log, in.handler),
+		deliveries,
 	}
 	if c.HealthAddress != "" {
 		// Only the database: without the bus or a registry deliveries are still taken, and a service that reports itself
 		// unready for those would have its senders turned away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
-		parts = append(parts, httpPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
@@ -93,5 +98,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, TLS: c.databaseTLS(), Log: log}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -21,8 +22,11 @@ type Config struct {
 	NATSPassword string `koanf:"nats_password" secret:"true"`
 	// NATSNKeySeedFile is a file with an NKey seed, instead of a password.
 	NATSNKeySeedFile string `koanf:"nats_nkey_seed_file"`
-	// NATSCAFile is a file with the certificate authority of NATS; "" means the system's.
-	NATSCAFile string `koanf:"nats_ca_file"`
+	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
+	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	NATSCAFile   string `koanf:"nats_ca_file"`
+	NATSCertFile string `koanf:"nats_cert_file"`
+	NATSKeyFile  string `koanf:"nats_key_file"`
 
 	// Kubeconfig is a file; "" means the service account of the pod that the relay runs in.
 	Kubeconfig string `koanf:"kubeconfig"`
@@ -66,10 +70,16 @@ func (c *Config) Validate() error {
 	if c.Concurrency < 0 {
 		wrong = append(wrong, fault.Field{Name: "concurrency", Problem: fmt.Sprintf("found %d, expected a number above zero", c.Concurrency)})
 	}
+	wrong = append(wrong, c.natsTLS().Check("nats_")...)
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
 	}
 	return nil
+}
+
+// natsTLS is the certificates of the connection to NATS.
+func (c *Config) natsTLS() certs.Files {
+	return certs.Files{Cert: c.NATSCertFile, Key: c.NATSKeyFile, CA: c.NATSCAFile}
 }
 
 // fill gives a Config that was not read by pkg/config the defaults that its tags name. A new field needs its default

@@ -47,7 +47,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("open the cluster: %w", err)
 	}
 	conn, err := bus.Connect(ctx, bus.Config{
-		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, CAFile: c.NATSCAFile, Name: "relay",
+		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, TLS: c.natsTLS(), Name: "relay",
 		// The control plane says who connects as an agent: while it is away, nobody is let in, and that passes.
 		Background: true,
 	}, log)

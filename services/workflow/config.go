@@ -17,6 +17,12 @@ import (
 type Config struct {
 	// DatabaseURL is the PostgreSQL server.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
+	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
+	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
+	// sslmode. Files that are replaced take effect at the next connection.
+	DatabaseCAFile   string `koanf:"database_ca_file"`
+	DatabaseCertFile string `koanf:"database_cert_file"`
+	DatabaseKeyFile  string `koanf:"database_key_file"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"workflow"`
 	// DatabaseConnections bounds the connections of this process.
@@ -25,6 +31,11 @@ type Config struct {
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"workflow"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
+	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
+	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	NATSCAFile   string `koanf:"nats_ca_file"`
+	NATSCertFile string `koanf:"nats_cert_file"`
+	NATSKeyFile  string `koanf:"nats_key_file"`
 	// GRPCAddress is where AutoFlow is served.
 	GRPCAddress string `koanf:"grpc_address" default:":8083"`
 	// GRPCCert and GRPCKey are PEM files with AutoFlow's certificate and key; without them it is served in plain text. With
@@ -147,6 +158,7 @@ func (c Config) Validate() error {
 	if c.GRPCClientCA != "" && c.GRPCCert == "" {
 		problems = append(problems, fault.Field{Name: "grpc_client_ca", Problem: "found without grpc_cert, expected a certificate of our own as well"})
 	}
+	problems = append(problems, c.tlsProblems()...)
 	for i, t := range c.Tokens {
 		if _, err := rpc.ParseScope(t.Scope); err != nil {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})

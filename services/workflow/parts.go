@@ -9,13 +9,12 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -144,37 +143,16 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 		return run.Part{}, fmt.Errorf("tokens: %w", err)
 	}
 	if c.GRPCCert != "" {
-		if config.TLS, err = (rpc.TLSFiles{Cert: c.GRPCCert, Key: c.GRPCKey, CA: c.GRPCClientCA}).Server(log); err != nil {
+		if config.TLS, err = (certs.Files{Cert: c.GRPCCert, Key: c.GRPCKey, CA: c.GRPCClientCA}).Server(log, "h2"); err != nil {
 			return run.Part{}, fmt.Errorf("serve AutoFlow: %w", err)
 		}
 	}
-	return listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
+	return rpc.Listening("grpc", c.GRPCAddress, log, func(ctx context.Context, listener net.Listener) error {
 		deps.Stopping = ctx.Done()
 		server := rpc.NewServer(config)
 		autoflowv1.RegisterAutoFlowServer(server, api.New(deps))
 		return rpc.Serve(ctx, server, listener)
 	}), nil
-}
-
-// healthPart serves health and metrics.
-func healthPart(c Config, log *slog.Logger, pool *pgxpool.Pool, checks map[string]func(context.Context) error) run.Part {
-	return listening("health", c.HealthAddress, log, func(ctx context.Context, listener net.Listener) error {
-		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks, pg.Metrics(pool)))
-	})
-}
-
-// listening takes the address before it says that it is ready, so that whoever waits for ready can connect.
-func listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
-	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("listen on %s: %w", address, err)
-		}
-		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
-		ready()
-		return serve(ctx, listener)
-	}}
 }
 
 // own declares the agents of the configuration, and from then on looks for those that other processes are told of. PostgreSQL

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
@@ -62,7 +63,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer pool.Close()
 	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, Name: name, Background: true}, log)
+	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, TLS: c.natsTLS(), Name: name, Background: true}, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
@@ -135,10 +136,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		grpc,
 	}
 	if c.HealthAddress != "" {
-		parts = append(parts, healthPart(c, log, pool, map[string]func(context.Context) error{
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}))
+		}, pg.Metrics(pool))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
@@ -162,5 +163,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: int32(c.DatabaseConnections), Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: int32(c.DatabaseConnections), TLS: c.databaseTLS(), Log: log}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -39,8 +40,9 @@ type Keys interface {
 
 // Deps is what Run needs.
 type Deps struct {
-	// URL and CAFile are as in bus.Config.
-	URL, CAFile string
+	// URL and TLS are as in bus.Config.
+	URL string
+	TLS certs.Files
 	// Identity signs the answers, and logs in.
 	Identity Identity
 	Keys     Keys
@@ -74,10 +76,11 @@ func Run(ctx context.Context, d Deps) error {
 			d.Log.WarnContext(ctx, "nats error", telemetry.KeyPart, queue, telemetry.KeyError, err)
 		}),
 	}
-	if d.CAFile != "" {
-		options = append(options, nats.RootCAs(d.CAFile))
+	secure, err := bus.TLSOptions(d.TLS, d.Log)
+	if err != nil {
+		return err
 	}
-	nc, err := nats.Connect(d.URL, options...)
+	nc, err := nats.Connect(d.URL, append(options, secure...)...)
 	if err != nil {
 		return fault.Because(err, fault.Unavailable, "nats at %s cannot be reached", d.URL)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -33,6 +34,9 @@ type Config struct {
 	Authority *Authority
 	// SyncAlways writes to disk before it confirms (D44); without, up to two minutes of messages die with the machine.
 	SyncAlways bool
+	// TLS are the certificates of a server that takes only encrypted connections, and with an authority only from those whom it
+	// vouches for; without any it speaks plain text.
+	TLS certs.Files
 	// Log receives the server's warnings and errors; nil discards them.
 	Log *slog.Logger
 }
@@ -65,6 +69,8 @@ type Server struct {
 const (
 	readyWithin = 10 * time.Second
 	readyPoll   = 50 * time.Millisecond
+	// tlsWithin is how long a handshake may take: the server's own two seconds are short on a busy machine.
+	tlsWithin = 10 * time.Second
 	// answerWithin is longer than the longest work that is asked for over the bus.
 	answerWithin = 2 * time.Minute
 	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
@@ -151,6 +157,17 @@ func (c Config) options() (*server.Options, error) {
 	}
 	if c.Authority != nil {
 		c.Authority.configure(o)
+	}
+	if c.TLS.Given() {
+		log := c.Log
+		if log == nil {
+			log = slog.New(slog.DiscardHandler)
+		}
+		secured, err := c.TLS.Server(log)
+		if err != nil {
+			return nil, fmt.Errorf("certificates of nats: %w", err)
+		}
+		o.TLS, o.TLSConfig, o.TLSTimeout = true, secured, tlsWithin.Seconds()
 	}
 	if o.Users == nil && o.Nkeys == nil { // without any user the server would let everybody in
 		o.Authorization = "nobody knows this " + c.StoreDir

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -36,6 +37,10 @@ type Config struct {
 	// Template is a folder that keeps a server that was initialised once and never started; Start copies it in place of
 	// running initdb, which takes a second of CPU time. Empty: initdb. Several processes may share it. For tests.
 	Template string
+	// Address is a host:port where the server also listens for TCP connections, whom it trusts; empty: nowhere. For tests.
+	Address string
+	// Settings are further parameters of the server, as name=value. For tests.
+	Settings []string
 	// Log tells what takes long: an installation, a download. Nil: slog.Default().
 	Log *slog.Logger
 }
@@ -50,6 +55,7 @@ func FromEnvironment() (url string, ok bool) {
 type Server struct {
 	dir     string
 	socket  string
+	port    string
 	process process
 	unlock  func()
 	stop    sync.Once
@@ -121,20 +127,38 @@ func start(ctx context.Context, c Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(server{bin: bin, who: who, data: data, socket: socket, log: filepath.Join(dir, "postgres.log"), fast: c.Fast, root: dir}, c.Temporary)
+	host, port, err := c.listening()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, socket: socket, process: p, unlock: unlock}
+	p, err := launch(server{
+		bin: bin, who: who, data: data, socket: socket, host: host, port: port, settings: c.Settings,
+		log: filepath.Join(dir, "postgres.log"), fast: c.Fast, root: dir,
+	}, c.Temporary)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, socket: socket, port: port, process: p, unlock: unlock}
 	if err := s.await(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w; its log ends with:\n%s", err, tail(filepath.Join(dir, "postgres.log"))), p.End())
 	}
 	return s, nil
 }
 
+// listening is host and port of the address. The port is a part of the socket's name as well, so there always is one.
+func (c Config) listening() (host, port string, err error) {
+	if c.Address == "" {
+		return "", onlySocket, nil
+	}
+	if host, port, err = net.SplitHostPort(c.Address); err != nil {
+		return "", "", fmt.Errorf("address: %w", err)
+	}
+	return host, port, nil
+}
+
 // URL is the connection string of the server, for an account that may do everything. It is the same at the next start.
 func (s *Server) URL() string {
-	q := url.Values{"host": {s.socket}, "port": {port}, "sslmode": {"disable"}}
+	q := url.Values{"host": {s.socket}, "port": {s.port}, "sslmode": {"disable"}}
 	return (&url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/postgres", RawQuery: q.Encode()}).String()
 }
 
@@ -159,8 +183,8 @@ func (s *Server) Stop() error {
 
 const (
 	superuser = "lockstep"
-	// port is only a part of the socket's file name.
-	port = "5432"
+	// onlySocket is a port that is only a part of the socket's file name.
+	onlySocket = "5432"
 	// answerWithin bounds a start whose ctx has no deadline; crash recovery of a large folder takes a while.
 	answerWithin = 2 * time.Minute
 )

@@ -22,12 +22,14 @@ type server struct {
 	bin                     binaries
 	who                     *account
 	root, data, socket, log string
+	host, port              string
+	settings                []string
 	fast                    bool
 }
 
 func (s server) command() *exec.Cmd {
 	settings := []string{
-		"listen_addresses=", "unix_socket_directories=" + s.socket, "port=" + port, "unix_socket_permissions=0700",
+		"listen_addresses=" + s.host, "unix_socket_directories=" + s.socket, "port=" + s.port, "unix_socket_permissions=0700",
 		"max_connections=200", "shared_buffers=64MB", "jit=off", "timezone=UTC", "log_timezone=UTC",
 		"log_destination=stderr", "logging_collector=off", "log_line_prefix=%m [%p] ",
 		// Parallel queries would need more shared memory than a container's 64 MB /dev/shm may have.
@@ -37,7 +39,7 @@ func (s server) command() *exec.Cmd {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
 	}
 	args := []string{"-D", s.data}
-	for _, setting := range settings {
+	for _, setting := range append(settings, s.settings...) {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(s.bin.path("postgres"), args...) //nolint:gosec,noctx // a path that was found; it outlives the context of its start

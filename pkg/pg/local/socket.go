@@ -10,7 +10,7 @@ import (
 
 // longestSocketDir leaves room for "/.s.PGSQL.5432" in the 107 bytes that the path of a unix socket may have (103 on BSD
 // and macOS).
-const longestSocketDir = 103 - len("/.s.PGSQL."+port)
+const longestSocketDir = 103 - len("/.s.PGSQL.65535")
 
 // socketDir makes the folder of the socket: in the temporary directory, because the data folder's path may be too long,
 // and named for the data folder, so that the address stays the same from start to start. Only the account that runs the

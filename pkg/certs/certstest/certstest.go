@@ -1,0 +1,102 @@
+// Package certstest makes certificate authorities and certificates for tests, in the files that services are given.
+package certstest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+)
+
+// Authority makes certificates for 127.0.0.1 and localhost.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	last atomic.Int64
+}
+
+// forever is when certificates end that nobody gave an end.
+func forever() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// New is an authority that nobody knows yet.
+func New(tb testing.TB) *Authority {
+	tb.Helper()
+	a := &Authority{}
+	a.cert, a.key = a.sign(tb, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: forever()})
+	return a
+}
+
+// Write puts a new certificate, good for both sides, its key, and the authority into the files; those that are not named are
+// left out.
+func (a *Authority) Write(tb testing.TB, f certs.Files) {
+	tb.Helper()
+	a.WriteUntil(tb, f, forever())
+}
+
+// WriteUntil is Write with a certificate that ends then.
+func (a *Authority) WriteUntil(tb testing.TB, f certs.Files, end time.Time) {
+	tb.Helper()
+	cert, key := a.sign(tb, &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, NotAfter: end,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, file := range []struct {
+		name  string
+		block *pem.Block
+	}{
+		{f.Cert, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}},
+		{f.Key, &pem.Block{Type: "PRIVATE KEY", Bytes: private}},
+		{f.CA, &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}},
+	} {
+		if file.name == "" {
+			continue
+		}
+		if err := os.WriteFile(file.name, pem.EncodeToMemory(file.block), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Files are files of a name in a folder, with a certificate and the authority in them.
+func (a *Authority) Files(tb testing.TB, folder, name string) certs.Files {
+	tb.Helper()
+	f := certs.Files{Cert: filepath.Join(folder, name+".pem"), Key: filepath.Join(folder, name+".key"), CA: filepath.Join(folder, name+"-ca.pem")}
+	a.Write(tb, f)
+	return f
+}
+
+func (a *Authority) sign(tb testing.TB, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	template.SerialNumber, template.NotBefore = big.NewInt(a.last.Add(1)), time.Unix(0, 0)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cert, key
+}

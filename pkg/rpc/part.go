@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// Listening is a part that serves on an address. It has taken the address before it is ready: whoever waits for that can
+// connect, and an address in use is an error at the start.
+func Listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
+	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", address, err)
+		}
+		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
+		ready()
+		return serve(ctx, listener)
+	}}
+}
+
+// PlainHTTPPart is a part that serves plain HTTP (ServeHTTP).
+func PlainHTTPPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
+	return Listening(part, address, log, func(ctx context.Context, listener net.Listener) error {
+		return ServeHTTP(ctx, log, listener, handler)
+	})
+}
+
+// HTTPPart is PlainHTTPPart where there are no files, and HTTPS with the certificate in them, HTTP/2 included, where there are.
+// The error is Invalid and names the file at fault.
+func HTTPPart(part, address string, files certs.Files, log *slog.Logger, handler http.Handler) (run.Part, error) {
+	if !files.Given() {
+		return PlainHTTPPart(part, address, log, handler), nil
+	}
+	secured, err := files.Server(log, "h2", "http/1.1")
+	if err != nil {
+		return run.Part{}, fmt.Errorf("part %s: %w", part, err)
+	}
+	return Listening(part, address, log, func(ctx context.Context, listener net.Listener) error {
+		return ServeHTTP(ctx, log, tls.NewListener(listener, secured), handler)
+	}), nil
+}
