@@ -131,7 +131,7 @@ func TLSOptions(files certs.Files, log *slog.Logger) ([]nats.Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	now := func() *tls.Config { return client.Config(context.Background(), "") }
+	now := func() *tls.Config { return client.Config("") }
 	certificate := nats.TLSCertHandler(nil)
 	if files.Cert != "" {
 		certificate = func() (tls.Certificate, error) { return now().Certificates[0], nil }

@@ -6,7 +6,6 @@
 package certs
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
@@ -54,8 +53,8 @@ func (f Files) Server(log *slog.Logger, protocols ...string) (*tls.Config, error
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: slices.Clone(protocols),
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			loaded := s.current(hello.Context())
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			loaded := s.current()
 			config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{loaded.certificate}, NextProtos: slices.Clone(protocols)}
 			if loaded.authorities != nil {
 				config.ClientCAs, config.ClientAuth = loaded.authorities, tls.RequireAndVerifyClientCert
@@ -79,8 +78,8 @@ type Client struct{ source *source }
 
 // Config is the configuration of one handshake, with the files as they are now. An empty server name is for libraries that
 // set it themselves.
-func (c *Client) Config(ctx context.Context, serverName string) *tls.Config {
-	loaded := c.source.current(ctx)
+func (c *Client) Config(serverName string) *tls.Config {
+	loaded := c.source.current()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: loaded.authorities, ServerName: serverName}
 	if loaded.certificate.Certificate != nil {
 		config.Certificates = []tls.Certificate{loaded.certificate}
@@ -105,12 +104,12 @@ type material struct {
 }
 
 // current is what the files hold now, or held before.
-func (s *source) current(ctx context.Context) material {
+func (s *source) current() material {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.look() != s.stamps {
 		if err := s.load(); err != nil {
-			s.log.WarnContext(ctx, "certificates not replaced", telemetry.KeyError, err)
+			s.log.Warn("certificates not replaced", telemetry.KeyError, err)
 		}
 	}
 	return s.loaded

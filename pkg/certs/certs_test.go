@@ -28,7 +28,7 @@ func TestARequestOutlivesARotation(t *testing.T) {
 			close(entered)
 			<-release
 		}
-		_, _ = io.WriteString(w, r.Proto)
+		_, _ = io.WriteString(w, "answered")
 	})
 	underWay := make(chan error, 1)
 	go func() { underWay <- get(t, url+"/wait", client) }()
@@ -80,7 +80,7 @@ func get(t *testing.T, url string, files certs.Files) error {
 	if err != nil {
 		return err
 	}
-	transport := &http.Transport{TLSClientConfig: client.Config(t.Context(), ""), ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: client.Config(""), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {

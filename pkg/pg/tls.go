@@ -27,11 +27,11 @@ func (c Config) secured(cc *pgx.ConnConfig) (func(context.Context, *pgx.ConnConf
 			return nil, fault.New(fault.Invalid, "database URL: found the socket %s beside certificates; expected a host, or no certificates", host)
 		}
 	}
-	secure := func(ctx context.Context, cc *pgx.ConnConfig) error {
-		secure(ctx, cc, client)
+	secure(cc, client)
+	return func(_ context.Context, cc *pgx.ConnConfig) error {
+		secure(cc, client)
 		return nil
-	}
-	return secure, secure(context.Background(), cc)
+	}, nil
 }
 
 func hosts(cc *pgx.ConnConfig) []string {
@@ -44,18 +44,18 @@ func hosts(cc *pgx.ConnConfig) []string {
 
 // secure encrypts every way that a connection has. Those that differ only in being encrypted or not, which sslmode=prefer makes
 // of each host, become one.
-func secure(ctx context.Context, cc *pgx.ConnConfig, client *certs.Client) {
+func secure(cc *pgx.ConnConfig, client *certs.Client) {
 	type address struct {
 		host string
 		port uint16
 	}
 	known := map[address]bool{{cc.Host, cc.Port}: true}
-	cc.TLSConfig = client.Config(ctx, cc.Host)
+	cc.TLSConfig = client.Config(cc.Host)
 	var ways []*pgconn.FallbackConfig
 	for _, f := range cc.Fallbacks {
 		if at := (address{f.Host, f.Port}); !known[at] {
 			known[at] = true
-			ways = append(ways, &pgconn.FallbackConfig{Host: f.Host, Port: f.Port, TLSConfig: client.Config(ctx, f.Host)})
+			ways = append(ways, &pgconn.FallbackConfig{Host: f.Host, Port: f.Port, TLSConfig: client.Config(f.Host)})
 		}
 	}
 	cc.Fallbacks = ways

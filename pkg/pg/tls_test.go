@@ -30,8 +30,15 @@ func newSecured(t *testing.T, a *certstest.Authority) *secured {
 	t.Helper()
 	s := &secured{}
 	address := rpctest.FreeAddress(t)
-	var err error
-	s.server, err = local.Start(t.Context(), local.Config{DataDir: filepath.Join(t.TempDir(), "server"), Fast: true, Temporary: true, Address: address})
+	dir, err := os.MkdirTemp("", "lockstep-pg-test-") //nolint:usetesting // t.TempDir is open to its owner only, and the server has an account of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	s.server, err = local.Start(t.Context(), local.Config{DataDir: filepath.Join(dir, "server"), Fast: true, Temporary: true, Address: address})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grpc client: %w", err)
 	}
-	return clientTLS{credentials.NewTLS(client.Config(context.Background(), "")), client}, nil
+	return clientTLS{credentials.NewTLS(client.Config("")), client}, nil
 }
 
 func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -18,7 +18,7 @@ type clientTLS struct {
 
 // ClientHandshake is that of the present files.
 func (c clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secured, info, err := credentials.NewTLS(c.client.Config(ctx, "")).ClientHandshake(ctx, authority, conn)
+	secured, info, err := credentials.NewTLS(c.client.Config("")).ClientHandshake(ctx, authority, conn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tls with %s: %w", authority, err)
 	}

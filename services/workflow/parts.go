@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"

@@ -101,7 +101,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	})
 	service := core.NewService(executions, scripts, wall, engine)
 	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
-	grpc, err := grpcPart(c, log, api.Deps{ //nolint:contextcheck // each handshake has a context of its own
+	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
 		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
 	})

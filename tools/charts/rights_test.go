@@ -16,6 +16,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 )
 
 // The public halves of an authority that nobody has.
@@ -36,24 +38,18 @@ func TestAccountsOfNATS(t *testing.T) {
 	}
 	t.Setenv("NATS_AUTHORITY_ISSUER", issuer)
 	t.Setenv("NATS_AUTHORITY_USER", authorityUser)
-	objects := mustRender(t, "lockstep", cases(t, "lockstep")["evaluation"])
-	files := map[string][]string{filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "workflow"}}
-	for _, o := range objects {
-		if m, ok := o.Typed.(*corev1.ConfigMap); ok && m.Data["nats.conf"] != "" {
-			file := filepath.Join(t.TempDir(), "nats.conf")
-			if err := os.WriteFile(file, []byte(m.Data["nats.conf"]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			files[file] = []string{"domain", "registry", "relay-1", "relay-2", "workflow"}
-		}
-	}
-	if len(files) != 2 {
-		t.Fatalf("found %d configurations, expected the chart's and deploy's", len(files))
+	files := map[string][]string{
+		filepath.Join(root, "deploy/nats/nats.conf"): {"domain", "registry", "workflow"},
+		bundled(t, "evaluation"):                     {"domain", "registry", "relay-1", "relay-2", "workflow"},
+		bundled(t, "encrypted"):                      {"domain", "registry", "workflow"},
 	}
 	for file, want := range files {
 		options, err := server.ProcessConfigFile(file)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
+		}
+		if encrypted := filepath.Base(file) == "encrypted.conf"; encrypted != (options.TLSConfig != nil) {
+			t.Errorf("%s: takes encrypted connections only: %t", file, options.TLSConfig != nil)
 		}
 		if !options.JetStream || !options.SyncAlways || options.MaxPayload != 8<<20 {
 			t.Errorf("%s: JetStream %t, every write synced %t, payloads of %d; expected true, true, 8 MiB (D44)", file, options.JetStream, options.SyncAlways, options.MaxPayload)
@@ -80,6 +76,24 @@ func TestAccountsOfNATS(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bundled is a file with the configuration of the bundled NATS for a case, its certificates made up.
+func bundled(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	certstest.New(t).Write(t, certs.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")})
+	for _, o := range mustRender(t, "lockstep", cases(t, "lockstep")[name]) {
+		if m, ok := o.Typed.(*corev1.ConfigMap); ok && m.Data["nats.conf"] != "" {
+			file := filepath.Join(dir, name+".conf")
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(m.Data["nats.conf"], "/etc/nats-tls", dir)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+	}
+	t.Fatalf("%s has no bundled NATS", name)
+	return ""
 }
 
 // TestRightsOfTheRelay: what the chart grants is what the end-to-end scenarios are played with, so every scenario is a test of the

@@ -72,7 +72,16 @@ labels:
 {{- $own := dict "nats_url" (required "found no nats.url; expected the control plane's NATS, as tls://nats.example.com:4222" .Values.nats.url) "health_address" ":9090" -}}
 {{- if eq .Values.agent.auth "nkey" -}}{{- $_ := set $own "nats_nkey_seed_file" "/etc/lockstep-agent/seed" -}}{{- end -}}
 {{- if .Values.agent.caKey -}}{{- $_ := set $own "nats_ca_file" "/etc/lockstep-agent/ca.crt" -}}{{- end -}}
+{{- if .Values.agent.certKey -}}
+{{- $_ := set $own "nats_cert_file" "/etc/lockstep-agent/tls.crt" -}}
+{{- $_ := set $own "nats_key_file" "/etc/lockstep-agent/tls.key" -}}
+{{- end -}}
 {{- toYaml (merge $own .Values.config) -}}
+{{- end }}
+
+{{/* Whether anything of the Secret is mounted: "true" or nothing. */}}
+{{- define "relay.hasFiles" -}}
+{{- if or (eq .Values.agent.auth "nkey") .Values.agent.caKey .Values.agent.certKey -}}true{{- end -}}
 {{- end }}
 
 {{- define "relay.podSecurity" -}}

@@ -54,7 +54,7 @@ labels:
 {{- if .root.Values.postgresql.bundled.enabled -}}
 {{ include "lockstep.secretEnv" (dict "root" .root "env" "POSTGRES_PASSWORD" "credential" .root.Values.postgresql.bundled "path" "postgresql.bundled") }}
 - name: {{ $variable }}
-  value: postgres://lockstep:$(POSTGRES_PASSWORD)@{{ include "lockstep.fullname" .root }}-postgresql:5432/lockstep?sslmode=disable
+  value: postgres://lockstep:$(POSTGRES_PASSWORD)@{{ include "lockstep.fullname" .root }}-postgresql:5432/lockstep{{ if not .root.Values.postgresql.tls.existingSecret }}?sslmode=disable{{ end }}
 {{- else -}}
 {{ include "lockstep.secretEnv" (dict "root" .root "env" $variable "credential" (index .root.Values.postgresql .component) "path" (printf "postgresql.%s" .component)) }}
 {{- end }}
@@ -66,7 +66,7 @@ labels:
 
 {{- define "lockstep.natsURL" -}}
 {{- if .Values.nats.bundled.enabled -}}
-nats://{{ include "lockstep.fullname" . }}-nats:4222
+{{ ternary "tls" "nats" (not (empty .Values.nats.bundled.tlsSecret)) }}://{{ include "lockstep.fullname" . }}-nats:4222
 {{- else -}}
 {{- required "found no nats.url; set it to your NATS, as nats://nats.example.com:4222, or nats.bundled.enabled=true to try Lockstep" .Values.nats.url -}}
 {{- end -}}
@@ -186,6 +186,9 @@ spec:
       volumeMounts:
         - {name: config, mountPath: /etc/lockstep, readOnly: true}
         - {name: tmp, mountPath: /tmp}
+        {{- with include "lockstep.tlsMounts" . | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with get . "mounts" }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -197,6 +200,9 @@ spec:
       configMap: {name: {{ include "lockstep.fullname" .root }}-{{ .component }}}
     - name: tmp
       emptyDir: {}
+    {{- with include "lockstep.tlsVolumes" . | trim }}
+    {{- . | nindent 4 }}
+    {{- end }}
     {{- with get . "volumes" }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

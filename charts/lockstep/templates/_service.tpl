@@ -143,7 +143,7 @@ spec:
   selector:
     {{- include "lockstep.selector" . | nindent 4 }}
   ports:
-    - {name: http, port: {{ .values.service.port }}, targetPort: http, appProtocol: http}
+    - {name: http, port: {{ .values.service.port }}, targetPort: http, appProtocol: {{ include "lockstep.scheme" . }}}
 ---
 # Health and metrics have a Service of their own: the other one may be reached from outside.
 apiVersion: v1

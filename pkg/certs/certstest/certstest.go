@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -32,7 +33,7 @@ func forever() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{}
-	a.cert, a.key = a.sign(tb, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: forever()})
+	a.cert, a.key = a.sign(tb, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: forever()})
 	return a
 }
 
@@ -47,6 +48,7 @@ func (a *Authority) Write(tb testing.TB, f certs.Files) {
 func (a *Authority) WriteUntil(tb testing.TB, f certs.Files, end time.Time) {
 	tb.Helper()
 	cert, key := a.sign(tb, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "somebody"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})

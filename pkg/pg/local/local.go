@@ -39,8 +39,6 @@ type Config struct {
 	Template string
 	// Address is a host:port where the server also listens for TCP connections, whom it trusts; empty: nowhere. For tests.
 	Address string
-	// Settings are further parameters of the server, as name=value. For tests.
-	Settings []string
 	// Log tells what takes long: an installation, a download. Nil: slog.Default().
 	Log *slog.Logger
 }
@@ -132,7 +130,7 @@ func start(ctx context.Context, c Config) (_ *Server, err error) {
 		return nil, err
 	}
 	p, err := launch(server{
-		bin: bin, who: who, data: data, socket: socket, host: host, port: port, settings: c.Settings,
+		bin: bin, who: who, data: data, socket: socket, host: host, port: port,
 		log: filepath.Join(dir, "postgres.log"), fast: c.Fast, root: dir,
 	}, c.Temporary)
 	if err != nil {

@@ -23,7 +23,6 @@ type server struct {
 	who                     *account
 	root, data, socket, log string
 	host, port              string
-	settings                []string
 	fast                    bool
 }
 
@@ -39,7 +38,7 @@ func (s server) command() *exec.Cmd {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
 	}
 	args := []string{"-D", s.data}
-	for _, setting := range append(settings, s.settings...) {
+	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(s.bin.path("postgres"), args...) //nolint:gosec,noctx // a path that was found; it outlives the context of its start

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,16 +25,26 @@ type service struct {
 	own []string
 }
 
+// certificates are the keys of those for NATS and PostgreSQL.
+func certificates() []string {
+	return []string{"nats_ca_file", "nats_cert_file", "nats_key_file", "database_ca_file", "database_cert_file", "database_key_file"}
+}
+
 // configs are the services of each chart.
 func configs() map[string][]service {
 	return map[string][]service{
 		"lockstep": {
-			{"registryConfig", reflect.TypeFor[registry.Config](), []string{"nats_url", "http_address", "health_address"}},
-			{"domainConfig", reflect.TypeFor[domain.Config](), []string{"nats_url", "http_address", "health_address", "workflow_address"}},
-			{"workflowConfig", reflect.TypeFor[workflow.Config](), []string{"nats_url", "grpc_address", "health_address", "agents", "git_credentials", "instance"}},
+			{"registryConfig", reflect.TypeFor[registry.Config](), slices.Concat(certificates(), []string{"nats_url", "http_address", "http_cert_file", "http_key_file", "health_address"})},
+			{"domainConfig", reflect.TypeFor[domain.Config](), slices.Concat(certificates(), []string{
+				"nats_url", "http_address", "http_cert_file", "http_key_file", "health_address",
+				"workflow_address", "workflow_tls", "workflow_ca_file", "workflow_cert_file", "workflow_key_file",
+			})},
+			{"workflowConfig", reflect.TypeFor[workflow.Config](), slices.Concat(certificates(), []string{
+				"nats_url", "grpc_address", "grpc_cert", "grpc_key", "grpc_client_ca", "health_address", "agents", "git_credentials", "instance",
+			})},
 		},
 		"lockstep-relay": {
-			{"relayConfig", reflect.TypeFor[relay.Config](), []string{"agent_id", "nats_url", "nats_nkey_seed_file", "nats_ca_file", "health_address"}},
+			{"relayConfig", reflect.TypeFor[relay.Config](), []string{"agent_id", "nats_url", "nats_nkey_seed_file", "nats_ca_file", "nats_cert_file", "nats_key_file", "health_address"}},
 		},
 	}
 }
