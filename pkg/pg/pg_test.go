@@ -209,7 +209,7 @@ func TestInTxRepeatsATransactionThatLostARace(t *testing.T) {
 	// Each transaction locks one row, and once both have, the other one: a deadlock, of which PostgreSQL ends one side.
 	var both, all sync.WaitGroup
 	both.Add(2)
-	attempts := make(chan struct{}, 10)
+	attempts := make(chan struct{}, 1000)
 	for _, order := range [][]string{{"apple", "pear"}, {"pear", "apple"}} {
 		all.Go(func() {
 			once := sync.OnceFunc(func() { both.Done(); both.Wait() })
@@ -228,8 +228,9 @@ func TestInTxRepeatsATransactionThatLostARace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := len(attempts); n != 3 {
-		t.Errorf("%d attempts, want 3", n)
+	// One side may lose more than once: it has its row again before the other one has been woken.
+	if n := len(attempts); n < 3 {
+		t.Errorf("%d attempts, want 3 or more", n)
 	}
 	var total int
 	if err := pool.QueryRow(t.Context(), `SELECT sum(weight) FROM fruit`).Scan(&total); err != nil || total != 224 {
