@@ -41,11 +41,12 @@ func Migrations() fs.FS {
 // Settings are parameters of PostgreSQL for the connections of a Store. All of its statements find rows one by one, by an
 // index. The planner thinks otherwise while a table is short or its statistics are old, and keeps a plan long after: one
 // that reads a whole table or index makes every commit as dear as there are workflows. What has to read a whole table all the
-// same is thought to cost so much then that it would be compiled first.
+// same is thought to cost so much then that it would be compiled first. As there is one way to do each, each is planned once
+// for a connection: for few rows PostgreSQL would take a plan made for these very rows to be worth its making, every time.
 func Settings() map[string]string {
 	return map[string]string{
 		"enable_seqscan": "off", "enable_indexonlyscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_material": "off",
-		"jit": "off",
+		"jit": "off", "plan_cache_mode": "force_generic_plan",
 	}
 }
 
