@@ -37,6 +37,8 @@ func table() []rule {
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
 			never: join(sql, nats, kube, star, grpcs),
 		},
+		// It speaks Git, and nothing else.
+		{layer: "git", packages: []string{"pkg/gitfetch"}, never: join(sql, nats, kube, star, grpcs)},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: kube},
 
 		{
@@ -71,7 +73,7 @@ func table() []rule {
 		},
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event", "pkg/source"),
 		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source"),
-		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source"),
+		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source", "pkg/gitfetch"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver", "pkg/flow", "pkg/source"),
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
@@ -81,7 +83,7 @@ func table() []rule {
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
 // depth is how many commits are fetched to find the one where the branch was at the last look.
@@ -23,8 +21,10 @@ const depth = 200
 // among the last commits of the newer: the branch was rewritten, or has gone far.
 func changes(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, from, to string) (files []string, known bool, err error) {
 	objects := memory.NewStorage()
-	if err := fetch(ctx, session, refs, objects, plumbing.NewHash(to)); err != nil {
-		return nil, false, err
+	// Files come too from servers that cannot leave them out.
+	want := gitfetch.Want{Commits: []plumbing.Hash{plumbing.NewHash(to)}, Depth: depth, TreesAlone: true}
+	if err := gitfetch.Into(ctx, session, refs, objects, want); err != nil {
+		return nil, false, fmt.Errorf("fetch %s: %w", to, err)
 	}
 	before, err := tree(objects, from)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
@@ -62,38 +62,4 @@ func tree(objects *memory.Storage, commit string) (*object.Tree, error) {
 		return nil, fmt.Errorf("tree of %s: %w", commit, err)
 	}
 	return t, nil
-}
-
-// fetch gets the last commits of a head and their trees; files too from servers that cannot leave them out.
-func fetch(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, objects *memory.Storage, head plumbing.Hash) error {
-	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
-	req.Wants = []plumbing.Hash{head}
-	if refs.Capabilities.Supports(capability.Shallow) {
-		if err := req.Capabilities.Set(capability.Shallow); err != nil {
-			return fmt.Errorf("ask for few commits: %w", err)
-		}
-		req.Depth = packp.DepthCommits(depth)
-	}
-	if refs.Capabilities.Supports(capability.Filter) {
-		if err := req.Capabilities.Set(capability.Filter); err != nil {
-			return fmt.Errorf("ask for trees alone: %w", err)
-		}
-		req.Filter = packp.FilterBlobNone()
-	}
-	res, err := session.UploadPack(ctx, req)
-	if err != nil {
-		return fmt.Errorf("fetch %s: %w", head, err)
-	}
-	defer res.Close() //nolint:errcheck // everything of interest has been read
-	var pack io.Reader = res
-	switch {
-	case req.Capabilities.Supports(capability.Sideband64k):
-		pack = sideband.NewDemuxer(sideband.Sideband64k, res)
-	case req.Capabilities.Supports(capability.Sideband):
-		pack = sideband.NewDemuxer(sideband.Sideband, res)
-	}
-	if err := packfile.UpdateObjectStorage(objects, pack); err != nil {
-		return fmt.Errorf("read the pack of %s: %w", head, err)
-	}
-	return nil
 }

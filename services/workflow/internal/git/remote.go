@@ -15,12 +15,12 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
 // repository is one remote repository during one operation, and what has been fetched of it.
@@ -71,31 +71,14 @@ func (r *repository) authenticate(ctx context.Context, credentials []Credential,
 	return nil
 }
 
-// fetch gets the commit and what it needs, with its last depth commits; 0 is all of them.
+// fetch gets commits and what they need, with their last depth commits; 0 is all of them.
 func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Hash) error {
-	req := packp.NewUploadPackRequestFromCapabilities(r.refs.Capabilities)
-	req.Wants = wants
-	if depth > 0 && r.refs.Capabilities.Supports(capability.Shallow) {
-		if err := req.Capabilities.Set(capability.Shallow); err != nil {
-			return fmt.Errorf("fetch from %s: %w", r.url, err)
-		}
-		req.Depth = packp.DepthCommits(depth)
-	}
-	res, err := r.session.UploadPack(ctx, req)
-	if err != nil {
-		return r.classify(err, "read")
-	}
-	defer res.Close() //nolint:errcheck // everything of interest has been read
-	// The server puts progress messages between the parts of the pack, if it can; they are dropped.
-	var pack io.Reader = res
+	err := gitfetch.Into(ctx, r.session, r.refs, r.objects, gitfetch.Want{Commits: wants, Depth: depth})
 	switch {
-	case req.Capabilities.Supports(capability.Sideband64k):
-		pack = sideband.NewDemuxer(sideband.Sideband64k, res)
-	case req.Capabilities.Supports(capability.Sideband):
-		pack = sideband.NewDemuxer(sideband.Sideband, res)
-	}
-	if err := packfile.UpdateObjectStorage(r.objects, pack); err != nil {
+	case errors.Is(err, gitfetch.ErrInterrupted):
 		return fault.Because(err, fault.Unavailable, "reading from %s was interrupted", r.url)
+	case err != nil:
+		return r.classify(err, "read")
 	}
 	return nil
 }
