@@ -18,12 +18,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// TestASecretLeavesNoTrace has a Function log in to a server with a password that is known by reference (D27). The server
-// says the password back in its refusal. Afterwards it is in no table, in no file of JetStream and in no answer.
-func TestASecretLeavesNoTrace(t *testing.T) {
-	t.Parallel()
-	canary := rand.Text()
-	file := filepath.Join(t.TempDir(), "password")
+// use runs a program whose Function logs in to a server with a password that is known by reference (D27). The server says the
+// password back in its refusal. It answers the service, the workflow as it ended, the password, and the file that has it.
+func use(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file string) {
+	t.Helper()
+	canary = rand.Text()
+	file = filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(canary), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestASecretLeavesNoTrace(t *testing.T) {
 		http.Error(w, "no access with "+password, http.StatusForbidden)
 	}))
 	t.Cleanup(web.Close)
-	s := startWith(t, func(c *workflow.Config) {
+	s = startWith(t, func(c *workflow.Config) {
 		c.GitCredentials = []workflow.GitCredential{{URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + file}}
 	})
 	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
@@ -56,10 +56,18 @@ run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path"
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := s.await("secret", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	w = s.await("secret", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
 	if !used.Load() {
 		t.Fatal("the password was never used")
 	}
+	return s, w, canary, file
+}
+
+// TestASecretLeavesNoTrace: a secret that was used, and said back by the server that it is for, is in no table, in no file of
+// JetStream and in no answer.
+func TestASecretLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	s, w, canary, file := use(t)
 	history, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: "secret"})
 	if err != nil || len(history.GetEntries()) < 3 {
 		t.Fatal(history, err)
