@@ -25,6 +25,7 @@ func scenarios() []scenario {
 		{name: "B2-events-hot", config: hot, run: wakes("hot")},
 		{name: "B2-events-evicted", config: evicted, run: wakes("evicted")},
 		{name: "B4-parked", run: parkedSweep},
+		{name: "B6-race", run: race},
 		{name: "B7-timers", run: timers},
 		{name: "B8-long", run: long},
 		{name: "B11-kill", run: killed},
