@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -12,22 +13,22 @@ func TestWhatIsArchivedIsOutOfUseAndStaysReadable(t *testing.T) { // R51
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	_, err := s.domain.ArchiveApplication(t.Context(), user(), s.application.ID)
+	_, err := s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "")
 	s.refused(err, `has an active rollout: rollout_1 is pending; cancel it first`)
-	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID)
+	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
 	s.refused(err, `rollout_1, which is pending, goes to environment "staging"`)
 	s.succeed(r)
 	s.handOver()
 	started, cancelled := len(s.engine.started), len(s.engine.cancels)
 
-	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID)
+	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
 	s.ok(err)
 	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, "cannot be driven as it is")
 	_, err = s.domain.RetryOnboarding(t.Context(), user(), s.staging.ID)
 	s.refused(err, `environment "staging" was archived`)
 	for range 2 { // again is nothing
-		_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID)
+		_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "nobody buys here")
 		s.ok(err)
 	}
 	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
@@ -45,6 +46,59 @@ func TestWhatIsArchivedIsOutOfUseAndStaysReadable(t *testing.T) { // R51
 	if found := s.checked(); len(found) > 0 {
 		t.Errorf("the journal differs: %v", found)
 	}
+}
+
+func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
+	t.Parallel()
+	s := newShop(t)
+	s.succeed(s.rollout(s.set))
+	s.handOver()
+	_, err := s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "moved")
+	s.ok(err)
+	_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "closed")
+	s.ok(err)
+	// The names of what is archived stay taken, so a way back is never in anybody's way.
+	_, err = s.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{{Name: "api", ArtifactSources: []core.NewArtifactSource{
+		{Ref: "oci-image@1", Config: []byte(`{"image":"registry.test/shop/other"}`)},
+	}}}})
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second application of an archived one's name: %v; expected a conflict", err)
+	}
+	started := len(s.engine.started)
+	for range 2 { // again is nothing
+		restored, err := s.domain.RestoreApplication(t.Context(), user(), s.application.ID, "open again")
+		s.ok(err)
+		if restored.ArchivedAt != nil {
+			t.Errorf("restored, and still archived at %s", restored.ArchivedAt)
+		}
+		environment, err := s.domain.RestoreEnvironment(t.Context(), user(), s.staging.ID, "moved back")
+		s.ok(err)
+		s.want(environment.Readiness, core.ReadinessPending)
+	}
+	s.handOver()
+	s.want(len(s.engine.started), started+1) // onboarded, once
+	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	s.refused(err, "staging")
+	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
+	s.succeed(s.rollout(s.set))
+
+	type word struct {
+		Archived bool
+		Reason   string
+	}
+	words := func(all []core.Archiving) (said []word) {
+		for _, one := range all {
+			said = append(said, word{one.Archived, one.Reason})
+			s.want(one.Principal.ID, user().ID)
+		}
+		return said
+	}
+	ofApplication, err := s.domain.ArchivingsByApplication(t.Context(), org, []int64{s.application.ID})
+	s.ok(err)
+	s.want(words(ofApplication[s.application.ID]), []word{{false, "open again"}, {true, "closed"}})
+	ofEnvironment, err := s.domain.ArchivingsByEnvironment(t.Context(), org, []int64{s.staging.ID})
+	s.ok(err)
+	s.want(words(ofEnvironment[s.staging.ID]), []word{{false, "moved back"}, {true, "moved"}})
 }
 
 func TestAnEnvironmentThatThePipelineLeavesIsNotListedAnyMore(t *testing.T) {

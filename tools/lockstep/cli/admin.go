@@ -47,10 +47,9 @@ func journalCheckTable(w io.Writer, check client.JournalCheck) {
 
 // applicationArchive takes an application out of use; what runs of it is left alone.
 func (c *command) applicationArchive() *cobra.Command {
-	return c.asking("archive NAME", "Take an application out of use; what runs is left alone, and its history stays",
-		"  lockstep application archive shop", exactly(1),
-		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.ArchiveApplication(cmd.Context(), args[0])
+	return c.shelving("archive NAME", "Take an application out of use; what runs is left alone, and its history stays",
+		"  lockstep application archive shop --reason \"sold\"", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
+			one, err := api.ArchiveApplication(cmd.Context(), name, reason)
 			if err != nil {
 				return err
 			}
@@ -58,18 +57,54 @@ func (c *command) applicationArchive() *cobra.Command {
 		})
 }
 
-// environmentArchive takes an environment out of use; what runs there is left alone.
-func (c *command) environmentArchive() *cobra.Command {
-	return c.asking("archive NAME", "Take an environment out of use; what runs there is left alone, and its history stays",
-		"  lockstep environment archive staging", exactly(1),
-		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.Environment(cmd.Context(), args[0])
+// applicationRestore takes an archived application into use again.
+func (c *command) applicationRestore() *cobra.Command {
+	return c.shelving("restore NAME", "Take an archived application into use again; what was published meanwhile is found by \"source check\"",
+		"  lockstep application restore shop", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
+			one, err := api.RestoreApplication(cmd.Context(), name, reason)
 			if err != nil {
 				return err
 			}
-			if one, err = api.ArchiveEnvironment(cmd.Context(), one.ID); err != nil {
+			return c.print(one, func(w io.Writer) { row(w, one.Name, "restored") })
+		})
+}
+
+// environmentArchive takes an environment out of use; what runs there is left alone.
+func (c *command) environmentArchive() *cobra.Command {
+	return c.shelving("archive NAME", "Take an environment out of use; what runs there is left alone, and its history stays",
+		"  lockstep environment archive staging", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
+			one, err := api.Environment(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			if one, err = api.ArchiveEnvironment(cmd.Context(), one.ID, reason); err != nil {
 				return err
 			}
 			return c.print(one, func(w io.Writer) { row(w, one.Name, "archived") })
 		})
+}
+
+// environmentRestore takes an archived environment into use again; it is onboarded anew.
+func (c *command) environmentRestore() *cobra.Command {
+	return c.shelving("restore NAME", "Take an archived environment into use again; it is onboarded anew before anything goes there",
+		"  lockstep environment restore staging", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
+			one, err := api.Environment(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			if one, err = api.RestoreEnvironment(cmd.Context(), one.ID, reason); err != nil {
+				return err
+			}
+			return c.print(one, func(w io.Writer) { row(w, one.Name, "restored") })
+		})
+}
+
+// shelving is a command that takes something out of use or into use, for a reason.
+func (c *command) shelving(use, short, example string, run func(cmd *cobra.Command, api *client.Client, name, reason string) error) *cobra.Command {
+	var reason string
+	cmd := c.asking(use, short, example, exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+		return run(cmd, api, args[0], reason)
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
 }

@@ -64,7 +64,7 @@ func (c *command) application() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { applicationDetail(w, one) })
 		})
-	return noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(), c.rollbackPolicy(), c.rolloutPolicy(), c.applicationArchive())
+	return noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(), c.rollbackPolicy(), c.rolloutPolicy(), c.applicationArchive(), c.applicationRestore())
 }
 
 func applicationTable(w io.Writer, all []client.Application) {
@@ -161,7 +161,7 @@ func (c *command) environment() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(), c.environmentRetry(), c.environmentArchive())
+	return noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(), c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
 }
 
 func environmentTable(w io.Writer, all []client.Environment) {

@@ -3,15 +3,27 @@ package client
 import "context"
 
 // ArchiveApplication takes an application, given by name or identifier, out of use.
-func (c *Client) ArchiveApplication(ctx context.Context, application string) (Application, error) {
+func (c *Client) ArchiveApplication(ctx context.Context, application, reason string) (Application, error) {
 	return change[Application](ctx, c, "archiveApplication", "ArchiveApplicationInput", "application", applicationFields,
-		map[string]any{"application": application})
+		map[string]any{"application": application, "reason": reason})
 }
 
 // ArchiveEnvironment takes an environment out of use.
-func (c *Client) ArchiveEnvironment(ctx context.Context, environment string) (Environment, error) {
+func (c *Client) ArchiveEnvironment(ctx context.Context, environment, reason string) (Environment, error) {
 	return change[Environment](ctx, c, "archiveEnvironment", "ArchiveEnvironmentInput", "environment", environmentFields,
-		map[string]any{"environmentId": environment})
+		map[string]any{"environmentId": environment, "reason": reason})
+}
+
+// RestoreApplication takes an archived application, given by name or identifier, into use again.
+func (c *Client) RestoreApplication(ctx context.Context, application, reason string) (Application, error) {
+	return change[Application](ctx, c, "restoreApplication", "RestoreApplicationInput", "application", applicationFields,
+		map[string]any{"application": application, "reason": reason})
+}
+
+// RestoreEnvironment takes an archived environment into use again.
+func (c *Client) RestoreEnvironment(ctx context.Context, environment, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "restoreEnvironment", "RestoreEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "reason": reason})
 }
 
 // JournalCheck is what came of rebuilding states from the journal.

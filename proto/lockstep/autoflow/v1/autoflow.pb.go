@@ -1193,6 +1193,8 @@ type ListWorkflowsResponse struct {
 	Workflows []*Workflow `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// What a page begins with that goes on behind each of the items, one each.
+	PageTokens    []string `protobuf:"bytes,3,rep,name=page_tokens,json=pageTokens,proto3" json:"page_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1239,6 +1241,13 @@ func (x *ListWorkflowsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListWorkflowsResponse) GetPageTokens() []string {
+	if x != nil {
+		return x.PageTokens
+	}
+	return nil
 }
 
 // GetHistoryRequest asks for one page of a history.
@@ -1321,6 +1330,8 @@ type GetHistoryResponse struct {
 	Entries []*HistoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// What a page begins with that goes on behind each of the items, one each.
+	PageTokens    []string `protobuf:"bytes,3,rep,name=page_tokens,json=pageTokens,proto3" json:"page_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1367,6 +1378,13 @@ func (x *GetHistoryResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *GetHistoryResponse) GetPageTokens() []string {
+	if x != nil {
+		return x.PageTokens
+	}
+	return nil
 }
 
 // HistoryEntry is one recorded result.
@@ -1558,6 +1576,8 @@ type GetLogsResponse struct {
 	Lines []*LogLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// What a page begins with that goes on behind each of the items, one each.
+	PageTokens    []string `protobuf:"bytes,3,rep,name=page_tokens,json=pageTokens,proto3" json:"page_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1604,6 +1624,13 @@ func (x *GetLogsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *GetLogsResponse) GetPageTokens() []string {
+	if x != nil {
+		return x.PageTokens
+	}
+	return nil
 }
 
 // LogLine is one thing that a workflow printed, or one Function that it had carried out.
@@ -3414,20 +3441,24 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +
 	"\x15ListWorkflowsResponse\x12<\n" +
 	"\tworkflows\x18\x01 \x03(\v2\x1e.lockstep.autoflow.v1.WorkflowR\tworkflows\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x99\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
+	"\vpage_tokens\x18\x03 \x03(\tR\n" +
+	"pageTokens\"\x99\x01\n" +
 	"\x11GetHistoryRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
 	"workflowId\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"z\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x9b\x01\n" +
 	"\x12GetHistoryResponse\x12<\n" +
 	"\aentries\x18\x01 \x03(\v2\".lockstep.autoflow.v1.HistoryEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
+	"\vpage_tokens\x18\x03 \x03(\tR\n" +
+	"pageTokens\"\xdb\x01\n" +
 	"\fHistoryEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -3445,10 +3476,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageTokenB\t\n" +
-	"\a_branch\"n\n" +
+	"\a_branch\"\x8f\x01\n" +
 	"\x0fGetLogsResponse\x123\n" +
 	"\x05lines\x18\x01 \x03(\v2\x1d.lockstep.autoflow.v1.LogLineR\x05lines\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
+	"\vpage_tokens\x18\x03 \x03(\tR\n" +
+	"pageTokens\"\x84\x02\n" +
 	"\aLogLine\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x12\n" +

@@ -43,8 +43,27 @@ func (e Engine) ListWorkflows(ctx context.Context, organization int64, f core.Wo
 	for _, w := range answer.GetWorkflows() {
 		s.Nodes = append(s.Nodes, run(w))
 	}
-	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	s.Cursors, s.HasNext = cursors(len(s.Nodes), answer), answer.GetNextPageToken() != ""
+	s.HasPrevious = p.After != ""
 	return s, nil
+}
+
+// answered is a page of the engine's.
+type answered interface {
+	GetPageTokens() []string
+	GetNextPageToken() string
+}
+
+// cursors are those of the items of a page. An engine that is older than this tells only the last one, and not on the last page.
+func cursors(items int, page answered) []string {
+	if tokens := page.GetPageTokens(); len(tokens) == items {
+		return tokens
+	}
+	all := make([]string, items)
+	if items > 0 {
+		all[items-1] = page.GetNextPageToken()
+	}
+	return all
 }
 
 // WorkflowByID implements core.Workflows.
@@ -68,7 +87,8 @@ func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id stri
 			Truncated: h.GetTruncated(), RecordedAt: h.GetRecordedAt().AsTime(),
 		})
 	}
-	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	s.Cursors, s.HasNext = cursors(len(s.Nodes), answer), answer.GetNextPageToken() != ""
+	s.HasPrevious = p.After != ""
 	return s, nil
 }
 
@@ -84,7 +104,8 @@ func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string,
 			Truncated: l.GetTruncated(), Redacted: l.GetRedacted(), RecordedAt: l.GetRecordedAt().AsTime(),
 		})
 	}
-	s.EndCursor, s.HasNext = answer.GetNextPageToken(), answer.GetNextPageToken() != ""
+	s.Cursors, s.HasNext = cursors(len(s.Nodes), answer), answer.GetNextPageToken() != ""
+	s.HasPrevious = p.After != ""
 	return s, nil
 }
 

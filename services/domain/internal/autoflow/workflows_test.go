@@ -101,7 +101,7 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(core.Slice[core.WorkflowRun]{Nodes: []core.WorkflowRun{want}, HasNext: true, EndCursor: "more"}, page); diff != "" {
+	if diff := cmp.Diff(core.Slice[core.WorkflowRun]{Nodes: []core.WorkflowRun{want}, HasNext: true, HasPrevious: true, Cursors: []string{"more"}}, page); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	r := s.listed

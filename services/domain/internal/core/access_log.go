@@ -55,6 +55,14 @@ func (d *Domain) AccessChangesFor(ctx context.Context, a Actor, p Page) (Slice[A
 	return d.AccessChanges(ctx, a.Organization, p)
 }
 
+// CountAccessChangesFor is how many rows that log has.
+func (d *Domain) CountAccessChangesFor(ctx context.Context, a Actor) (int, error) {
+	if err := a.May(ActionAccessChanges); err != nil {
+		return 0, err
+	}
+	return d.CountAccessChanges(ctx, a.Organization)
+}
+
 // grant is what a token is good for, and until when.
 func (t AccessToken) grant() string {
 	words := make([]string, 0, len(AllPermissions()))

@@ -90,7 +90,7 @@ func (d *Domain) CheckFlowDefinition(ctx context.Context, a Actor, definition js
 				bound[e.Name] = BoundEnvironment{Environment: e, Binding: of[0]}
 			}
 		}
-		if p.After = s.EndCursor; !s.HasNext {
+		if p.After = s.EndCursor(); !s.HasNext {
 			break
 		}
 	}

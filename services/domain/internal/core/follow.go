@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -125,7 +124,7 @@ func (d *Domain) Follow(ctx context.Context, a Actor, after int64, tell func(Jou
 			return err
 		}
 		for after < settled {
-			rows, err := d.JournalSince(ctx, a.Organization, after, settled, followPage)
+			rows, err := d.JournalBetween(ctx, a.Organization, Range{Above: after, Below: settled + 1, Most: followPage})
 			if err != nil {
 				return err
 			}
@@ -148,21 +147,10 @@ func (d *Domain) Follow(ctx context.Context, a Actor, after int64, tell func(Jou
 // JournalOf is a page of the organization's whole journal as it can be seen, oldest first. To follow on, take Present: below
 // the end of what can be seen a row may still come.
 func (d *Domain) JournalOf(ctx context.Context, organization int64, p Page) (Slice[JournalEntry], error) {
-	var s Slice[JournalEntry]
-	after, err := PositionOf(p.After)
+	w, err := p.Open(OrderCreated)
 	if err != nil {
-		return s, err
+		return Slice[JournalEntry]{}, err
 	}
-	rows, err := d.JournalSince(ctx, organization, after, math.MaxInt64, p.First+1)
-	if err != nil {
-		return s, err
-	}
-	if len(rows) > p.First {
-		rows, s.HasNext = rows[:p.First], true
-	}
-	if n := len(rows); n > 0 {
-		s.EndCursor = CursorOf(rows[n-1].ID)
-	}
-	s.Nodes = rows
-	return s, nil
+	rows, err := d.JournalBetween(ctx, organization, Range{Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, Most: w.Limit()})
+	return Cut(w, rows, func(e JournalEntry) Position { return Position{Number: e.ID} }), err
 }

@@ -53,6 +53,8 @@ type Gate struct {
 	GateID      string
 	Reason      string
 	RequestedAt time.Time
+	// RequestID is the row of the journal that asks.
+	RequestID int64
 	GateRule
 	// Requester is who has asked for the rollout.
 	Requester Principal

@@ -2,27 +2,14 @@ package core
 
 import (
 	"context"
-	"encoding/base64"
-	"strconv"
-
-	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"math"
+	"slices"
 )
 
-// Order is what a list goes by.
-type Order string
-
-// The orders.
-const (
-	OrderCreated Order = "created"
-	OrderName    Order = "name"
-)
-
-// ApplicationFilter narrows and orders a list of applications; its zero value shows all, oldest first.
+// ApplicationFilter narrows a list of applications; its zero value does not.
 type ApplicationFilter struct {
 	// Contains is part of the name, in any case; empty for all.
 	Contains string
-	// Order is OrderCreated when empty. The cursors of one order are none of the other's.
-	Order Order
 }
 
 // EnvironmentFilter narrows a list of environments; its zero value does not.
@@ -53,61 +40,78 @@ type Horizon struct {
 // askedAtOnce is how many rollouts are looked at in one go for gates that somebody may answer.
 const askedAtOnce = 200
 
-// GatesFor are the open gates that an actor may approve, those of the oldest rollouts first. Gates of one rollout are on
-// one page, which may have a few more than were asked for.
+// Range is a stretch of rows by their numbers, neither of its ends among them.
+type Range struct {
+	Above, Below int64
+	// Falling begins with the greatest number.
+	Falling bool
+	Most    int
+}
+
+// GatesFor are the open gates that an actor may approve, by when their rollouts began, then by when they were asked for.
 func (d *Domain) GatesFor(ctx context.Context, a Actor, p Page) (Slice[Gate], error) {
-	var s Slice[Gate]
-	if err := a.May(ActionApproveGate); err != nil {
-		return s, nil //nolint:nilerr // for whoever may approve nothing, nothing waits
-	}
-	after, err := PositionOf(p.After)
+	w, err := p.Open(OrderCreated)
 	if err != nil {
-		return s, err
+		return Slice[Gate]{}, err
+	}
+	// Of the rollouts of both ends other gates may be in the window.
+	r := Range{Above: max(w.Above.Number, 1) - 1, Below: w.Below.Number, Falling: w.Falling, Most: askedAtOnce}
+	if r.Below < math.MaxInt64 {
+		r.Below++
+	}
+	var found []Gate
+	err = d.eachGateFor(ctx, a, r, func(g Gate) bool {
+		if w.holds(gatePosition(g)) {
+			found = append(found, g)
+		}
+		return len(found) < w.Limit()
+	})
+	return Cut(w, found, gatePosition), err
+}
+
+// CountGatesFor is how many GatesFor has in all.
+func (d *Domain) CountGatesFor(ctx context.Context, a Actor) (count int, err error) {
+	err = d.eachGateFor(ctx, a, Range{Below: math.MaxInt64, Most: askedAtOnce}, func(Gate) bool {
+		count++
+		return true
+	})
+	return count, err
+}
+
+func gatePosition(g Gate) Position { return Position{Number: g.RolloutID, Minor: g.RequestID} }
+
+// eachGateFor goes through the open gates of a range of rollouts that an actor may approve, until take has enough.
+func (d *Domain) eachGateFor(ctx context.Context, a Actor, r Range, take func(Gate) bool) error {
+	if err := a.May(ActionApproveGate); err != nil {
+		return nil //nolint:nilerr // for whoever may approve nothing, nothing waits
 	}
 	for {
-		rollouts, err := d.RolloutsAsking(ctx, a.Organization, after, askedAtOnce)
+		rollouts, err := d.RolloutsAsking(ctx, a.Organization, r)
 		if err != nil || len(rollouts) == 0 {
-			return s, err
+			return err
 		}
 		gates, err := d.OpenGates(ctx, a.Organization, rollouts)
 		if err != nil {
-			return s, err
+			return err
 		}
 		for _, rollout := range rollouts {
-			after = rollout
-			for _, g := range gates[rollout] {
-				if g.MayResolve(a, true) != nil {
-					continue
+			of := gates[rollout]
+			if r.Falling {
+				slices.Reverse(of)
+			}
+			for _, g := range of {
+				if g.MayResolve(a, true) == nil && !take(g) {
+					return nil
 				}
-				if len(s.Nodes) >= p.First && s.Nodes[len(s.Nodes)-1].RolloutID != rollout {
-					s.HasNext = true
-					return s, nil
-				}
-				s.Nodes, s.EndCursor = append(s.Nodes, g), CursorOf(rollout)
 			}
 		}
-		if len(rollouts) < askedAtOnce {
-			return s, nil
+		if len(rollouts) < r.Most {
+			return nil
+		}
+		if last := rollouts[len(rollouts)-1]; r.Falling {
+			r.Below = last
+		} else {
+			r.Above = last
 		}
 	}
-}
-
-// CursorOf is a position in wrapping: opaque to clients.
-func CursorOf(position int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(position, 10)))
-}
-
-// PositionOf reads a cursor; 0 for none.
-func PositionOf(cursor string) (int64, error) {
-	if cursor == "" {
-		return 0, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err == nil {
-		var n int64
-		if n, err = strconv.ParseInt(string(text), 10, 64); err == nil && n >= 0 {
-			return n, nil
-		}
-	}
-	return 0, fault.InvalidFields(fault.Field{Name: "/after", Problem: "found a cursor that is none of ours; expected one that this list has given"})
 }

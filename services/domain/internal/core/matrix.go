@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,8 @@ type MatrixFilter struct {
 	Healths []Health
 	// Waiting is whether a gate is open there; nil for both.
 	Waiting *bool
+	// nothing is that no cell can meet what is asked for.
+	nothing bool
 }
 
 // wantsCells reports whether anything is asked of the cells.
@@ -42,39 +45,57 @@ func (f MatrixFilter) wantsCells() bool {
 
 // Matrix is one page of applications, by name, and the environments whose cells are to be shown; nil for all.
 func (d *Domain) Matrix(ctx context.Context, organization int64, f MatrixFilter, p Page) (s Slice[Application], environments []int64, err error) {
+	f, stops, err := d.narrowed(ctx, organization, f)
+	if err != nil || f.nothing {
+		return s, []int64{}, err
+	}
+	if p.Order == "" {
+		p.Order = OrderName
+	}
+	if !f.wantsCells() {
+		s, err = d.Applications(ctx, organization, ApplicationFilter{Contains: f.Contains}, p)
+		return s, nil, err
+	}
+	s, err = d.MatrixApplications(ctx, organization, f, stops, p)
+	return s, f.EnvironmentIDs, err
+}
+
+// CountMatrix is how many rows Matrix has in all.
+func (d *Domain) CountMatrix(ctx context.Context, organization int64, f MatrixFilter) (int, error) {
+	f, stops, err := d.narrowed(ctx, organization, f)
+	if err != nil || f.nothing {
+		return 0, err
+	}
+	if !f.wantsCells() {
+		return d.CountApplications(ctx, organization, ApplicationFilter{Contains: f.Contains})
+	}
+	return d.CountMatrixApplications(ctx, organization, f, stops)
+}
+
+// narrowed looks up what a filter goes by: the environments of its drivers, and the stops at which a gate is open.
+func (d *Domain) narrowed(ctx context.Context, organization int64, f MatrixFilter) (narrow MatrixFilter, stops []int64, err error) {
 	if len(f.Drivers) > 0 {
 		bound, err := d.EnvironmentsOfDrivers(ctx, organization, f.Drivers)
 		if err != nil {
-			return s, nil, err
+			return f, nil, err
 		}
 		if len(f.EnvironmentIDs) > 0 {
 			bound = slices.DeleteFunc(bound, func(id int64) bool { return !slices.Contains(f.EnvironmentIDs, id) })
 		}
-		if len(bound) == 0 {
-			return s, bound, nil
-		}
-		f.EnvironmentIDs = bound
+		f.EnvironmentIDs, f.nothing = bound, len(bound) == 0
 	}
-	if !f.wantsCells() {
-		s, err = d.Applications(ctx, organization, ApplicationFilter{Contains: f.Contains, Order: OrderName}, p)
-		return s, nil, err
+	if f.Waiting != nil && !f.nothing {
+		stops, err = d.stopsAsking(ctx, organization)
 	}
-	var stops []int64
-	if f.Waiting != nil {
-		if stops, err = d.stopsAsking(ctx, organization); err != nil {
-			return s, nil, err
-		}
-	}
-	s, err = d.MatrixApplications(ctx, organization, f, stops, p)
-	return s, f.EnvironmentIDs, err
+	return f, stops, err
 }
 
 // stopsAsking are the rollout environments at which a gate is open: as many queries as there are hundreds of rollouts that
 // ask, which is few beside all rollouts.
 func (d *Domain) stopsAsking(ctx context.Context, organization int64) ([]int64, error) {
 	var all []int64
-	for after := int64(0); ; {
-		rollouts, err := d.RolloutsAsking(ctx, organization, after, askedAtOnce)
+	for r := (Range{Below: math.MaxInt64, Most: askedAtOnce}); ; {
+		rollouts, err := d.RolloutsAsking(ctx, organization, r)
 		if err != nil || len(rollouts) == 0 {
 			return all, err
 		}
@@ -85,7 +106,7 @@ func (d *Domain) stopsAsking(ctx context.Context, organization int64) ([]int64, 
 		for stop := range gates {
 			all = append(all, stop)
 		}
-		after = rollouts[len(rollouts)-1]
+		r.Above = rollouts[len(rollouts)-1]
 	}
 }
 

@@ -109,6 +109,8 @@ type Action string
 const (
 	ActionArchiveApplication      Action = "archiveApplication"
 	ActionArchiveEnvironment      Action = "archiveEnvironment"
+	ActionRestoreApplication      Action = "restoreApplication"
+	ActionRestoreEnvironment      Action = "restoreEnvironment"
 	ActionCreateApplication       Action = "createApplication"
 	ActionCreateEnvironment       Action = "createEnvironment"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
@@ -157,7 +159,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayApprove, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
-	case ActionArchiveApplication, ActionArchiveEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
+	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal, ActionAccessChanges,
 		ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey:

@@ -7,6 +7,7 @@ import "context"
 // identifier that does not exist in the organization; a child list that is empty may have no key either.
 type Reads interface {
 	ObservedReads
+	Counts
 	Organization(ctx context.Context, organization int64) (Organization, error)
 
 	Applications(ctx context.Context, organization int64, f ApplicationFilter, p Page) (Slice[Application], error)
@@ -39,6 +40,9 @@ type Reads interface {
 	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]ApplicationEnvironment, error)
 	ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]ApplicationEnvironment, error)
 
+	// ArchivingsByApplication and ArchivingsByEnvironment are the latest of each, newest first.
+	ArchivingsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]Archiving, error)
+	ArchivingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]Archiving, error)
 	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
 	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]EnvironmentApproval, error)
 	// Members are those who have not been removed, in the order in which they came.
@@ -75,10 +79,10 @@ type Reads interface {
 	MatrixApplications(ctx context.Context, organization int64, f MatrixFilter, stops []int64, p Page) (Slice[Application], error)
 	// EnvironmentsOfDrivers are environments that are bound to one of some drivers now.
 	EnvironmentsOfDrivers(ctx context.Context, organization int64, refs []string) ([]int64, error)
-	// RolloutsAsking are rollouts that are not over and have asked for an approval, by number, above one.
-	RolloutsAsking(ctx context.Context, organization, after int64, most int) ([]int64, error)
-	// JournalSince is the journal of the whole organization, oldest first: above one position, up to another.
-	JournalSince(ctx context.Context, organization, after, upTo int64, most int) ([]JournalEntry, error)
+	// RolloutsAsking are rollouts that are not over and have asked for an approval, by number.
+	RolloutsAsking(ctx context.Context, organization int64, r Range) ([]int64, error)
+	// JournalBetween is of the journal of the whole organization, by position.
+	JournalBetween(ctx context.Context, organization int64, r Range) ([]JournalEntry, error)
 	JournalHorizon(ctx context.Context, organization int64) (Horizon, error)
 
 	// RolloutPolicies has no key for an application that has none of its own.
@@ -87,7 +91,7 @@ type Reads interface {
 	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]QueuedRollout, error)
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]RollbackPolicy, error)
-	// Rollouts are newest first.
+	// Rollouts are newest first, where no other order is asked for.
 	Rollouts(ctx context.Context, organization int64, f RolloutFilter, p Page) (Slice[Rollout], error)
 	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Rollout, error)
 	// RolloutsByApplication is the same page of every application, newest first.
@@ -122,4 +126,25 @@ type RolloutFilter struct {
 	States []RolloutState
 	// EnvironmentID is one that the rollout goes to; 0 for any.
 	EnvironmentID int64
+}
+
+// Counts is how many items lists have in all, whatever page of them is shown. Each is a query of its own that grows with the
+// list, so it is asked only when somebody wants to know.
+type Counts interface {
+	CountApplications(ctx context.Context, organization int64, f ApplicationFilter) (int, error)
+	CountArtifactSources(ctx context.Context, organization int64, f SourceFilter) (int, error)
+	CountEnvironments(ctx context.Context, organization int64, f EnvironmentFilter) (int, error)
+	CountRollouts(ctx context.Context, organization int64, f RolloutFilter) (int, error)
+	CountMatrixApplications(ctx context.Context, organization int64, f MatrixFilter, stops []int64) (int, error)
+	CountMembers(ctx context.Context, organization int64) (int, error)
+	CountGroups(ctx context.Context, organization int64) (int, error)
+	CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error)
+	CountAccessChanges(ctx context.Context, organization int64) (int, error)
+	CountJournal(ctx context.Context, organization int64) (int, error)
+
+	// Those of what belongs to objects have no key for an object that has none.
+	CountVersionsBySource(ctx context.Context, organization int64, sources []int64) (map[int64]int, error)
+	CountVersionSetsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error)
+	CountRolloutsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error)
+	CountJournalsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]int, error)
 }

@@ -51,6 +51,7 @@ type Tx interface {
 	AgentWrites
 	RequestWrites
 	ObservedWrites
+	ArchiveWrites
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// ClaimAll is Claim for several, in their order.
@@ -94,8 +95,6 @@ type ApplicationWrites interface {
 	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
 	// lock (R13).
 	AddFlowDefinition(ctx context.Context, f FlowDefinition) (FlowDefinition, error)
-	// ArchiveApplication writes since when it is not used any more; again is nothing.
-	ArchiveApplication(ctx context.Context, id int64, at time.Time) error
 	// DropSetups is for the environments that a new pipeline does not go to: all but those kept.
 	DropSetups(ctx context.Context, application int64, kept []int64) error
 	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
@@ -116,8 +115,6 @@ type EnvironmentWrites interface {
 	AllEnvironments(ctx context.Context) (map[string]BoundEnvironment, error)
 	// LockEnvironment locks one against change, and waits for whoever plans a rollout by AllEnvironments.
 	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
-	// ArchiveEnvironment writes since when it is not used any more; again is nothing.
-	ArchiveEnvironment(ctx context.Context, id int64, at time.Time) error
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e Environment) error
 	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.

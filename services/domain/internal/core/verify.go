@@ -35,7 +35,7 @@ func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalChec
 	}
 	check.Rollouts = len(page.Nodes)
 	if page.HasNext {
-		check.Next = page.EndCursor
+		check.Next = page.EndCursor()
 	}
 	for _, r := range page.Nodes {
 		// Under the lock of the rollout: a look beside it would take a change under way for a difference.
@@ -68,7 +68,7 @@ func wholeJournal(ctx context.Context, r Reads, organization, rollout int64) ([]
 		if !page.HasNext {
 			return all, nil
 		}
-		p.After = page.EndCursor
+		p.After = page.EndCursor()
 	}
 }
 

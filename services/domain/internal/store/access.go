@@ -41,17 +41,18 @@ func (s *Store) OrganizationsWithToken(ctx context.Context, digest []byte) ([]in
 }
 
 // Members implements core.Reads.
-func (r reader) Members(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Member], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListMembers(ctx, organization, w.after, w.limit())
-		s = slice(w, convertAll(rows, member), func(m core.Member) int64 { return m.ID })
-		return pg.Classify(err, "list members")
-	})
-	return s, err
+func (r reader) Members(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Member], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "members", func(q *sqlc.Queries, w core.Window) ([]sqlc.Member, error) {
+		return q.ListMembers(ctx, sqlc.ListMembersParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
+			ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, member, func(one core.Member) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
+}
+
+// CountMembers implements core.Counts.
+func (r reader) CountMembers(ctx context.Context, organization int64) (int, error) {
+	return count(ctx, r, organization, "members", func(q *sqlc.Queries) (int64, error) { return q.CountMembers(ctx, organization) })
 }
 
 // MembersByID implements core.Reads.
@@ -70,17 +71,18 @@ func (r reader) MemberByName(ctx context.Context, organization int64, name strin
 }
 
 // Groups implements core.Reads.
-func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.Group], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListGroups(ctx, organization, w.after, w.limit())
-		s = slice(w, convertAll(rows, group), func(g core.Group) int64 { return g.ID })
-		return pg.Classify(err, "list groups")
-	})
-	return s, err
+func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "groups", func(q *sqlc.Queries, w core.Window) ([]sqlc.Group, error) {
+		return q.ListGroups(ctx, sqlc.ListGroupsParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
+			ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, group, func(one core.Group) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
+}
+
+// CountGroups implements core.Counts.
+func (r reader) CountGroups(ctx context.Context, organization int64) (int, error) {
+	return count(ctx, r, organization, "groups", func(q *sqlc.Queries) (int64, error) { return q.CountGroups(ctx, organization) })
 }
 
 // GroupsByID implements core.Reads.

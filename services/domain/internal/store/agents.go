@@ -28,17 +28,18 @@ func accessChange(r sqlc.AccessChange) core.AccessChange {
 }
 
 // Agents implements core.Reads.
-func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool, p core.Page) (s core.Slice[core.Agent], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListAgents(ctx, sqlc.ListAgentsParams{OrganizationID: organization, After: w.after, WithRevoked: withRevoked, AtMost: w.limit()})
-		s = slice(w, convertAll(rows, agent), func(a core.Agent) int64 { return a.ID })
-		return pg.Classify(err, "list agents")
-	})
-	return s, err
+func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool, p core.Page) (core.Slice[core.Agent], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "agents", func(q *sqlc.Queries, w core.Window) ([]sqlc.Agent, error) {
+		return q.ListAgents(ctx, sqlc.ListAgentsParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
+			WithRevoked: withRevoked, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, agent, func(one core.Agent) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
+}
+
+// CountAgents implements core.Counts.
+func (r reader) CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error) {
+	return count(ctx, r, organization, "agents", func(q *sqlc.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
 }
 
 // AgentsByID implements core.Reads.
@@ -80,17 +81,17 @@ func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, age
 }
 
 // AccessChanges implements core.Reads.
-func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (s core.Slice[core.AccessChange], err error) {
-	w, err := open(p, newest)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListAccessChanges(ctx, organization, w.after, w.limit())
-		s = slice(w, convertAll(rows, accessChange), func(c core.AccessChange) int64 { return c.ID })
-		return pg.Classify(err, "list changes of access")
-	})
-	return s, err
+func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (core.Slice[core.AccessChange], error) {
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *sqlc.Queries, w core.Window) ([]sqlc.AccessChange, error) {
+		return q.ListAccessChanges(ctx, sqlc.ListAccessChangesParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, accessChange, numbered(func(c core.AccessChange) int64 { return c.ID }))
+}
+
+// CountAccessChanges implements core.Counts.
+func (r reader) CountAccessChanges(ctx context.Context, organization int64) (int, error) {
+	return count(ctx, r, organization, "changes of access", func(q *sqlc.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
 }
 
 // AgentOfKey implements core.Store.

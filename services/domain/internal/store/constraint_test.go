@@ -144,6 +144,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now())`, "cd_service_environment_healths_is_unique"},
 		{"a health that is none", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
 		// R39 to R42: the journals
+		{"an archiving of nothing", `INSERT INTO cd_archivings (organization_id, archived, principal_type, principal_id, reason) VALUES (1, true, 'user', 1, '')`, "cd_archivings_are_of_one_thing"},
 		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},
 		{"a journal row that goes", `DELETE FROM cd_rollout_transitions`, "cd_rollout_transitions_are_append_only"},
 		{"a journal that is emptied", `TRUNCATE cd_rollout_transitions`, "cd_rollout_transitions_are_kept"},

@@ -2,11 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/base64"
-	"math"
-	"strconv"
 
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
@@ -69,64 +65,70 @@ func keyed[R, T any](convert func(R) T, key func(T) int64) func(R) (int64, T) {
 	}
 }
 
-const (
-	defaultPage = 50
-	maxPage     = 500
-)
-
-// window is a Page, read: where it begins, and how many rows to ask for (one more than are shown, to see whether there
-// are more).
-type window struct {
-	// after is the identifier of the last item shown; the list goes on above it, or below it where the newest is first.
-	after int64
-	shown int
-}
-
-// open reads a page. Lists that begin with the newest begin below a number, all others above one.
-func open(p core.Page, start int64) (window, error) {
-	w := window{after: start, shown: min(p.First, maxPage)}
-	if w.shown < 1 {
-		w.shown = defaultPage
-	}
-	if p.After == "" {
-		return w, nil
-	}
-	// A cursor is an identifier in wrapping: what is shown does not shift when items are added in front, and a page
-	// costs the same however deep it is.
-	text, err := base64.RawURLEncoding.DecodeString(p.After)
-	if err == nil {
-		w.after, err = strconv.ParseInt(string(text), 10, 64)
-	}
+// list reads one page of a list that goes by usual where nothing else is asked for.
+func list[R, T any](
+	ctx context.Context, r reader, organization int64, p core.Page, usual core.Order, what string,
+	query func(*sqlc.Queries, core.Window) ([]R, error), convert func(R) T, position func(T) core.Position,
+) (s core.Slice[T], err error) {
+	w, err := p.Open(usual)
 	if err != nil {
-		return w, fault.InvalidFields(fault.Field{Name: "/after", Problem: "found a cursor that is none of ours; expected an endCursor of this list"})
+		return s, err
 	}
-	return w, nil
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		// Ways and keys are values of the queries: see queries/lists.sql.
+		if err := q.PlanForValues(ctx); err != nil {
+			return pg.Classify(err, "plan for values")
+		}
+		rows, err := query(q, w)
+		s = core.Cut(w, convertAll(rows, convert), position)
+		return pg.Classify(err, "list %s", what)
+	})
+	return s, err
 }
 
-// newest is where a list begins that shows the newest first.
-const newest = math.MaxInt64
-
-func (w window) limit() int32 { return int32(w.shown) + 1 }
-
-// slice makes a page of rows that were read with limit.
-func slice[T any](w window, all []T, key func(T) int64) core.Slice[T] {
-	s := core.Slice[T]{Nodes: all}
-	if len(all) > w.shown {
-		s.Nodes, s.HasNext = all[:w.shown], true
+// pages reads the same page of what belongs to each parent.
+func pages[R, T any](
+	ctx context.Context, r reader, organization int64, parents []int64, p core.Page, usual core.Order, what string,
+	query func(*sqlc.Queries, []int64, core.Window) ([]R, error), convert func(R) (int64, T), number func(T) int64,
+) (map[int64]core.Slice[T], error) {
+	w, err := p.Open(usual)
+	if err != nil {
+		return nil, err
 	}
-	if n := len(s.Nodes); n > 0 {
-		s.EndCursor = base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(key(s.Nodes[n-1]), 10)))
-	}
-	return s
+	all, err := under(ctx, r, organization, parents, what, func(q *sqlc.Queries, ctx context.Context, _ int64, ids []int64) ([]R, error) {
+		if err := q.PlanForValues(ctx); err != nil {
+			return nil, err
+		}
+		return query(q, ids, w)
+	}, convert)
+	return cut(w, parents, all, number), err
 }
 
-// slices makes a page of each group.
-func slices[T any](w window, all map[int64][]T, key func(T) int64) map[int64]core.Slice[T] {
-	found := make(map[int64]core.Slice[T], len(all))
-	for parent, of := range all {
-		found[parent] = slice(w, of, key)
+// cut makes a page for each parent, also for one that has nothing there: that its list goes on elsewhere is to be told too.
+func cut[T any](w core.Window, parents []int64, all map[int64][]T, number func(T) int64) map[int64]core.Slice[T] {
+	found := make(map[int64]core.Slice[T], len(parents))
+	for _, parent := range parents {
+		found[parent] = core.Cut(w, all[parent], numbered(number))
 	}
 	return found
+}
+
+// numbered is where an item stands in a list by creation.
+func numbered[T any](number func(T) int64) func(T) core.Position {
+	return func(item T) core.Position { return core.Position{Number: number(item)} }
+}
+
+// limit is how many rows a window needs.
+func limit(w core.Window) int32 { return int32(w.Limit()) }
+
+// count runs a query that counts.
+func count(ctx context.Context, r reader, organization int64, what string, query func(*sqlc.Queries) (int64, error)) (n int, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		counted, err := query(q)
+		n = int(counted)
+		return pg.Classify(err, "count %s", what)
+	})
+	return n, err
 }
 
 // convertAll converts every row.

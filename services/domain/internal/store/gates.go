@@ -26,7 +26,7 @@ func gate(row sqlc.OpenGatesRow) (core.Gate, error) {
 		return core.Gate{}, fmt.Errorf("read approvals of gate %s of rollout %d: %w", orZero(row.GateID), row.RolloutID, err)
 	}
 	g := core.Gate{
-		RolloutID: row.RolloutID, GateID: orZero(row.GateID), Reason: orZero(row.Reason), RequestedAt: row.CreatedAt,
+		RolloutID: row.RolloutID, GateID: orZero(row.GateID), Reason: orZero(row.Reason), RequestedAt: row.CreatedAt, RequestID: row.RequestID,
 		GateRule:  gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
 		Requester: core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
 	}

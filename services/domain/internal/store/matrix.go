@@ -46,6 +46,27 @@ const (
 
 // MatrixApplications implements core.Reads.
 func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
+	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *sqlc.Queries, w core.Window) ([]core.Application, error) {
+		all, _, err := matrix(ctx, q, organization, f, stops, w, false)
+		return all, err
+	}, func(a core.Application) core.Application { return a }, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
+}
+
+// CountMatrixApplications implements core.Counts.
+func (r reader) CountMatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64) (int, error) {
+	return count(ctx, r, organization, "applications of the matrix", func(q *sqlc.Queries) (int64, error) {
+		if err := q.PlanForValues(ctx); err != nil {
+			return 0, err
+		}
+		_, items, err := matrix(ctx, q, organization, f, stops, core.Window{}, true)
+		return items, err
+	})
+}
+
+// matrix reads applications of a window, and, when counting, how many there are in all of it.
+func matrix(
+	ctx context.Context, q *sqlc.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window, counting bool,
+) (all []core.Application, items int64, err error) {
 	states, healths, waiting := make([]int16, len(f.States)), make([]int16, len(f.Healths)), int32(waitingOrNot)
 	for i, s := range f.States {
 		states[i] = int16(s)
@@ -60,21 +81,23 @@ func (r reader) MatrixApplications(ctx context.Context, organization int64, f co
 		}
 	}
 	// An empty list, not none: NULL would meet no condition.
-	environments := append([]int64{}, f.EnvironmentIDs...)
-	stops = append([]int64{}, stops...)
-	return r.byName(ctx, organization, p, func(q *sqlc.Queries, after string, most int32) ([]sqlc.Application, error) {
-		if err := q.PlanForValues(ctx); err != nil {
-			return nil, err
+	by := sqlc.MatrixByCellParams{
+		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: f.Contains, Environments: append([]int64{}, f.EnvironmentIDs...),
+		States: states, Waiting: waiting, Stops: append([]int64{}, stops...), Counting: counting, Falling: w.Falling, AtMost: limit(w),
+	}
+	if len(healths) == 0 {
+		rows, err := q.MatrixByCell(ctx, by)
+		for _, row := range rows {
+			all, items = append(all, application(row.Application)), row.Items
 		}
-		if len(healths) == 0 {
-			return q.MatrixByCell(ctx, sqlc.MatrixByCellParams{
-				OrganizationID: organization, AfterName: after, Contains: f.Contains, Environments: environments, States: states,
-				Waiting: waiting, Stops: stops, AtMost: most,
-			})
-		}
-		return q.MatrixByHealth(ctx, sqlc.MatrixByHealthParams{
-			OrganizationID: organization, AfterName: after, Contains: f.Contains, Healths: healths, Environments: environments, States: states,
-			Waiting: waiting, Stops: stops, AtMost: most,
-		})
+		return all, items, err
+	}
+	rows, err := q.MatrixByHealth(ctx, sqlc.MatrixByHealthParams{
+		OrganizationID: by.OrganizationID, AboveName: by.AboveName, BelowName: by.BelowName, Contains: by.Contains, Healths: healths, Environments: by.Environments,
+		States: by.States, Waiting: by.Waiting, Stops: by.Stops, Counting: by.Counting, Falling: by.Falling, AtMost: by.AtMost,
 	})
+	for _, row := range rows {
+		all, items = append(all, application(row.Application)), row.Items
+	}
+	return all, items, err
 }

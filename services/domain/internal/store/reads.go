@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -47,19 +46,19 @@ func (r reader) ServicesByApplication(ctx context.Context, organization int64, a
 }
 
 // ArtifactSources implements core.Reads.
-func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.SourceFilter, p core.Page) (s core.Slice[core.ArtifactSource], err error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return s, err
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.ListArtifactSources(ctx, sqlc.ListArtifactSourcesParams{
-			OrganizationID: organization, After: w.after, ApplicationID: f.ApplicationID, AtMost: w.limit(),
+func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.SourceFilter, p core.Page) (core.Slice[core.ArtifactSource], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "artifact sources", func(q *sqlc.Queries, w core.Window) ([]sqlc.ArtifactSource, error) {
+		return q.ListArtifactSources(ctx, sqlc.ListArtifactSourcesParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, ApplicationID: f.ApplicationID, Falling: w.Falling, AtMost: limit(w),
 		})
-		s = slice(w, convertAll(rows, artifactSource), func(a core.ArtifactSource) int64 { return a.ID })
-		return pg.Classify(err, "list artifact sources")
+	}, artifactSource, numbered(func(a core.ArtifactSource) int64 { return a.ID }))
+}
+
+// CountArtifactSources implements core.Counts.
+func (r reader) CountArtifactSources(ctx context.Context, organization int64, f core.SourceFilter) (int, error) {
+	return count(ctx, r, organization, "artifact sources", func(q *sqlc.Queries) (int64, error) {
+		return q.CountArtifactSources(ctx, organization, f.ApplicationID)
 	})
-	return s, err
 }
 
 // ArtifactSourcesByID implements core.Reads.
@@ -82,17 +81,20 @@ func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int6
 
 // VersionsBySource implements core.Reads.
 func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
-	w, err := open(p, newest)
-	if err != nil {
-		return nil, err
-	}
-	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.VersionsBySourceRow, error) {
-		return q.VersionsBySource(ctx, sqlc.VersionsBySourceParams{OrganizationID: organization, Ids: ids, Before: w.after, AtMost: w.limit()})
-	}
-	all, err := under(ctx, r, organization, sources, "versions", query, func(row sqlc.VersionsBySourceRow) (int64, core.Version) {
+	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.VersionsBySourceRow, error) {
+		return q.VersionsBySource(ctx, sqlc.VersionsBySourceParams{
+			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, func(row sqlc.VersionsBySourceRow) (int64, core.Version) {
 		return row.Version.ArtifactSourceID, version(row.Version)
+	}, func(one core.Version) int64 { return one.ID })
+}
+
+// CountVersionsBySource implements core.Counts.
+func (r reader) CountVersionsBySource(ctx context.Context, organization int64, sources []int64) (map[int64]int, error) {
+	return byKey(ctx, r, organization, sources, "numbers of versions", (*sqlc.Queries).CountVersionsBySource, func(row sqlc.CountVersionsBySourceRow) (int64, int) {
+		return row.ID, int(row.Items)
 	})
-	return slices(w, all, func(v core.Version) int64 { return v.ID }), err
 }
 
 // VersionSetsByID implements core.Reads.
@@ -103,17 +105,20 @@ func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []i
 
 // VersionSetsByApplication implements core.Reads.
 func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
-	w, err := open(p, newest)
-	if err != nil {
-		return nil, err
-	}
-	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.VersionSetsByApplicationRow, error) {
-		return q.VersionSetsByApplication(ctx, sqlc.VersionSetsByApplicationParams{OrganizationID: organization, Ids: ids, Before: w.after, AtMost: w.limit()})
-	}
-	all, err := under(ctx, r, organization, applications, "version sets", query, func(row sqlc.VersionSetsByApplicationRow) (int64, core.VersionSet) {
+	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.VersionSetsByApplicationRow, error) {
+		return q.VersionSetsByApplication(ctx, sqlc.VersionSetsByApplicationParams{
+			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, func(row sqlc.VersionSetsByApplicationRow) (int64, core.VersionSet) {
 		return row.VersionSet.ApplicationID, versionSet(row.VersionSet)
+	}, func(one core.VersionSet) int64 { return one.ID })
+}
+
+// CountVersionSetsByApplication implements core.Counts.
+func (r reader) CountVersionSetsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
+	return byKey(ctx, r, organization, applications, "numbers of version sets", (*sqlc.Queries).CountVersionSetsByApplication, func(row sqlc.CountVersionSetsByApplicationRow) (int64, int) {
+		return row.ID, int(row.Items)
 	})
-	return slices(w, all, func(s core.VersionSet) int64 { return s.ID }), err
 }
 
 // EntriesByVersionSet implements core.Reads.

@@ -9,36 +9,60 @@ import (
 )
 
 // Rollouts implements core.Reads.
-func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (s core.Slice[core.Rollout], err error) {
-	w, err := open(p, newest)
-	if err != nil {
-		return s, err
-	}
-	states, active := make([]int16, len(f.States)), len(f.States) > 0
-	for i, state := range f.States {
-		states[i] = int16(state)
-		active = active && !state.Terminal()
-	}
-	list := (*sqlc.Queries).ListRollouts
-	if active {
-		list = func(q *sqlc.Queries, ctx context.Context, p sqlc.ListRolloutsParams) ([]sqlc.Rollout, error) {
-			return q.ListActiveRollouts(ctx, sqlc.ListActiveRolloutsParams{
-				OrganizationID: p.OrganizationID, Before: p.Before, States: p.States, ApplicationID: p.ApplicationID, EnvironmentID: p.EnvironmentID, AtMost: p.AtMost,
-			})
-		}
-	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := list(q, ctx, sqlc.ListRolloutsParams{
-			OrganizationID: organization, Before: w.after, ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, AtMost: w.limit(),
-		})
+func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (core.Slice[core.Rollout], error) {
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "rollouts", func(q *sqlc.Queries, w core.Window) ([]core.Rollout, error) {
+		rows, err := listRollouts(ctx, q, organization, f, w)
 		if err != nil {
-			return pg.Classify(err, "list rollouts")
+			return nil, err
 		}
 		all := convertAll(rows, rollout)
-		s = slice(w, all, func(r core.Rollout) int64 { return r.ID })
-		return derive(ctx, q, organization, s.Nodes)
+		return all, derive(ctx, q, organization, all)
+	}, func(one core.Rollout) core.Rollout { return one }, func(one core.Rollout) core.Position {
+		at := core.Never()
+		if one.FinishedAt != nil {
+			at = *one.FinishedAt
+		}
+		return core.Position{Number: one.ID, At: at}
 	})
-	return s, err
+}
+
+// listRollouts takes the query that has an index for what is asked.
+func listRollouts(ctx context.Context, q *sqlc.Queries, organization int64, f core.RolloutFilter, w core.Window) ([]sqlc.Rollout, error) {
+	states, active := statesOf(f), len(f.States) > 0
+	for _, state := range f.States {
+		active = active && !state.Terminal()
+	}
+	switch {
+	case w.Key == core.OrderFinished:
+		return q.ListRolloutsByFinish(ctx, sqlc.ListRolloutsByFinishParams{
+			OrganizationID: organization, AboveAt: w.Above.At, Above: w.Above.Number, BelowAt: w.Below.At, Below: w.Below.Number,
+			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
+		})
+	case active:
+		return q.ListActiveRollouts(ctx, sqlc.ListActiveRolloutsParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number,
+			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
+		})
+	default:
+		return q.ListRollouts(ctx, sqlc.ListRolloutsParams{
+			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number,
+			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
+		})
+	}
+}
+
+// CountRollouts implements core.Counts.
+func (r reader) CountRollouts(ctx context.Context, organization int64, f core.RolloutFilter) (int, error) {
+	return count(ctx, r, organization, "rollouts", func(q *sqlc.Queries) (int64, error) {
+		return q.CountRollouts(ctx, sqlc.CountRolloutsParams{
+			OrganizationID: organization, ApplicationID: f.ApplicationID, States: statesOf(f), EnvironmentID: f.EnvironmentID,
+		})
+	})
+}
+
+// statesOf is an empty list, not none, for all.
+func statesOf(f core.RolloutFilter) []int16 {
+	return convertAll(f.States, func(s core.RolloutState) int16 { return int16(s) })
 }
 
 // derive fills in what no column holds: whether each is a rollback, whether a gate is open, and whether it will pause (R18, R38).
@@ -105,19 +129,30 @@ func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int6
 
 // RolloutsByApplication implements core.Reads.
 func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
-	w, err := open(p, newest)
+	w, err := p.Open(core.OrderCreatedDesc)
 	if err != nil {
 		return nil, err
 	}
 	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
-		rows, err := q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{OrganizationID: organization, Ids: applications, Before: w.after, AtMost: w.limit()})
+		if err := q.PlanForValues(ctx); err != nil {
+			return nil, err
+		}
+		rows, err := q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{
+			OrganizationID: organization, Ids: applications, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+		})
 		return convertAll(rows, func(r sqlc.RolloutsByApplicationRow) sqlc.Rollout { return r.Rollout }), err
 	})
 	found := map[int64][]core.Rollout{}
 	for _, one := range all {
 		found[one.ApplicationID] = append(found[one.ApplicationID], one)
 	}
-	return slices(w, found, func(r core.Rollout) int64 { return r.ID }), err
+	return cut(w, applications, found, func(r core.Rollout) int64 { return r.ID }), err
+}
+
+// CountRolloutsByApplication implements core.Counts.
+func (r reader) CountRolloutsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
+	return byKey(ctx, r, organization, applications, "numbers of rollouts", (*sqlc.Queries).CountRolloutsByApplication,
+		func(row sqlc.CountRolloutsByApplicationRow) (int64, int) { return row.ID, int(row.Items) })
 }
 
 // ActiveRollouts implements core.Reads.
@@ -212,18 +247,17 @@ func (r reader) Journal(ctx context.Context, organization, rollout int64, p core
 
 // JournalsByRollout implements core.Reads.
 func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
-	w, err := open(p, 0)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[int64][]core.Transition, len(rollouts))
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		rows, err := q.JournalsByRollout(ctx, sqlc.JournalsByRolloutParams{Ids: rollouts, OrganizationID: organization, After: w.after, AtMost: w.limit()})
-		clear(found) // the transaction may run again
-		for _, row := range rows {
-			found[row.RolloutID] = append(found[row.RolloutID], transition(row))
-		}
-		return pg.Classify(err, "read journals of rollouts %v", rollouts)
-	})
-	return slices(w, found, func(t core.Transition) int64 { return t.ID }), err
+	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, "journals", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.JournalsByRolloutRow, error) {
+		return q.JournalsByRollout(ctx, sqlc.JournalsByRolloutParams{
+			Ids: ids, OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+		})
+	}, func(row sqlc.JournalsByRolloutRow) (int64, core.Transition) {
+		return row.RolloutID, transition(row)
+	}, func(t core.Transition) int64 { return t.ID })
+}
+
+// CountJournalsByRollout implements core.Counts.
+func (r reader) CountJournalsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]int, error) {
+	return byKey(ctx, r, organization, rollouts, "lengths of journals", (*sqlc.Queries).CountJournalsByRollout,
+		func(row sqlc.CountJournalsByRolloutRow) (int64, int) { return row.ID, int(row.Items) })
 }

@@ -64,6 +64,7 @@ func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflow
 		resp.NextPageToken = pageToken(list[size-1].ID, "list", org, q.States, q.Labels, q.Program)
 	}
 	for _, e := range list {
+		resp.PageTokens = append(resp.PageTokens, pageToken(e.ID, "list", org, q.States, q.Labels, q.Program))
 		resp.Workflows = append(resp.Workflows, view(core.View{Execution: e}))
 	}
 	return resp, nil
@@ -93,6 +94,7 @@ func (s *Server) GetHistory(ctx context.Context, req *autoflowv1.GetHistoryReque
 		resp.NextPageToken = pageToken(entries[size-1].Seq, "history", org, req.GetWorkflowId())
 	}
 	for _, entry := range entries {
+		resp.PageTokens = append(resp.PageTokens, pageToken(entry.Seq, "history", org, req.GetWorkflowId()))
 		shown, err := historyEntry(entry)
 		if err != nil {
 			return nil, err
@@ -134,6 +136,7 @@ func (s *Server) GetLogs(ctx context.Context, req *autoflowv1.GetLogsRequest) (*
 		resp.NextPageToken = pageToken(lines[size-1].Seq, "log", org, req.GetWorkflowId(), branch)
 	}
 	for _, line := range lines {
+		resp.PageTokens = append(resp.PageTokens, pageToken(line.Seq, "log", org, req.GetWorkflowId(), branch))
 		resp.Lines = append(resp.Lines, logLine(line))
 	}
 	return resp, nil

@@ -12,23 +12,29 @@ import (
 // Members, groups and tokens: who may do what.
 
 // Members is one page of those who belong to the organization.
-func (q query) Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error) {
-	p, err := page(first, after)
+func (q query) Members(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.MemberConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.MemberConnection{}, err
 	}
-	s, err := q.domain.Members(ctx, loadersOf(ctx).actor.Organization, p)
-	return model.MemberConnection{Nodes: wrapAll(s.Nodes, model.WrapMember), PageInfo: pageInfo(s)}, err
+	organization := loadersOf(ctx).actor.Organization
+	s, err := q.domain.Members(ctx, organization, p)
+	return model.MemberConnection(model.Connect[model.MemberEdge](s, model.WrapMember, func(ctx context.Context) (int, error) {
+		return q.domain.CountMembers(ctx, organization)
+	})), err
 }
 
 // Groups is one page of them.
-func (q query) Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error) {
-	p, err := page(first, after)
+func (q query) Groups(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GroupConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.GroupConnection{}, err
 	}
-	s, err := q.domain.Groups(ctx, loadersOf(ctx).actor.Organization, p)
-	return model.GroupConnection{Nodes: wrapAll(s.Nodes, model.WrapGroup), PageInfo: pageInfo(s)}, err
+	organization := loadersOf(ctx).actor.Organization
+	s, err := q.domain.Groups(ctx, organization, p)
+	return model.GroupConnection(model.Connect[model.GroupEdge](s, model.WrapGroup, func(ctx context.Context) (int, error) {
+		return q.domain.CountGroups(ctx, organization)
+	})), err
 }
 
 // Member is the viewer as a member; null for a principal that is none.

@@ -11,13 +11,18 @@ import (
 // Agents, which act in clusters, and the log of who gave or took whose access.
 
 // Agents is one page of them.
-func (q query) Agents(ctx context.Context, first *int, after *string, withRevoked *bool) (model.AgentConnection, error) {
-	p, err := page(first, after)
+func (q query) Agents(
+	ctx context.Context, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order,
+) (model.AgentConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.AgentConnection{}, err
 	}
-	s, err := q.domain.Agents(ctx, loadersOf(ctx).actor.Organization, withRevoked != nil && *withRevoked, p)
-	return model.AgentConnection{Nodes: wrapAll(s.Nodes, model.WrapAgent), PageInfo: pageInfo(s)}, err
+	organization, revoked := loadersOf(ctx).actor.Organization, withRevoked != nil && *withRevoked
+	s, err := q.domain.Agents(ctx, organization, revoked, p)
+	return model.AgentConnection(model.Connect[model.AgentEdge](s, model.WrapAgent, func(ctx context.Context) (int, error) {
+		return q.domain.CountAgents(ctx, organization, revoked)
+	})), err
 }
 
 // Agent finds one by name; null where there is none.
@@ -27,13 +32,18 @@ func (q query) Agent(ctx context.Context, name string) (*model.Agent, error) {
 }
 
 // AccessChanges is one page of the log.
-func (q query) AccessChanges(ctx context.Context, first *int, after *string) (model.AccessChangeConnection, error) {
-	p, err := page(first, after)
+func (q query) AccessChanges(
+	ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.AccessChangeConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.AccessChangeConnection{}, err
 	}
-	s, err := q.domain.AccessChangesFor(ctx, loadersOf(ctx).actor, p)
-	return model.AccessChangeConnection{Nodes: wrapAll(s.Nodes, model.WrapAccessChange), PageInfo: pageInfo(s)}, err
+	actor := loadersOf(ctx).actor
+	s, err := q.domain.AccessChangesFor(ctx, actor, p)
+	return model.AccessChangeConnection(model.Connect[model.AccessChangeEdge](s, model.WrapAccessChange, func(ctx context.Context) (int, error) {
+		return q.domain.CountAccessChangesFor(ctx, actor)
+	})), err
 }
 
 // agent resolves those fields of Agent that are loaded.

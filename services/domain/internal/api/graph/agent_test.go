@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -214,5 +215,34 @@ func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
 	}
 	if p := create(ours, "another"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "was revoked") {
 		t.Errorf("another environment of it: %+v", p)
+	}
+}
+
+func TestAnEnvironmentOfARevokedAgentIsNotRestored(t *testing.T) { // R51
+	t.Parallel()
+	f := setup(t)
+	e := f.environment(ours, "staging", core.TierStaging)
+	must(f.domain.ArchiveEnvironment(t.Context(), actor(ours), e.ID, "moved"))(t)
+	must(f.domain.RevokeAgent(t.Context(), actor(ours), f.clusterOf(ours)))(t)
+	var data struct {
+		RestoreEnvironment struct{ Errors []userError }
+	}
+	f.ask(ours, `mutation($id: ID!) { restoreEnvironment(input: {environmentId: $id}) { errors { field message code } } }`, map[string]any{"id": fmt.Sprintf("environment_%d", e.ID)}).into(t, &data)
+	errs := data.RestoreEnvironment.Errors
+	if len(errs) != 1 || errs[0].Code != "REFUSED" || !strings.Contains(errs[0].Message, `environment "staging" cannot be restored: agent "its-cluster" was revoked`) {
+		t.Errorf("answered %+v; expected that the agent was revoked", errs)
+	}
+	var seen struct {
+		Environment struct {
+			ArchivedAt *string
+			Archivings []struct {
+				Archived bool
+				Reason   string
+			}
+		}
+	}
+	f.ask(ours, `{ environment(name: "staging") { archivedAt archivings { archived reason principal { name } } } }`, nil).into(t, &seen)
+	if e := seen.Environment; e.ArchivedAt == nil || len(e.Archivings) != 1 || !e.Archivings[0].Archived || e.Archivings[0].Reason != "moved" {
+		t.Errorf("found %+v; expected it archived, once, with the reason", e)
 	}
 }

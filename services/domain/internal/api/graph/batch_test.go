@@ -33,6 +33,9 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 		f.pipeline(ours, a, e)
 		r := f.rollout(ours, a)
 		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "g"})
+		if _, _, err := f.domain.RegisterAgent(t.Context(), actor(ours), fmt.Sprintf("r%d", i)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	lists := map[string]string{
 		"applications": `{ applications(first: %d) { nodes { ` + applicationFields + ` } } }`,
@@ -45,6 +48,10 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 	lists["journal"] = `{ journal(first: %d) { nodes { cursor rollout { id } transition { event principal { name } } } } }`
 	lists["members"] = `{ members(first: %d) { nodes { name groups { name } tokens { name } } } }`
 	lists["groups"] = `{ groups(first: %d) { nodes { name members { name } } } }`
+	lists["agents"] = `{ agents(first: %d, withRevoked: true) { nodes { name connected keys { id } environments { name } viewerCan { allowed } } } }`
+	lists["access changes"] = `{ accessChanges(first: %d) { nodes { action principal { name } } } }`
+	lists["artifact sources"] = `{ artifactSources(first: %d) { nodes { id service { name application { name } } state { polled } versions(first: 2) { nodes { name } totalCount } } } }`
+	lists["totals"] = `{ applications(first: %d) { nodes { versionSets(first: 1) { totalCount } rollouts(first: 1) { totalCount nodes { journal(first: 1) { totalCount } } } } } }`
 	cost := func(query string, items int) int64 {
 		before := f.queries.n.Load()
 		if a := f.ask(ours, fmt.Sprintf(query, items), nil); len(a.Errors) > 0 {

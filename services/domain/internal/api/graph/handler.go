@@ -34,10 +34,12 @@ type Domain interface {
 	Drivers() []core.Driver
 	ValidateDriverConfig(ref string, kind core.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
 	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application], environments []int64, err error)
+	CountMatrix(ctx context.Context, organization int64, f core.MatrixFilter) (int, error)
 	GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]core.Gate, error)
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
 	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
 	GatesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Gate], error)
+	CountGatesFor(ctx context.Context, a core.Actor) (int, error)
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
 	Follow(ctx context.Context, a core.Actor, after int64, tell func(core.JournalEntry) bool) error
@@ -52,6 +54,7 @@ type Domain interface {
 	CreateToken(ctx context.Context, a core.Actor, n core.NewToken) (core.AccessToken, string, error)
 	RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error)
 	AccessChangesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.AccessChange], error)
+	CountAccessChangesFor(ctx context.Context, a core.Actor) (int, error)
 	RegisterAgent(ctx context.Context, a core.Actor, name string) (core.Agent, string, error)
 	RotateAgent(ctx context.Context, a core.Actor, r core.Rotation) (core.Agent, string, error)
 	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)
@@ -74,8 +77,10 @@ type Domain interface {
 	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
 	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
-	ArchiveApplication(ctx context.Context, a core.Actor, application int64) (core.Application, error)
-	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
+	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
+	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
+	RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
+	RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 	CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error)
 	Workflows(ctx context.Context, a core.Actor, f core.WorkflowFilter, p core.Page) (core.Slice[core.WorkflowRun], error)
 	Workflow(ctx context.Context, a core.Actor, id string) (core.WorkflowRun, error)
@@ -113,7 +118,7 @@ func NewHandler(d Deps) http.Handler {
 	if d.Window <= 0 {
 		d.Window = time.Millisecond
 	}
-	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}, Complexity: weights()})
+	schema := weighed{exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}})}
 	s := handler.New(schema)
 	s.AddTransport(stream{clock: d.Clock, heartbeat: streamHeartbeat, longest: streamLongest})
 	s.AddTransport(transport.GET{UseGrapQLResponseJsonByDefault: true})

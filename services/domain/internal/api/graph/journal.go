@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -12,23 +13,33 @@ import (
 // What lies across rollouts: what waits, and the journal of everything.
 
 // GatesForMe is one page of the gates that wait for the viewer.
-func (q query) GatesForMe(ctx context.Context, first *int, after *string) (model.GateConnection, error) {
-	p, err := page(first, after)
+func (q query) GatesForMe(
+	ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.GateConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.GateConnection{}, err
 	}
-	s, err := q.domain.GatesFor(ctx, loadersOf(ctx).actor, p)
-	return model.GateConnection{Nodes: wrapAll(s.Nodes, model.WrapGate), PageInfo: pageInfo(s)}, err
+	actor := loadersOf(ctx).actor
+	s, err := q.domain.GatesFor(ctx, actor, p)
+	return model.GateConnection(model.Connect[model.GateEdge](s, model.WrapGate, func(ctx context.Context) (int, error) {
+		return q.domain.CountGatesFor(ctx, actor)
+	})), err
 }
 
 // Journal is one page of the organization's whole journal.
-func (q query) Journal(ctx context.Context, first *int, after *string) (model.JournalEntryConnection, error) {
-	p, err := page(first, after)
+func (q query) Journal(
+	ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.JournalEntryConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.JournalEntryConnection{}, err
 	}
-	s, err := q.domain.JournalOf(ctx, loadersOf(ctx).actor.Organization, p)
-	return model.JournalEntryConnection{Nodes: wrapAll(s.Nodes, model.WrapJournalEntry), PageInfo: pageInfo(s)}, err
+	organization := loadersOf(ctx).actor.Organization
+	s, err := q.domain.JournalOf(ctx, organization, p)
+	return model.JournalEntryConnection(model.Connect[model.JournalEntryEdge](s, model.WrapJournalEntry, func(ctx context.Context) (int, error) {
+		return q.domain.CountJournal(ctx, organization)
+	})), err
 }
 
 // JournalCursor is where the journal ends now.
@@ -63,7 +74,21 @@ type subscription struct {
 
 // Journal follows the organization's journal. Nothing is buffered but the page that was read: a slow client slows its own
 // reading.
-func (s subscription) Journal(ctx context.Context, after *string) (<-chan model.JournalEntry, error) {
+func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-chan model.JournalEntry, error) {
+	only := int64(0)
+	if rollout != nil {
+		var err error
+		if only, err = number("rollout", model.KindRollout, *rollout); err != nil {
+			return nil, err
+		}
+		_, found, err := loadersOf(ctx).rollouts.load(ctx, only)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fault.New(fault.NotFound, "%s does not exist", *rollout)
+		}
+	}
 	position := int64(-1)
 	if cursor := resumeFrom(ctx, after); cursor != "" {
 		var err error
@@ -76,6 +101,9 @@ func (s subscription) Journal(ctx context.Context, after *string) (<-chan model.
 	go func() {
 		defer close(entries)
 		err := s.domain.Follow(ctx, actor, position, func(e core.JournalEntry) bool {
+			if only != 0 && e.RolloutID != only {
+				return ctx.Err() == nil
+			}
 			select {
 			case entries <- model.WrapJournalEntry(e):
 				return true

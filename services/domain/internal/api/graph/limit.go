@@ -2,16 +2,13 @@ package graph
 
 import (
 	"context"
+	"strings"
 
 	"github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
-
-	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 const (
@@ -94,42 +91,30 @@ func measure(set ast.SelectionSet, known map[*ast.FragmentDefinition]extent) ext
 	return all
 }
 
-// weights are what pages cost: their items, as many as are asked for.
-func weights() exec.ComplexityRoot {
-	connection := func(children int, first *int, _ *string) int {
-		items := defaultPage
-		if first != nil {
-			items = max(1, min(*first, maxPage))
+// weighed is a schema that says what pages cost: their items, as many as are asked for.
+type weighed struct{ graphql.ExecutableSchema }
+
+// Complexity is for gqlgen. Every field that is a connection counts, so that a new one cannot be forgotten.
+func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, children int, args map[string]any) (int, bool) {
+	def := w.Schema().Types[typeName]
+	if def == nil {
+		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)
+	}
+	field := def.Fields.ForName(fieldName)
+	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
+		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)
+	}
+	items := defaultPage
+	switch field.Type.Name() {
+	case "MatrixConnection":
+		items = matrixPage
+	case "JournalConnection":
+		items = journalPage
+	}
+	for _, count := range []string{"first", "last"} {
+		if asked, err := graphql.UnmarshalInt(args[count]); err == nil && args[count] != nil {
+			items = max(1, min(asked, maxPage))
 		}
-		return 1 + items*children
 	}
-	var c exec.ComplexityRoot
-	c.Query.Applications = func(children int, first *int, after, _ *string, _ *core.Order) int {
-		return connection(children, first, after)
-	}
-	c.Query.Environments = func(children int, first *int, after, _ *string, _ []core.Tier) int {
-		return connection(children, first, after)
-	}
-	c.Query.Matrix = func(children int, first *int, after *string, _ *model.MatrixFilter) int {
-		return connection(children, first, after)
-	}
-	c.Query.GatesForMe = connection
-	c.Query.Journal = connection
-	c.Query.Members = connection
-	c.Query.Groups = connection
-	c.Query.Rollouts = func(children int, first *int, after, _ *string, _ []core.RolloutState, _ *string) int {
-		return connection(children, first, after)
-	}
-	c.Query.ArtifactSources = func(children int, first *int, after, _ *string) int { return connection(children, first, after) }
-	// Every connection of the schema has to be here: one that is missing would cost as little as a single object.
-	c.Application.VersionSets = connection
-	c.Application.Rollouts = connection
-	c.ArtifactSource.Versions = connection
-	c.Rollout.Journal = connection
-	c.Query.Workflows = func(children int, first *int, after *string, _ []core.WorkflowState, _, _ *string) int {
-		return connection(children, first, after)
-	}
-	c.Workflow.History = connection
-	c.Workflow.Logs = connection
-	return c
+	return 1 + items*children, true
 }

@@ -22,14 +22,18 @@ type loaders struct {
 	sourceStates            *loader[int64, core.SourceState]
 	versions                *loader[int64, core.Version]
 	versionsOfSource        *loader[paged, core.Slice[core.Version]]
+	versionCountOf          *loader[int64, int]
 	versionsOfDeployment    *loader[int64, []core.Version]
 	versionSets             *loader[int64, core.VersionSet]
 	versionSetsOf           *loader[paged, core.Slice[core.VersionSet]]
+	versionSetCountOf       *loader[int64, int]
 	entriesOf               *loader[int64, []core.VersionSetEntry]
 	environments            *loader[int64, core.Environment]
 	bindings                *loader[int64, core.DriverBinding]
 	bindingsOf              *loader[int64, []core.DriverBinding]
 	approvalOf              *loader[int64, core.EnvironmentApproval]
+	archivingsOfApplication *loader[int64, []core.Archiving]
+	archivingsOfEnvironment *loader[int64, []core.Archiving]
 	contactOf               *loader[int64, core.Contact]
 	healthsOf               *loader[int64, []core.ServiceHealth]
 	reconciliationOf        *loader[int64, core.Reconciliation]
@@ -39,6 +43,7 @@ type loaders struct {
 	environmentsOf          *loader[int64, []core.ApplicationEnvironment]
 	rollouts                *loader[int64, core.Rollout]
 	rolloutsOf              *loader[paged, core.Slice[core.Rollout]]
+	rolloutCountOf          *loader[int64, int]
 	activeRolloutOf         *loader[int64, core.Rollout]
 	rollbackPolicyOf        *loader[int64, core.RollbackPolicy]
 	rolloutPolicyOf         *loader[int64, core.RolloutPolicy]
@@ -53,6 +58,7 @@ type loaders struct {
 	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
 	previews                *loader[int64, core.Preview]
 	journalOf               *loader[paged, core.Slice[core.Transition]]
+	journalCountOf          *loader[int64, int]
 	standings               *loader[int64, core.Standing]
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	waitsOf                 *loader[int64, []core.Wait]
@@ -87,14 +93,18 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		sourceStates:            plain(b, r.SourceStates),
 		versions:                plain(b, r.VersionsByID),
 		versionsOfSource:        pages(b, r.VersionsBySource),
+		versionCountOf:          plain(b, r.CountVersionsBySource),
 		versionsOfDeployment:    plain(b, r.VersionsByDeployment),
 		versionSets:             plain(b, r.VersionSetsByID),
 		versionSetsOf:           pages(b, r.VersionSetsByApplication),
+		versionSetCountOf:       plain(b, r.CountVersionSetsByApplication),
 		entriesOf:               plain(b, r.EntriesByVersionSet),
 		environments:            plain(b, r.EnvironmentsByID),
 		bindings:                plain(b, r.DriverBindingsByID),
 		bindingsOf:              plain(b, r.DriverBindingsByEnvironment),
 		approvalOf:              plain(b, r.EnvironmentApprovals),
+		archivingsOfApplication: plain(b, r.ArchivingsByApplication),
+		archivingsOfEnvironment: plain(b, r.ArchivingsByEnvironment),
 		contactOf:               plain(b, r.Contacts),
 		healthsOf:               plain(b, r.HealthsByEnvironment),
 		reconciliationOf:        plain(b, r.Reconciliations),
@@ -104,6 +114,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		environmentsOf:          plain(b, r.ApplicationEnvironmentsByApplication),
 		rollouts:                plain(b, r.RolloutsByID),
 		rolloutsOf:              pages(b, r.RolloutsByApplication),
+		rolloutCountOf:          plain(b, r.CountRolloutsByApplication),
 		activeRolloutOf:         plain(b, r.ActiveRollouts),
 		rollbackPolicyOf:        plain(b, r.RollbackPolicies),
 		rolloutPolicyOf:         plain(b, r.RolloutPolicies),
@@ -118,6 +129,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		deploymentGatesOf:       plain(b, r.GatesByDeployment),
 		previews:                plain(b, r.PreviewsByID),
 		journalOf:               pages(b, r.JournalsByRollout),
+		journalCountOf:          plain(b, r.CountJournalsByRollout),
 		standings:               plain(b, r.Standings),
 		applicationStandings:    plain(b, r.ApplicationStandings),
 		waitsOf:                 plain(b, r.Waits),

@@ -12,9 +12,11 @@ import (
 
 // Applications beside environments: the matrix, and its cells.
 
-// Matrix is one page of it, by name.
-func (q query) Matrix(ctx context.Context, first *int, after *string, filter *model.MatrixFilter) (model.MatrixConnection, error) {
-	p, err := page(first, after)
+// Matrix is one page of it.
+func (q query) Matrix(
+	ctx context.Context, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order,
+) (model.MatrixConnection, error) {
+	p, err := page(matrixPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.MatrixConnection{}, err
 	}
@@ -29,11 +31,11 @@ func (q query) Matrix(ctx context.Context, first *int, after *string, filter *mo
 			f.EnvironmentIDs = append(f.EnvironmentIDs, id)
 		}
 	}
-	s, environments, err := q.domain.Matrix(ctx, loadersOf(ctx).actor.Organization, f, p)
-	rows := wrapAll(s.Nodes, func(a core.Application) model.MatrixRow {
+	organization := loadersOf(ctx).actor.Organization
+	s, environments, err := q.domain.Matrix(ctx, organization, f, p)
+	return model.MatrixConnection(model.Connect[model.MatrixEdge](s, func(a core.Application) model.MatrixRow {
 		return model.MatrixRow{Application: model.WrapApplication(a), Environments: environments}
-	})
-	return model.MatrixConnection{Nodes: rows, PageInfo: pageInfo(s)}, err
+	}, func(ctx context.Context) (int, error) { return q.domain.CountMatrix(ctx, organization, f) })), err
 }
 
 // matrixRow resolves the fields of MatrixRow that are loaded.

@@ -11,7 +11,7 @@ func (m mutation) ArchiveApplication(ctx context.Context, in model.ArchiveApplic
 	l := loadersOf(ctx)
 	n, err := applicationNumber(ctx, m.domain, in.Application)
 	if err == nil {
-		_, err = m.domain.ArchiveApplication(ctx, l.actor, n)
+		_, err = m.domain.ArchiveApplication(ctx, l.actor, n, orEmpty(in.Reason))
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, n, model.WrapApplication, inField(err, "/application"))
 	return p, err
@@ -22,9 +22,50 @@ func (m mutation) ArchiveEnvironment(ctx context.Context, in model.ArchiveEnviro
 	l := loadersOf(ctx)
 	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
 	if err == nil {
-		_, err = m.domain.ArchiveEnvironment(ctx, l.actor, n)
+		_, err = m.domain.ArchiveEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
 		err = inField(err, "/environmentId")
 	}
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
 	return p, err
+}
+
+// RestoreApplication takes an archived application, given by name or identifier, into use again.
+func (m mutation) RestoreApplication(ctx context.Context, in model.RestoreApplicationInput) (p model.RestoreApplicationPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := applicationNumber(ctx, m.domain, in.Application)
+	if err == nil {
+		_, err = m.domain.RestoreApplication(ctx, l.actor, n, orEmpty(in.Reason))
+	}
+	p.Application, p.Errors, err = outcome(ctx, l.applications, n, model.WrapApplication, inField(err, "/application"))
+	return p, err
+}
+
+// RestoreEnvironment takes an archived environment into use again.
+func (m mutation) RestoreEnvironment(ctx context.Context, in model.RestoreEnvironmentInput) (p model.RestoreEnvironmentPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		_, err = m.domain.RestoreEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
+		err = inField(err, "/environmentId")
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
+}
+
+// Archivings are when the application was archived and restored.
+func (application) Archivings(ctx context.Context, a *model.Application) ([]model.Archiving, error) {
+	return list(ctx, loadersOf(ctx).archivingsOfApplication, a.ID, model.WrapArchiving)
+}
+
+// Archivings are when the environment was archived and restored.
+func (environment) Archivings(ctx context.Context, e *model.Environment) ([]model.Archiving, error) {
+	return list(ctx, loadersOf(ctx).archivingsOfEnvironment, e.ID, model.WrapArchiving)
+}
+
+// archiving resolves those of Archiving.
+type archiving struct{}
+
+// Principal is the member who did it.
+func (archiving) Principal(ctx context.Context, a *model.Archiving) (*model.Member, error) {
+	return principal(ctx, a.Type, a.Principal.ID)
 }

@@ -18,13 +18,19 @@ func (application) Services(ctx context.Context, a *model.Application) ([]model.
 }
 
 // VersionSets is one page of them, newest first.
-func (application) VersionSets(ctx context.Context, a *model.Application, first *int, after *string) (model.VersionSetConnection, error) {
-	p, err := page(first, after)
+func (application) VersionSets(
+	ctx context.Context, a *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.VersionSetConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.VersionSetConnection{}, err
 	}
-	s, _, err := loadersOf(ctx).versionSetsOf.load(ctx, paged{a.ID, p})
-	return model.VersionSetConnection{Nodes: wrapAll(s.Nodes, model.WrapVersionSet), PageInfo: pageInfo(s)}, err
+	l := loadersOf(ctx)
+	items, _, err := l.versionSetsOf.load(ctx, paged{a.ID, p})
+	return model.VersionSetConnection(model.Connect[model.VersionSetEdge](items, model.WrapVersionSet, func(ctx context.Context) (int, error) {
+		n, _, err := l.versionSetCountOf.load(ctx, a.ID)
+		return n, err
+	})), err
 }
 
 // FlowDefinition is the latest; null before the first.
@@ -38,13 +44,19 @@ func (application) Environments(ctx context.Context, a *model.Application) ([]mo
 }
 
 // Rollouts is one page of them, newest first.
-func (application) Rollouts(ctx context.Context, a *model.Application, first *int, after *string) (model.RolloutConnection, error) {
-	p, err := page(first, after)
+func (application) Rollouts(
+	ctx context.Context, a *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.RolloutConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.RolloutConnection{}, err
 	}
-	s, _, err := loadersOf(ctx).rolloutsOf.load(ctx, paged{a.ID, p})
-	return model.RolloutConnection{Nodes: wrapAll(s.Nodes, model.WrapRollout), PageInfo: pageInfo(s)}, err
+	l := loadersOf(ctx)
+	items, _, err := l.rolloutsOf.load(ctx, paged{a.ID, p})
+	return model.RolloutConnection(model.Connect[model.RolloutEdge](items, model.WrapRollout, func(ctx context.Context) (int, error) {
+		n, _, err := l.rolloutCountOf.load(ctx, a.ID)
+		return n, err
+	})), err
 }
 
 // ActiveRollout is the one that is not over yet, if there is one (R14).
@@ -110,13 +122,19 @@ func (artifactSource) State(ctx context.Context, s *model.ArtifactSource) (*mode
 }
 
 // Versions is one page of them, newest first.
-func (artifactSource) Versions(ctx context.Context, s *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error) {
-	p, err := page(first, after)
+func (artifactSource) Versions(
+	ctx context.Context, s *model.ArtifactSource, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.VersionConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.VersionConnection{}, err
 	}
-	versions, _, err := loadersOf(ctx).versionsOfSource.load(ctx, paged{s.ID, p})
-	return model.VersionConnection{Nodes: wrapAll(versions.Nodes, model.WrapVersion), PageInfo: pageInfo(versions)}, err
+	l := loadersOf(ctx)
+	items, _, err := l.versionsOfSource.load(ctx, paged{s.ID, p})
+	return model.VersionConnection(model.Connect[model.VersionEdge](items, model.WrapVersion, func(ctx context.Context) (int, error) {
+		n, _, err := l.versionCountOf.load(ctx, s.ID)
+		return n, err
+	})), err
 }
 
 // versionSet resolves those of VersionSet.

@@ -27,17 +27,18 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 }
 
 // Applications is one page of them.
-func (q query) Applications(ctx context.Context, first *int, after, name *string, orderBy *core.Order) (model.ApplicationConnection, error) {
-	p, err := page(first, after)
+func (q query) Applications(
+	ctx context.Context, first *int, after *string, last *int, before, name *string, orderBy *core.Order,
+) (model.ApplicationConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.ApplicationConnection{}, err
 	}
-	filter := core.ApplicationFilter{Contains: orEmpty(name)}
-	if orderBy != nil {
-		filter.Order = *orderBy
-	}
-	s, err := q.domain.Applications(ctx, loadersOf(ctx).actor.Organization, filter, p)
-	return model.ApplicationConnection{Nodes: wrapAll(s.Nodes, model.WrapApplication), PageInfo: pageInfo(s)}, err
+	filter, organization := core.ApplicationFilter{Contains: orEmpty(name)}, loadersOf(ctx).actor.Organization
+	s, err := q.domain.Applications(ctx, organization, filter, p)
+	return model.ApplicationConnection(model.Connect[model.ApplicationEdge](s, model.WrapApplication, func(ctx context.Context) (int, error) {
+		return q.domain.CountApplications(ctx, organization, filter)
+	})), err
 }
 
 // Application finds one by name; null where there is none.
@@ -46,14 +47,19 @@ func (q query) Application(ctx context.Context, name string) (*model.Application
 	return orNull(a, err, model.WrapApplication)
 }
 
-// Environments is one page of them, oldest first.
-func (q query) Environments(ctx context.Context, first *int, after, name *string, tiers []core.Tier) (model.EnvironmentConnection, error) {
-	p, err := page(first, after)
+// Environments is one page of them.
+func (q query) Environments(
+	ctx context.Context, first *int, after *string, last *int, before, name *string, tiers []core.Tier, orderBy *core.Order,
+) (model.EnvironmentConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.EnvironmentConnection{}, err
 	}
-	s, err := q.domain.Environments(ctx, loadersOf(ctx).actor.Organization, core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers}, p)
-	return model.EnvironmentConnection{Nodes: wrapAll(s.Nodes, model.WrapEnvironment), PageInfo: pageInfo(s)}, err
+	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers}, loadersOf(ctx).actor.Organization
+	s, err := q.domain.Environments(ctx, organization, filter, p)
+	return model.EnvironmentConnection(model.Connect[model.EnvironmentEdge](s, model.WrapEnvironment, func(ctx context.Context) (int, error) {
+		return q.domain.CountEnvironments(ctx, organization, filter)
+	})), err
 }
 
 // Environment finds one by name; null where there is none.
@@ -62,11 +68,11 @@ func (q query) Environment(ctx context.Context, name string) (*model.Environment
 	return orNull(e, err, model.WrapEnvironment)
 }
 
-// Rollouts is one page of them, newest first, of one application or in some states if asked so.
+// Rollouts is one page of them, of one application or in some states if asked so.
 func (q query) Rollouts(
-	ctx context.Context, first *int, after, application *string, states []core.RolloutState, environment *string,
+	ctx context.Context, first *int, after *string, last *int, before, application *string, states []core.RolloutState, environment *string, orderBy *core.Order,
 ) (model.RolloutConnection, error) {
-	p, err := page(first, after)
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.RolloutConnection{}, err
 	}
@@ -81,8 +87,11 @@ func (q query) Rollouts(
 			return model.RolloutConnection{}, err
 		}
 	}
-	s, err := q.domain.Rollouts(ctx, loadersOf(ctx).actor.Organization, filter, p)
-	return model.RolloutConnection{Nodes: wrapAll(s.Nodes, model.WrapRollout), PageInfo: pageInfo(s)}, err
+	organization := loadersOf(ctx).actor.Organization
+	s, err := q.domain.Rollouts(ctx, organization, filter, p)
+	return model.RolloutConnection(model.Connect[model.RolloutEdge](s, model.WrapRollout, func(ctx context.Context) (int, error) {
+		return q.domain.CountRollouts(ctx, organization, filter)
+	})), err
 }
 
 // Rollout finds one by identifier; null where there is none that the viewer may see.
@@ -94,9 +103,11 @@ func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, erro
 	return optional(ctx, loadersOf(ctx).rollouts, number, model.WrapRollout)
 }
 
-// ArtifactSources is one page of them, oldest first, of one application if asked so.
-func (q query) ArtifactSources(ctx context.Context, first *int, after, application *string) (model.ArtifactSourceConnection, error) {
-	p, err := page(first, after)
+// ArtifactSources is one page of them, of one application if asked so.
+func (q query) ArtifactSources(
+	ctx context.Context, first *int, after *string, last *int, before, application *string, orderBy *core.Order,
+) (model.ArtifactSourceConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.ArtifactSourceConnection{}, err
 	}
@@ -106,8 +117,11 @@ func (q query) ArtifactSources(ctx context.Context, first *int, after, applicati
 			return model.ArtifactSourceConnection{}, err
 		}
 	}
-	s, err := q.domain.ArtifactSources(ctx, loadersOf(ctx).actor.Organization, filter, p)
-	return model.ArtifactSourceConnection{Nodes: wrapAll(s.Nodes, model.WrapArtifactSource), PageInfo: pageInfo(s)}, err
+	organization := loadersOf(ctx).actor.Organization
+	s, err := q.domain.ArtifactSources(ctx, organization, filter, p)
+	return model.ArtifactSourceConnection(model.Connect[model.ArtifactSourceEdge](s, model.WrapArtifactSource, func(ctx context.Context) (int, error) {
+		return q.domain.CountArtifactSources(ctx, organization, filter)
+	})), err
 }
 
 // ArtifactSourceKinds are those that the installation knows; they belong to no organization.
@@ -122,12 +136,12 @@ func (q query) Drivers(context.Context) ([]model.Driver, error) {
 
 // JournalCheck rebuilds states from the journal, a page at a time.
 func (q query) JournalCheck(ctx context.Context, first *int, after *string) (model.JournalCheck, error) {
-	p, err := page(first, after)
+	p, err := forward(first, after)
 	if err != nil {
 		return model.JournalCheck{}, err
 	}
 	check, err := q.domain.CheckJournal(ctx, loadersOf(ctx).actor, p)
-	return model.JournalCheck{JournalCheck: check}, err
+	return model.JournalCheck{JournalCheck: check, Behind: p.After != ""}, err
 }
 
 // Node finds any object by its identifier.

@@ -81,6 +81,9 @@ func (resolvers) MatrixRow() exec.MatrixRowResolver { return matrixRow{} }
 // ArtifactSource resolves its fields.
 func (resolvers) ArtifactSource() exec.ArtifactSourceResolver { return artifactSource{} }
 
+// Archiving resolves its fields.
+func (resolvers) Archiving() exec.ArchivingResolver { return archiving{} }
+
 // Deployment resolves its fields.
 func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
 

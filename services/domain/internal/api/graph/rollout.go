@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // rollout resolves the fields of Rollout that are loaded.
@@ -35,13 +36,19 @@ func (rollout) Environments(ctx context.Context, r *model.Rollout) ([]model.Roll
 }
 
 // Journal is one page of everything that happened, oldest first (R39).
-func (rollout) Journal(ctx context.Context, r *model.Rollout, first *int, after *string) (model.JournalConnection, error) {
-	p, err := page(first, after)
+func (rollout) Journal(
+	ctx context.Context, r *model.Rollout, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.JournalConnection, error) {
+	p, err := page(journalPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.JournalConnection{}, err
 	}
-	s, _, err := loadersOf(ctx).journalOf.load(ctx, paged{r.ID, p})
-	return model.JournalConnection{Nodes: wrapAll(s.Nodes, model.WrapTransition), PageInfo: pageInfo(s)}, err
+	l := loadersOf(ctx)
+	rows, _, err := l.journalOf.load(ctx, paged{r.ID, p})
+	return model.JournalConnection(model.Connect[model.JournalEdge](rows, model.WrapTransition, func(ctx context.Context) (int, error) {
+		n, _, err := l.journalCountOf.load(ctx, r.ID)
+		return n, err
+	})), err
 }
 
 // rolloutEnvironment resolves those of RolloutEnvironment.

@@ -27,6 +27,12 @@ type following struct {
 // follow opens a stream for an organization, from a cursor and a Last-Event-ID.
 func (f *fixture) follow(organization int64, after, last string) *following {
 	f.t.Helper()
+	return f.followRollout(organization, after, last, "")
+}
+
+// followRollout is follow for one rollout only; "" for all.
+func (f *fixture) followRollout(organization int64, after, last, rollout string) *following {
+	f.t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := actor(organization)
 		a.Permissions = f.as
@@ -35,11 +41,15 @@ func (f *fixture) follow(organization int64, after, last string) *following {
 	f.t.Cleanup(server.Close)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
-	variables := "{}"
-	if after != "" {
-		variables = fmt.Sprintf(`{"after":%q}`, after)
+	only := "null"
+	if rollout != "" {
+		only = fmt.Sprintf("%q", rollout)
 	}
-	body := `{"query":"subscription($after: String) { journal(after: $after) { cursor rollout { id } transition { subject event } } }","variables":` + variables + `}`
+	variables := fmt.Sprintf(`{"rollout":%s}`, only)
+	if after != "" {
+		variables = fmt.Sprintf(`{"after":%q,"rollout":%s}`, after, only)
+	}
+	body := `{"query":"subscription($after: String, $rollout: ID) { journal(after: $after, rollout: $rollout) { cursor rollout { id } transition { subject event } } }","variables":` + variables + `}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(body))
 	if err != nil {
 		f.t.Fatal(err)
@@ -187,5 +197,29 @@ func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 	}
 	if words, _ := c.words(3); !slices.Equal(words, []string{"pause", "pause", "resume"}) {
 		t.Errorf("told %q, want the late one first: nothing is skipped", words)
+	}
+}
+
+func TestOneRolloutIsFollowedByItself(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story()
+	var data struct {
+		Rollout struct {
+			Journal struct{ Nodes []struct{ Event string } }
+		}
+	}
+	f.ask(ours, `{ rollout(id: "rollout_2") { journal(first: 100) { nodes { event } } } }`, nil).into(t, &data)
+	var all []string
+	for _, n := range data.Rollout.Journal.Nodes {
+		all = append(all, n.Event)
+	}
+	if words, _ := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all)); !slices.Equal(words, all) {
+		t.Errorf("followed %q, want its own journal: %q", words, all)
+	}
+	for organization, rollout := range map[int64]string{ours: "rollout_99999", theirs: "rollout_2"} {
+		if e := f.followRollout(organization, core.CursorOf(0), "", rollout).next(); !strings.Contains(e.data, `"NOT_FOUND"`) {
+			t.Errorf("%s for organization %d: told %+v, want that there is none", rollout, organization, e)
+		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 
 // Workflows is a page of runs of the engine.
 func (q query) Workflows(ctx context.Context, first *int, after *string, states []core.WorkflowState, program, subject *string) (model.WorkflowConnection, error) {
-	p, err := page(first, after)
+	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowConnection{}, err
 	}
 	s, err := q.domain.Workflows(ctx, loadersOf(ctx).actor, core.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
-	return model.WorkflowConnection{Nodes: wrapAll(s.Nodes, model.WrapWorkflow), PageInfo: pageInfo(s)}, err
+	return model.WorkflowConnection(model.Connect[model.WorkflowEdge](s, model.WrapWorkflow, nil)), err
 }
 
 // Workflow finds one; null where there is none.
@@ -40,23 +40,26 @@ type workflow struct{ domain Domain }
 
 // History is what it recorded.
 func (r workflow) History(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowHistoryConnection, error) {
-	p, err := page(first, after)
+	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowHistoryConnection{}, err
 	}
 	s, err := r.domain.WorkflowHistory(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowHistoryConnection{Nodes: s.Nodes, PageInfo: pageInfo(s)}, err
+	return model.WorkflowHistoryConnection(model.Connect[model.WorkflowHistoryEdge](s, asItIs[model.WorkflowEntry], nil)), err
 }
 
 // Logs is what it printed.
 func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowLogConnection, error) {
-	p, err := page(first, after)
+	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowLogConnection{}, err
 	}
 	s, err := r.domain.WorkflowLogs(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowLogConnection{Nodes: s.Nodes, PageInfo: pageInfo(s)}, err
+	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[model.WorkflowLine], nil)), err
 }
+
+// asItIs wraps nothing: the schema shows what the engine tells.
+func asItIs[V any](v V) V { return v }
 
 // ViewerCan is about a run as it stands.
 func (workflow) ViewerCan(ctx context.Context, w *model.Workflow) ([]model.Ability, error) {

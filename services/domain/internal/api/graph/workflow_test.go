@@ -40,7 +40,10 @@ func (r *runs) ListWorkflows(_ context.Context, organization int64, f core.Workf
 		}
 	}
 	if len(s.Nodes) > p.First {
-		s.Nodes, s.HasNext, s.EndCursor = s.Nodes[:p.First], true, "next"
+		s.Nodes, s.HasNext = s.Nodes[:p.First], true
+	}
+	for _, w := range s.Nodes {
+		s.Cursors = append(s.Cursors, "behind "+w.ID)
 	}
 	return s, nil
 }
@@ -55,11 +58,11 @@ func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (c
 }
 
 func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowEntry], error) {
-	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, EndCursor: "h2"}, nil
+	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
 }
 
 func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowLine], error) {
-	return core.Slice[core.WorkflowLine]{Nodes: []core.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}}, nil
+	return core.Slice[core.WorkflowLine]{Nodes: []core.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}, Cursors: []string{"l3"}}, nil
 }
 
 func (r *runs) RetryWorkflow(_ context.Context, organization int64, id, reason string, from int64) error {
@@ -132,7 +135,7 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 			}
 		}
 	}
-	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor history { nodes { name value } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
+	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor history { nodes { name value } edges { cursor node { sequence } } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
 	f.ask(ours, query, map[string]any{"id": "rollout-2"}).into(t, &one)
 	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" || w.Logs.Nodes[0].Text != "token [redacted]" {
 		t.Errorf("found %+v", one)

@@ -17,7 +17,16 @@ SELECT * FROM cd_members WHERE organization_id = @organization_id AND removed_at
 UPDATE cd_members SET role = @role, removed_at = @removed_at WHERE organization_id = @organization_id AND id = @id;
 
 -- name: ListMembers :many
-SELECT * FROM cd_members WHERE organization_id = @organization_id AND id > @after AND removed_at IS NULL ORDER BY id LIMIT @at_most;
+SELECT * FROM cd_members
+WHERE organization_id = @organization_id AND id > @above AND id < @below
+  AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text) AND removed_at IS NULL
+ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
+         CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN id END DESC
+LIMIT @at_most;
+
+-- name: CountMembers :one
+SELECT count(*) FROM cd_members
+WHERE organization_id = @organization_id AND removed_at IS NULL;
 
 -- name: MembersByID :many
 SELECT * FROM cd_members WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
@@ -35,7 +44,16 @@ SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id = @id FO
 SELECT * FROM cd_groups WHERE organization_id = @organization_id AND name = @name;
 
 -- name: ListGroups :many
-SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id > @after ORDER BY id LIMIT @at_most;
+SELECT * FROM cd_groups
+WHERE organization_id = @organization_id AND id > @above AND id < @below
+  AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text)
+ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
+         CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN id END DESC
+LIMIT @at_most;
+
+-- name: CountGroups :one
+SELECT count(*) FROM cd_groups
+WHERE organization_id = @organization_id;
 
 -- name: GroupsByID :many
 SELECT * FROM cd_groups WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);

@@ -8,7 +8,16 @@ SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id = @id FO
 UPDATE cd_agents SET revoked_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL;
 
 -- name: ListAgents :many
-SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id > @after AND (revoked_at IS NULL OR @with_revoked::boolean) ORDER BY id LIMIT @at_most;
+SELECT * FROM cd_agents
+WHERE organization_id = @organization_id AND id > @above AND id < @below
+  AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text) AND (revoked_at IS NULL OR @with_revoked::boolean)
+ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
+         CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN id END DESC
+LIMIT @at_most;
+
+-- name: CountAgents :one
+SELECT count(*) FROM cd_agents
+WHERE organization_id = @organization_id AND (revoked_at IS NULL OR @with_revoked::boolean);
 
 -- name: AgentsByID :many
 SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
@@ -74,7 +83,13 @@ INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, ac
 VALUES (@organization_id, @principal_type, @principal_id, @action, @subject_kind, @subject_number, @subject_name, @detail);
 
 -- name: ListAccessChanges :many
-SELECT * FROM cd_access_changes WHERE organization_id = @organization_id AND id < @before ORDER BY id DESC LIMIT @at_most;
+SELECT * FROM cd_access_changes
+WHERE organization_id = @organization_id AND id > @above AND id < @below
+ORDER BY CASE WHEN NOT @falling::boolean THEN id END, CASE WHEN @falling::boolean THEN id END DESC
+LIMIT @at_most;
+
+-- name: CountAccessChanges :one
+SELECT count(*) FROM cd_access_changes WHERE organization_id = @organization_id;
 
 -- name: EnsureAgent :exec
 -- One that the configuration names; the number is given by hand.

@@ -40,8 +40,34 @@ UPDATE cd_artifact_sources SET source_config = @source_config WHERE organization
 -- name: ListArtifactSources :many
 SELECT a.* FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = @organization_id AND a.id > @after AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint)
-ORDER BY a.id LIMIT @at_most;
+WHERE a.organization_id = @organization_id AND a.id > @above AND a.id < @below
+  AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint)
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.id END, CASE WHEN @falling::boolean THEN a.id END DESC
+LIMIT @at_most;
+
+-- name: CountArtifactSources :one
+SELECT count(*) FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE a.organization_id = @organization_id AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint);
 
 -- name: ArchiveApplication :exec
-UPDATE cd_applications SET archived_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND archived_at IS NULL;
+-- NULL restores it.
+UPDATE cd_applications SET archived_at = sqlc.narg('at')::timestamptz WHERE organization_id = @organization_id AND id = @id;
+
+-- name: InsertArchiving :exec
+INSERT INTO cd_archivings (organization_id, application_id, environment_id, archived, principal_type, principal_id, reason)
+VALUES (@organization_id, @application_id, @environment_id, @archived, @principal_type, @principal_id, @reason);
+
+-- name: ArchivingsByApplication :many
+-- The latest twenty of each.
+SELECT * FROM cd_archivings v
+WHERE v.organization_id = @organization_id AND v.application_id = ANY(@ids::bigint[])
+  AND (SELECT count(*) FROM cd_archivings n WHERE n.organization_id = v.organization_id AND n.application_id = v.application_id AND n.id > v.id) < 20
+ORDER BY v.application_id, v.id DESC;
+
+-- name: ArchivingsByEnvironment :many
+-- The latest twenty of each.
+SELECT * FROM cd_archivings v
+WHERE v.organization_id = @organization_id AND v.environment_id = ANY(@ids::bigint[])
+  AND (SELECT count(*) FROM cd_archivings n WHERE n.organization_id = v.organization_id AND n.environment_id = v.environment_id AND n.id > v.id) < 20
+ORDER BY v.environment_id, v.id DESC;

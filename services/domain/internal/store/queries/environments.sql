@@ -48,4 +48,5 @@ SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organizati
 SELECT * FROM cd_environment_driver_bindings WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) ORDER BY environment_id, version DESC;
 
 -- name: ArchiveEnvironment :exec
-UPDATE cd_environments SET archived_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND archived_at IS NULL;
+-- NULL restores it.
+UPDATE cd_environments SET archived_at = sqlc.narg('at')::timestamptz WHERE organization_id = @organization_id AND id = @id;

@@ -10,7 +10,7 @@ SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND roll
 -- name: OpenGates :many
 -- A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
 -- enough different people have approved it (R38, D24). An abort leaves every gate. What was asked before there were rules has those of one person.
-SELECT q.rollout_id, q.gate_id, q.reason, q.created_at,
+SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,

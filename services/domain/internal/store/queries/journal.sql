@@ -38,24 +38,36 @@ ORDER BY deployment_id, id;
 SELECT parent.id::bigint AS rollout_id, page.id, page.kind, page.subject_id, page.from_state, page.to_state, page.event, page.gate_id,
        page.principal_type, page.principal_id, page.reason, page.triggered_by, page.created_at
 FROM unnest(@ids::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (
+CROSS JOIN LATERAL (SELECT rows.* FROM (
     SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
     FROM cd_rollout_transitions t
-    WHERE t.organization_id = @organization_id AND t.rollout_id = parent.id AND t.id > @after
+    WHERE t.organization_id = @organization_id AND t.rollout_id = parent.id AND t.id > @above AND t.id < @below
     UNION ALL
     SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
            u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
     FROM cd_rollout_environment_transitions u
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
-    WHERE u.organization_id = @organization_id AND e.rollout_id = parent.id AND u.id > @after
+    WHERE u.organization_id = @organization_id AND e.rollout_id = parent.id AND u.id > @above AND u.id < @below
     UNION ALL
     SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
     JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
-    WHERE v.organization_id = @organization_id AND f.rollout_id = parent.id AND v.id > @after
-    ORDER BY id LIMIT @at_most
+    WHERE v.organization_id = @organization_id AND f.rollout_id = parent.id AND v.id > @above AND v.id < @below
+    ) rows
+    ORDER BY CASE WHEN NOT @falling::boolean THEN rows.id END, CASE WHEN @falling::boolean THEN rows.id END DESC LIMIT @at_most
 ) page
-ORDER BY parent.id, page.id;
+ORDER BY parent.id, CASE WHEN NOT @falling::boolean THEN page.id END, CASE WHEN @falling::boolean THEN page.id END DESC;
+
+-- name: CountJournalsByRollout :many
+SELECT parent.id::bigint AS id, ((SELECT count(*) FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id AND t.rollout_id = parent.id)
+    + (SELECT count(*) FROM cd_rollout_environment_transitions u
+       JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
+       WHERE u.organization_id = @organization_id AND e.rollout_id = parent.id)
+    + (SELECT count(*) FROM cd_deployment_transitions v
+       JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
+       JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
+       WHERE v.organization_id = @organization_id AND f.rollout_id = parent.id))::bigint AS items
+FROM unnest(@ids::bigint[]) AS parent(id);

@@ -28,8 +28,9 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
 -- name: MatrixByCell :many
 -- Applications that have a cell that meets everything that is asked: waiting is 0 for all, 1 for stops, 2 for all others.
-SELECT a.* FROM cd_applications a
-WHERE a.organization_id = @organization_id AND a.name > @after_name AND a.archived_at IS NULL
+-- How many there are is worked out only where it is asked for.
+SELECT sqlc.embed(a), (CASE WHEN @counting::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text) AND a.archived_at IS NULL
   AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0)
   AND a.id IN (
     SELECT ae.application_id
@@ -41,13 +42,14 @@ WHERE a.organization_id = @organization_id AND a.name > @after_name AND a.archiv
       AND (@waiting::integer <> 1 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
       AND (@waiting::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@stops::bigint[])))
   )
-ORDER BY a.name LIMIT @at_most;
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC
+LIMIT @at_most;
 
 -- name: MatrixByHealth :many
 -- MatrixByCell, where also the worst health of a service there is one of those asked for; a service that was never seen
 -- counts for nothing.
-SELECT a.* FROM cd_applications a
-WHERE a.organization_id = @organization_id AND a.name > @after_name AND a.archived_at IS NULL
+SELECT sqlc.embed(a), (CASE WHEN @counting::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text) AND a.archived_at IS NULL
   AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0)
   AND a.id IN (
     SELECT ae.application_id
@@ -67,4 +69,5 @@ WHERE a.organization_id = @organization_id AND a.name > @after_name AND a.archiv
           AND CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END > CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END
       )
   )
-ORDER BY a.name LIMIT @at_most;
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC
+LIMIT @at_most;

@@ -73,9 +73,14 @@ SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = ANY(
 SELECT sqlc.embed(v)
 FROM unnest(@ids::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
-    WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id < @before ORDER BY n.id DESC LIMIT @at_most) page
+    WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id > @above AND n.id < @below
+    ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
 JOIN cd_rollouts v ON v.organization_id = @organization_id AND v.id = page.id
-ORDER BY v.application_id, v.id DESC;
+ORDER BY v.application_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
+
+-- name: CountRolloutsByApplication :many
+SELECT application_id AS id, count(*) AS items FROM cd_rollouts
+WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) GROUP BY application_id;
 
 -- name: ActiveRollouts :many
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN (0, 1, 2);

@@ -69,9 +69,14 @@ SELECT * FROM cd_versions WHERE organization_id = @organization_id AND id = ANY(
 SELECT sqlc.embed(v)
 FROM unnest(@ids::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
-    WHERE n.organization_id = @organization_id AND n.artifact_source_id = parent.id AND n.id < @before ORDER BY n.id DESC LIMIT @at_most) page
+    WHERE n.organization_id = @organization_id AND n.artifact_source_id = parent.id AND n.id > @above AND n.id < @below
+    ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
 JOIN cd_versions v ON v.organization_id = @organization_id AND v.id = page.id
-ORDER BY v.artifact_source_id, v.id DESC;
+ORDER BY v.artifact_source_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
+
+-- name: CountVersionsBySource :many
+SELECT artifact_source_id AS id, count(*) AS items FROM cd_versions
+WHERE organization_id = @organization_id AND artifact_source_id = ANY(@ids::bigint[]) GROUP BY artifact_source_id;
 
 -- name: VersionSetsByID :many
 SELECT * FROM cd_version_sets WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
@@ -80,9 +85,14 @@ SELECT * FROM cd_version_sets WHERE organization_id = @organization_id AND id = 
 SELECT sqlc.embed(v)
 FROM unnest(@ids::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
-    WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id < @before ORDER BY n.id DESC LIMIT @at_most) page
+    WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id > @above AND n.id < @below
+    ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
 JOIN cd_version_sets v ON v.organization_id = @organization_id AND v.id = page.id
-ORDER BY v.application_id, v.id DESC;
+ORDER BY v.application_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
+
+-- name: CountVersionSetsByApplication :many
+SELECT application_id AS id, count(*) AS items FROM cd_version_sets
+WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) GROUP BY application_id;
 
 -- name: EntriesByVersionSet :many
 SELECT version_set_id, service_id, artifact_source_id, version_id FROM cd_version_set_entries

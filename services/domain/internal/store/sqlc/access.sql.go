@@ -34,6 +34,30 @@ func (q *Queries) AnswerRequest(ctx context.Context, arg AnswerRequestParams) er
 	return err
 }
 
+const countGroups = `-- name: CountGroups :one
+SELECT count(*) FROM cd_groups
+WHERE organization_id = $1
+`
+
+func (q *Queries) CountGroups(ctx context.Context, organizationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countGroups, organizationID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countMembers = `-- name: CountMembers :one
+SELECT count(*) FROM cd_members
+WHERE organization_id = $1 AND removed_at IS NULL
+`
+
+func (q *Queries) CountMembers(ctx context.Context, organizationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countMembers, organizationID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const ensureMember = `-- name: EnsureMember :exec
 INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES ($1, $2, $3, 'user', 'owner') ON CONFLICT (id) DO NOTHING
 `
@@ -315,11 +339,36 @@ func (q *Queries) LeaveGroup(ctx context.Context, arg LeaveGroupParams) error {
 }
 
 const listGroups = `-- name: ListGroups :many
-SELECT id, organization_id, name, created_at, updated_at FROM cd_groups WHERE organization_id = $1 AND id > $2 ORDER BY id LIMIT $3
+SELECT id, organization_id, name, created_at, updated_at FROM cd_groups
+WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND name > $4 AND ($5::text = '' OR name < $5::text)
+ORDER BY CASE WHEN $6::boolean AND NOT $7::boolean THEN name END, CASE WHEN $6::boolean AND $7::boolean THEN name END DESC,
+         CASE WHEN NOT $6::boolean AND NOT $7::boolean THEN id END, CASE WHEN NOT $6::boolean AND $7::boolean THEN id END DESC
+LIMIT $8
 `
 
-func (q *Queries) ListGroups(ctx context.Context, organizationID int64, after int64, atMost int32) ([]Group, error) {
-	rows, err := q.db.Query(ctx, listGroups, organizationID, after, atMost)
+type ListGroupsParams struct {
+	OrganizationID int64
+	Above          int64
+	Below          int64
+	AboveName      string
+	BelowName      string
+	ByName         bool
+	Falling        bool
+	AtMost         int32
+}
+
+func (q *Queries) ListGroups(ctx context.Context, arg ListGroupsParams) ([]Group, error) {
+	rows, err := q.db.Query(ctx, listGroups,
+		arg.OrganizationID,
+		arg.Above,
+		arg.Below,
+		arg.AboveName,
+		arg.BelowName,
+		arg.ByName,
+		arg.Falling,
+		arg.AtMost,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -345,11 +394,36 @@ func (q *Queries) ListGroups(ctx context.Context, organizationID int64, after in
 }
 
 const listMembers = `-- name: ListMembers :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND id > $2 AND removed_at IS NULL ORDER BY id LIMIT $3
+SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members
+WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND name > $4 AND ($5::text = '' OR name < $5::text) AND removed_at IS NULL
+ORDER BY CASE WHEN $6::boolean AND NOT $7::boolean THEN name END, CASE WHEN $6::boolean AND $7::boolean THEN name END DESC,
+         CASE WHEN NOT $6::boolean AND NOT $7::boolean THEN id END, CASE WHEN NOT $6::boolean AND $7::boolean THEN id END DESC
+LIMIT $8
 `
 
-func (q *Queries) ListMembers(ctx context.Context, organizationID int64, after int64, atMost int32) ([]Member, error) {
-	rows, err := q.db.Query(ctx, listMembers, organizationID, after, atMost)
+type ListMembersParams struct {
+	OrganizationID int64
+	Above          int64
+	Below          int64
+	AboveName      string
+	BelowName      string
+	ByName         bool
+	Falling        bool
+	AtMost         int32
+}
+
+func (q *Queries) ListMembers(ctx context.Context, arg ListMembersParams) ([]Member, error) {
+	rows, err := q.db.Query(ctx, listMembers,
+		arg.OrganizationID,
+		arg.Above,
+		arg.Below,
+		arg.AboveName,
+		arg.BelowName,
+		arg.ByName,
+		arg.Falling,
+		arg.AtMost,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -232,6 +232,29 @@ func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []in
 	return items, nil
 }
 
+const countAccessChanges = `-- name: CountAccessChanges :one
+SELECT count(*) FROM cd_access_changes WHERE organization_id = $1
+`
+
+func (q *Queries) CountAccessChanges(ctx context.Context, organizationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countAccessChanges, organizationID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countAgents = `-- name: CountAgents :one
+SELECT count(*) FROM cd_agents
+WHERE organization_id = $1 AND (revoked_at IS NULL OR $2::boolean)
+`
+
+func (q *Queries) CountAgents(ctx context.Context, organizationID int64, withRevoked bool) (int64, error) {
+	row := q.db.QueryRow(ctx, countAgents, organizationID, withRevoked)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const ensureAgent = `-- name: EnsureAgent :exec
 INSERT INTO cd_agents (organization_id, id, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 `
@@ -408,11 +431,28 @@ func (q *Queries) InsertAgentKey(ctx context.Context, organizationID int64, agen
 }
 
 const listAccessChanges = `-- name: ListAccessChanges :many
-SELECT id, organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at, updated_at FROM cd_access_changes WHERE organization_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3
+SELECT id, organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at, updated_at FROM cd_access_changes
+WHERE organization_id = $1 AND id > $2 AND id < $3
+ORDER BY CASE WHEN NOT $4::boolean THEN id END, CASE WHEN $4::boolean THEN id END DESC
+LIMIT $5
 `
 
-func (q *Queries) ListAccessChanges(ctx context.Context, organizationID int64, before int64, atMost int32) ([]AccessChange, error) {
-	rows, err := q.db.Query(ctx, listAccessChanges, organizationID, before, atMost)
+type ListAccessChangesParams struct {
+	OrganizationID int64
+	Above          int64
+	Below          int64
+	Falling        bool
+	AtMost         int32
+}
+
+func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesParams) ([]AccessChange, error) {
+	rows, err := q.db.Query(ctx, listAccessChanges,
+		arg.OrganizationID,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
+		arg.AtMost,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -444,21 +484,36 @@ func (q *Queries) ListAccessChanges(ctx context.Context, organizationID int64, b
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents WHERE organization_id = $1 AND id > $2 AND (revoked_at IS NULL OR $3::boolean) ORDER BY id LIMIT $4
+SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents
+WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND name > $4 AND ($5::text = '' OR name < $5::text) AND (revoked_at IS NULL OR $6::boolean)
+ORDER BY CASE WHEN $7::boolean AND NOT $8::boolean THEN name END, CASE WHEN $7::boolean AND $8::boolean THEN name END DESC,
+         CASE WHEN NOT $7::boolean AND NOT $8::boolean THEN id END, CASE WHEN NOT $7::boolean AND $8::boolean THEN id END DESC
+LIMIT $9
 `
 
 type ListAgentsParams struct {
 	OrganizationID int64
-	After          int64
+	Above          int64
+	Below          int64
+	AboveName      string
+	BelowName      string
 	WithRevoked    bool
+	ByName         bool
+	Falling        bool
 	AtMost         int32
 }
 
 func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent, error) {
 	rows, err := q.db.Query(ctx, listAgents,
 		arg.OrganizationID,
-		arg.After,
+		arg.Above,
+		arg.Below,
+		arg.AboveName,
+		arg.BelowName,
 		arg.WithRevoked,
+		arg.ByName,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {

@@ -63,12 +63,91 @@ func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, id
 }
 
 const archiveApplication = `-- name: ArchiveApplication :exec
-UPDATE cd_applications SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 AND archived_at IS NULL
+UPDATE cd_applications SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3
 `
 
-func (q *Queries) ArchiveApplication(ctx context.Context, at time.Time, organizationID int64, iD int64) error {
+// NULL restores it.
+func (q *Queries) ArchiveApplication(ctx context.Context, at *time.Time, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, archiveApplication, at, organizationID, iD)
 	return err
+}
+
+const archivingsByApplication = `-- name: ArchivingsByApplication :many
+SELECT id, organization_id, application_id, environment_id, archived, principal_type, principal_id, reason, created_at, updated_at FROM cd_archivings v
+WHERE v.organization_id = $1 AND v.application_id = ANY($2::bigint[])
+  AND (SELECT count(*) FROM cd_archivings n WHERE n.organization_id = v.organization_id AND n.application_id = v.application_id AND n.id > v.id) < 20
+ORDER BY v.application_id, v.id DESC
+`
+
+// The latest twenty of each.
+func (q *Queries) ArchivingsByApplication(ctx context.Context, organizationID int64, ids []int64) ([]Archiving, error) {
+	rows, err := q.db.Query(ctx, archivingsByApplication, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Archiving
+	for rows.Next() {
+		var i Archiving
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.Archived,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const archivingsByEnvironment = `-- name: ArchivingsByEnvironment :many
+SELECT id, organization_id, application_id, environment_id, archived, principal_type, principal_id, reason, created_at, updated_at FROM cd_archivings v
+WHERE v.organization_id = $1 AND v.environment_id = ANY($2::bigint[])
+  AND (SELECT count(*) FROM cd_archivings n WHERE n.organization_id = v.organization_id AND n.environment_id = v.environment_id AND n.id > v.id) < 20
+ORDER BY v.environment_id, v.id DESC
+`
+
+// The latest twenty of each.
+func (q *Queries) ArchivingsByEnvironment(ctx context.Context, organizationID int64, ids []int64) ([]Archiving, error) {
+	rows, err := q.db.Query(ctx, archivingsByEnvironment, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Archiving
+	for rows.Next() {
+		var i Archiving
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.Archived,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const artifactSourcesByID = `-- name: ArtifactSourcesByID :many
@@ -137,6 +216,19 @@ func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID i
 	return items, nil
 }
 
+const countArtifactSources = `-- name: CountArtifactSources :one
+SELECT count(*) FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE a.organization_id = $1 AND ($2::bigint = 0 OR s.application_id = $2::bigint)
+`
+
+func (q *Queries) CountArtifactSources(ctx context.Context, organizationID int64, applicationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countArtifactSources, organizationID, applicationID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const insertApplication = `-- name: InsertApplication :one
 INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, created_at, updated_at, archived_at
 `
@@ -154,6 +246,34 @@ func (q *Queries) InsertApplication(ctx context.Context, organizationID int64, n
 		&i.ArchivedAt,
 	)
 	return i, err
+}
+
+const insertArchiving = `-- name: InsertArchiving :exec
+INSERT INTO cd_archivings (organization_id, application_id, environment_id, archived, principal_type, principal_id, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+`
+
+type InsertArchivingParams struct {
+	OrganizationID int64
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	Archived       bool
+	PrincipalType  string
+	PrincipalID    int64
+	Reason         string
+}
+
+func (q *Queries) InsertArchiving(ctx context.Context, arg InsertArchivingParams) error {
+	_, err := q.db.Exec(ctx, insertArchiving,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.Archived,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+	)
+	return err
 }
 
 const insertArtifactSource = `-- name: InsertArtifactSource :one
@@ -226,22 +346,28 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 const listArtifactSources = `-- name: ListArtifactSources :many
 SELECT a.id, a.organization_id, a.service_id, a.source_ref, a.source_config, a.match_key, a.created_at, a.updated_at FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = $1 AND a.id > $2 AND ($3::bigint = 0 OR s.application_id = $3::bigint)
-ORDER BY a.id LIMIT $4
+WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3
+  AND ($4::bigint = 0 OR s.application_id = $4::bigint)
+ORDER BY CASE WHEN NOT $5::boolean THEN a.id END, CASE WHEN $5::boolean THEN a.id END DESC
+LIMIT $6
 `
 
 type ListArtifactSourcesParams struct {
 	OrganizationID int64
-	After          int64
+	Above          int64
+	Below          int64
 	ApplicationID  int64
+	Falling        bool
 	AtMost         int32
 }
 
 func (q *Queries) ListArtifactSources(ctx context.Context, arg ListArtifactSourcesParams) ([]ArtifactSource, error) {
 	rows, err := q.db.Query(ctx, listArtifactSources,
 		arg.OrganizationID,
-		arg.After,
+		arg.Above,
+		arg.Below,
 		arg.ApplicationID,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {

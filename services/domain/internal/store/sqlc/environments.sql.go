@@ -12,10 +12,11 @@ import (
 )
 
 const archiveEnvironment = `-- name: ArchiveEnvironment :exec
-UPDATE cd_environments SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 AND archived_at IS NULL
+UPDATE cd_environments SET archived_at = $1::timestamptz WHERE organization_id = $2 AND id = $3
 `
 
-func (q *Queries) ArchiveEnvironment(ctx context.Context, at time.Time, organizationID int64, iD int64) error {
+// NULL restores it.
+func (q *Queries) ArchiveEnvironment(ctx context.Context, at *time.Time, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, archiveEnvironment, at, organizationID, iD)
 	return err
 }

@@ -140,7 +140,7 @@ func (q *Queries) InsertRolloutGate(ctx context.Context, arg InsertRolloutGatePa
 }
 
 const openGates = `-- name: OpenGates :many
-SELECT q.rollout_id, q.gate_id, q.reason, q.created_at,
+SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
@@ -167,6 +167,7 @@ ORDER BY q.rollout_id, q.id
 `
 
 type OpenGatesRow struct {
+	RequestID           int64
 	RolloutID           int64
 	GateID              *string
 	Reason              *string
@@ -193,6 +194,7 @@ func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int
 	for rows.Next() {
 		var i OpenGatesRow
 		if err := rows.Scan(
+			&i.RequestID,
 			&i.RolloutID,
 			&i.GateID,
 			&i.Reason,

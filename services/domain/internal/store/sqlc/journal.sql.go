@@ -10,6 +10,43 @@ import (
 	"time"
 )
 
+const countJournalsByRollout = `-- name: CountJournalsByRollout :many
+SELECT parent.id::bigint AS id, ((SELECT count(*) FROM cd_rollout_transitions t WHERE t.organization_id = $1 AND t.rollout_id = parent.id)
+    + (SELECT count(*) FROM cd_rollout_environment_transitions u
+       JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
+       WHERE u.organization_id = $1 AND e.rollout_id = parent.id)
+    + (SELECT count(*) FROM cd_deployment_transitions v
+       JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
+       JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
+       WHERE v.organization_id = $1 AND f.rollout_id = parent.id))::bigint AS items
+FROM unnest($2::bigint[]) AS parent(id)
+`
+
+type CountJournalsByRolloutRow struct {
+	ID    int64
+	Items int64
+}
+
+func (q *Queries) CountJournalsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]CountJournalsByRolloutRow, error) {
+	rows, err := q.db.Query(ctx, countJournalsByRollout, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountJournalsByRolloutRow
+	for rows.Next() {
+		var i CountJournalsByRolloutRow
+		if err := rows.Scan(&i.ID, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const gateWords = `-- name: GateWords :many
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
 WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry'))
@@ -209,34 +246,37 @@ const journalsByRollout = `-- name: JournalsByRollout :many
 SELECT parent.id::bigint AS rollout_id, page.id, page.kind, page.subject_id, page.from_state, page.to_state, page.event, page.gate_id,
        page.principal_type, page.principal_id, page.reason, page.triggered_by, page.created_at
 FROM unnest($1::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (
+CROSS JOIN LATERAL (SELECT rows.id, rows.kind, rows.subject_id, rows.from_state, rows.to_state, rows.event, rows.gate_id, rows.principal_type, rows.principal_id, rows.reason, rows.triggered_by, rows.created_at FROM (
     SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
     FROM cd_rollout_transitions t
-    WHERE t.organization_id = $3 AND t.rollout_id = parent.id AND t.id > $4
+    WHERE t.organization_id = $2 AND t.rollout_id = parent.id AND t.id > $3 AND t.id < $4
     UNION ALL
     SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
            u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
     FROM cd_rollout_environment_transitions u
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
-    WHERE u.organization_id = $3 AND e.rollout_id = parent.id AND u.id > $4
+    WHERE u.organization_id = $2 AND e.rollout_id = parent.id AND u.id > $3 AND u.id < $4
     UNION ALL
     SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
     JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
-    WHERE v.organization_id = $3 AND f.rollout_id = parent.id AND v.id > $4
-    ORDER BY id LIMIT $2
+    WHERE v.organization_id = $2 AND f.rollout_id = parent.id AND v.id > $3 AND v.id < $4
+    ) rows
+    ORDER BY CASE WHEN NOT $5::boolean THEN rows.id END, CASE WHEN $5::boolean THEN rows.id END DESC LIMIT $6
 ) page
-ORDER BY parent.id, page.id
+ORDER BY parent.id, CASE WHEN NOT $5::boolean THEN page.id END, CASE WHEN $5::boolean THEN page.id END DESC
 `
 
 type JournalsByRolloutParams struct {
 	Ids            []int64
-	AtMost         int32
 	OrganizationID int64
-	After          int64
+	Above          int64
+	Below          int64
+	Falling        bool
+	AtMost         int32
 }
 
 type JournalsByRolloutRow struct {
@@ -259,9 +299,11 @@ type JournalsByRolloutRow struct {
 func (q *Queries) JournalsByRollout(ctx context.Context, arg JournalsByRolloutParams) ([]JournalsByRolloutRow, error) {
 	rows, err := q.db.Query(ctx, journalsByRollout,
 		arg.Ids,
-		arg.AtMost,
 		arg.OrganizationID,
-		arg.After,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
+		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err

@@ -10,62 +10,111 @@ import (
 	"time"
 )
 
-const journalHorizon = `-- name: JournalHorizon :one
-SELECT GREATEST(
-    (SELECT COALESCE(max(t.id), 0) FROM cd_rollout_transitions t WHERE t.organization_id = $1),
-    (SELECT COALESCE(max(u.id), 0) FROM cd_rollout_environment_transitions u WHERE u.organization_id = $1),
-    (SELECT COALESCE(max(v.id), 0) FROM cd_deployment_transitions v WHERE v.organization_id = $1)
-)::bigint AS position,
-pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next
+const countApplications = `-- name: CountApplications :one
+SELECT count(*) FROM cd_applications
+WHERE organization_id = $1
+  AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0) AND archived_at IS NULL
 `
 
-type JournalHorizonRow struct {
-	Position int64
-	Oldest   int64
-	Next     int64
+func (q *Queries) CountApplications(ctx context.Context, organizationID int64, contains string) (int64, error) {
+	row := q.db.QueryRow(ctx, countApplications, organizationID, contains)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
-// The last position that can be seen, and which transactions are under way. Positions are given out before the commit, so
-// one below the last may still come; when every transaction of now has ended, none will.
-func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (JournalHorizonRow, error) {
-	row := q.db.QueryRow(ctx, journalHorizon, organizationID)
-	var i JournalHorizonRow
-	err := row.Scan(&i.Position, &i.Oldest, &i.Next)
-	return i, err
+const countEnvironments = `-- name: CountEnvironments :one
+SELECT count(*) FROM cd_environments
+WHERE organization_id = $1
+  AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND (cardinality($3::text[]) = 0 OR tier = ANY($3::text[]))
+`
+
+func (q *Queries) CountEnvironments(ctx context.Context, organizationID int64, contains string, tiers []string) (int64, error) {
+	row := q.db.QueryRow(ctx, countEnvironments, organizationID, contains, tiers)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
-const journalSince = `-- name: JournalSince :many
+const countJournal = `-- name: CountJournal :one
+SELECT ((SELECT count(*) FROM cd_rollout_transitions t WHERE t.organization_id = $1)
+    + (SELECT count(*) FROM cd_rollout_environment_transitions u WHERE u.organization_id = $1)
+    + (SELECT count(*) FROM cd_deployment_transitions v WHERE v.organization_id = $1))::bigint
+`
+
+func (q *Queries) CountJournal(ctx context.Context, organizationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countJournal, organizationID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const countRollouts = `-- name: CountRollouts :one
+SELECT count(*) FROM cd_rollouts r
+WHERE r.organization_id = $1
+  AND ($2::bigint = 0 OR r.application_id = $2)
+  AND (cardinality($3::smallint[]) = 0 OR r.state = ANY($3::smallint[]))
+  AND ($4::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $4))
+`
+
+type CountRolloutsParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	States         []int16
+	EnvironmentID  int64
+}
+
+func (q *Queries) CountRollouts(ctx context.Context, arg CountRolloutsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countRollouts,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.States,
+		arg.EnvironmentID,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const journalBetween = `-- name: JournalBetween :many
 SELECT j.id, j.kind, j.subject_id, j.rollout_id, j.from_state, j.to_state, j.event, j.gate_id, j.principal_type, j.principal_id, j.reason, j.triggered_by, j.created_at
 FROM (
     (SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id,
             t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
      FROM cd_rollout_transitions t
-     WHERE t.organization_id = $1 AND t.id > $2 AND t.id <= $3 ORDER BY t.id LIMIT $4)
+     WHERE t.organization_id = $1 AND t.id > $2 AND t.id < $3
+     ORDER BY CASE WHEN NOT $4::boolean THEN t.id END, CASE WHEN $4::boolean THEN t.id END DESC LIMIT $5)
     UNION ALL
     (SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, e.rollout_id, u.from_state, u.to_state, u.event, NULL::text,
             u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
      FROM cd_rollout_environment_transitions u
      JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
-     WHERE u.organization_id = $1 AND u.id > $2 AND u.id <= $3 ORDER BY u.id LIMIT $4)
+     WHERE u.organization_id = $1 AND u.id > $2 AND u.id < $3
+     ORDER BY CASE WHEN NOT $4::boolean THEN u.id END, CASE WHEN $4::boolean THEN u.id END DESC LIMIT $5)
     UNION ALL
     (SELECT v.id, 'deployment'::text, v.deployment_id, f.rollout_id, v.from_state, v.to_state, v.event, v.gate_id,
             v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
      FROM cd_deployment_transitions v
      JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
      JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
-     WHERE v.organization_id = $1 AND v.id > $2 AND v.id <= $3 ORDER BY v.id LIMIT $4)
+     WHERE v.organization_id = $1 AND v.id > $2 AND v.id < $3
+     ORDER BY CASE WHEN NOT $4::boolean THEN v.id END, CASE WHEN $4::boolean THEN v.id END DESC LIMIT $5)
 ) j
-ORDER BY j.id LIMIT $4
+ORDER BY CASE WHEN NOT $4::boolean THEN j.id END, CASE WHEN $4::boolean THEN j.id END DESC
+LIMIT $5
 `
 
-type JournalSinceParams struct {
+type JournalBetweenParams struct {
 	OrganizationID int64
-	After          int64
-	UpTo           int64
+	Above          int64
+	Below          int64
+	Falling        bool
 	AtMost         int32
 }
 
-type JournalSinceRow struct {
+type JournalBetweenRow struct {
 	ID            int64
 	Kind          string
 	SubjectID     int64
@@ -81,21 +130,22 @@ type JournalSinceRow struct {
 	CreatedAt     time.Time
 }
 
-// The journal of the whole organization, between two positions: what is above the first, up to the second.
-func (q *Queries) JournalSince(ctx context.Context, arg JournalSinceParams) ([]JournalSinceRow, error) {
-	rows, err := q.db.Query(ctx, journalSince,
+// The journal of the whole organization, between two positions: what is above the first and below the second.
+func (q *Queries) JournalBetween(ctx context.Context, arg JournalBetweenParams) ([]JournalBetweenRow, error) {
+	rows, err := q.db.Query(ctx, journalBetween,
 		arg.OrganizationID,
-		arg.After,
-		arg.UpTo,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []JournalSinceRow
+	var items []JournalBetweenRow
 	for rows.Next() {
-		var i JournalSinceRow
+		var i JournalBetweenRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Kind,
@@ -121,21 +171,48 @@ func (q *Queries) JournalSince(ctx context.Context, arg JournalSinceParams) ([]J
 	return items, nil
 }
 
+const journalHorizon = `-- name: JournalHorizon :one
+SELECT GREATEST(
+    (SELECT COALESCE(max(t.id), 0) FROM cd_rollout_transitions t WHERE t.organization_id = $1),
+    (SELECT COALESCE(max(u.id), 0) FROM cd_rollout_environment_transitions u WHERE u.organization_id = $1),
+    (SELECT COALESCE(max(v.id), 0) FROM cd_deployment_transitions v WHERE v.organization_id = $1)
+)::bigint AS position,
+pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next
+`
+
+type JournalHorizonRow struct {
+	Position int64
+	Oldest   int64
+	Next     int64
+}
+
+// The last position that can be seen, and which transactions are under way. Positions are given out before the commit, so
+// one below the last may still come; when every transaction of now has ended, none will.
+func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (JournalHorizonRow, error) {
+	row := q.db.QueryRow(ctx, journalHorizon, organizationID)
+	var i JournalHorizonRow
+	err := row.Scan(&i.Position, &i.Oldest, &i.Next)
+	return i, err
+}
+
 const listActiveRollouts = `-- name: ListActiveRollouts :many
 SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.id < $2 AND r.state IN (0, 1, 2) AND r.state = ANY($3::smallint[])
-  AND ($4::bigint = 0 OR r.application_id = $4)
-  AND ($5::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
-      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $5))
-ORDER BY r.id DESC LIMIT $6
+WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN (0, 1, 2) AND r.state = ANY($4::smallint[])
+  AND ($5::bigint = 0 OR r.application_id = $5)
+  AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $6))
+ORDER BY CASE WHEN NOT $7::boolean THEN r.id END, CASE WHEN $7::boolean THEN r.id END DESC
+LIMIT $8
 `
 
 type ListActiveRolloutsParams struct {
 	OrganizationID int64
-	Before         int64
+	Above          int64
+	Below          int64
 	States         []int16
 	ApplicationID  int64
 	EnvironmentID  int64
+	Falling        bool
 	AtMost         int32
 }
 
@@ -144,10 +221,12 @@ type ListActiveRolloutsParams struct {
 func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRolloutsParams) ([]Rollout, error) {
 	rows, err := q.db.Query(ctx, listActiveRollouts,
 		arg.OrganizationID,
-		arg.Before,
+		arg.Above,
+		arg.Below,
 		arg.States,
 		arg.ApplicationID,
 		arg.EnvironmentID,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -182,70 +261,41 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 }
 
 const listApplications = `-- name: ListApplications :many
+
 SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications
-WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
-ORDER BY id LIMIT $4
+WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND name > $4 AND ($5::text = '' OR name < $5::text)
+  AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
+ORDER BY CASE WHEN $7::boolean AND NOT $8::boolean THEN name END, CASE WHEN $7::boolean AND $8::boolean THEN name END DESC,
+         CASE WHEN NOT $7::boolean AND NOT $8::boolean THEN id END, CASE WHEN NOT $7::boolean AND $8::boolean THEN id END DESC
+LIMIT $9
 `
 
 type ListApplicationsParams struct {
 	OrganizationID int64
-	After          int64
+	Above          int64
+	Below          int64
+	AboveName      string
+	BelowName      string
 	Contains       string
+	ByName         bool
+	Falling        bool
 	AtMost         int32
 }
 
-// In the order in which they were made.
+// Lists go either way, by one of two keys, between two of its values. Which way and by which key is said by values, for one
+// statement each: they are planned with their values in sight (PlanForValues), so what is not asked for is left out of the
+// plan, and what is goes by an index. An empty name is below all others, and as an upper end it is none.
 func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsParams) ([]Application, error) {
 	rows, err := q.db.Query(ctx, listApplications,
 		arg.OrganizationID,
-		arg.After,
+		arg.Above,
+		arg.Below,
+		arg.AboveName,
+		arg.BelowName,
 		arg.Contains,
-		arg.AtMost,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Application
-	for rows.Next() {
-		var i Application
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.Name,
-			&i.Description,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.ArchivedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listApplicationsByName = `-- name: ListApplicationsByName :many
-SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications
-WHERE organization_id = $1 AND name > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
-ORDER BY name LIMIT $4
-`
-
-type ListApplicationsByNameParams struct {
-	OrganizationID int64
-	AfterName      string
-	Contains       string
-	AtMost         int32
-}
-
-func (q *Queries) ListApplicationsByName(ctx context.Context, arg ListApplicationsByNameParams) ([]Application, error) {
-	rows, err := q.db.Query(ctx, listApplicationsByName,
-		arg.OrganizationID,
-		arg.AfterName,
-		arg.Contains,
+		arg.ByName,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -276,25 +326,39 @@ func (q *Queries) ListApplicationsByName(ctx context.Context, arg ListApplicatio
 
 const listEnvironments = `-- name: ListEnvironments :many
 SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments
-WHERE organization_id = $1 AND id > $2 AND ($3::text = '' OR position(lower($3::text) in lower(name)) > 0) AND archived_at IS NULL
-  AND (cardinality($4::text[]) = 0 OR tier = ANY($4::text[]))
-ORDER BY id LIMIT $5
+WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND name > $4 AND ($5::text = '' OR name < $5::text)
+  AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND (cardinality($7::text[]) = 0 OR tier = ANY($7::text[]))
+ORDER BY CASE WHEN $8::boolean AND NOT $9::boolean THEN name END, CASE WHEN $8::boolean AND $9::boolean THEN name END DESC,
+         CASE WHEN NOT $8::boolean AND NOT $9::boolean THEN id END, CASE WHEN NOT $8::boolean AND $9::boolean THEN id END DESC
+LIMIT $10
 `
 
 type ListEnvironmentsParams struct {
 	OrganizationID int64
-	After          int64
+	Above          int64
+	Below          int64
+	AboveName      string
+	BelowName      string
 	Contains       string
 	Tiers          []string
+	ByName         bool
+	Falling        bool
 	AtMost         int32
 }
 
 func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsParams) ([]Environment, error) {
 	rows, err := q.db.Query(ctx, listEnvironments,
 		arg.OrganizationID,
-		arg.After,
+		arg.Above,
+		arg.Below,
+		arg.AboveName,
+		arg.BelowName,
 		arg.Contains,
 		arg.Tiers,
+		arg.ByName,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -330,30 +394,108 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 
 const listRollouts = `-- name: ListRollouts :many
 SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.id < $2
-  AND ($3::bigint = 0 OR r.application_id = $3)
-  AND (cardinality($4::smallint[]) = 0 OR r.state = ANY($4::smallint[]))
-  AND ($5::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
-      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $5))
-ORDER BY r.id DESC LIMIT $6
+WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3
+  AND ($4::bigint = 0 OR r.application_id = $4)
+  AND (cardinality($5::smallint[]) = 0 OR r.state = ANY($5::smallint[]))
+  AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $6))
+ORDER BY CASE WHEN NOT $7::boolean THEN r.id END, CASE WHEN $7::boolean THEN r.id END DESC
+LIMIT $8
 `
 
 type ListRolloutsParams struct {
 	OrganizationID int64
-	Before         int64
+	Above          int64
+	Below          int64
 	ApplicationID  int64
 	States         []int16
 	EnvironmentID  int64
+	Falling        bool
 	AtMost         int32
 }
 
 func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]Rollout, error) {
 	rows, err := q.db.Query(ctx, listRollouts,
 		arg.OrganizationID,
-		arg.Before,
+		arg.Above,
+		arg.Below,
 		arg.ApplicationID,
 		arg.States,
 		arg.EnvironmentID,
+		arg.Falling,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Rollout
+	for rows.Next() {
+		var i Rollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.FlowDefinitionID,
+			&i.WorkflowRef,
+			&i.State,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Traceparent,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listRolloutsByFinish = `-- name: ListRolloutsByFinish :many
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
+WHERE r.organization_id = $1
+  AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > ($2::timestamptz, $3::bigint)
+  AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < ($4::timestamptz, $5::bigint)
+  AND ($6::bigint = 0 OR r.application_id = $6)
+  AND (cardinality($7::smallint[]) = 0 OR r.state = ANY($7::smallint[]))
+  AND ($8::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
+      WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $8))
+ORDER BY CASE WHEN NOT $9::boolean THEN COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) END,
+         CASE WHEN $9::boolean THEN COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) END DESC,
+         CASE WHEN NOT $9::boolean THEN r.id END, CASE WHEN $9::boolean THEN r.id END DESC
+LIMIT $10
+`
+
+type ListRolloutsByFinishParams struct {
+	OrganizationID int64
+	AboveAt        time.Time
+	Above          int64
+	BelowAt        time.Time
+	Below          int64
+	ApplicationID  int64
+	States         []int16
+	EnvironmentID  int64
+	Falling        bool
+	AtMost         int32
+}
+
+// Those that are not over come after all others. The day is what an index of these has for never.
+func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFinishParams) ([]Rollout, error) {
+	rows, err := q.db.Query(ctx, listRolloutsByFinish,
+		arg.OrganizationID,
+		arg.AboveAt,
+		arg.Above,
+		arg.BelowAt,
+		arg.Below,
+		arg.ApplicationID,
+		arg.States,
+		arg.EnvironmentID,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -389,14 +531,29 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 
 const rolloutsAsking = `-- name: RolloutsAsking :many
 SELECT r.id FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.state IN (0, 1, 2) AND r.id > $2
+WHERE r.organization_id = $1 AND r.state IN (0, 1, 2) AND r.id > $2 AND r.id < $3
   AND EXISTS (SELECT FROM cd_rollout_transitions t WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'request_approval')
-ORDER BY r.id LIMIT $3
+ORDER BY CASE WHEN NOT $4::boolean THEN r.id END, CASE WHEN $4::boolean THEN r.id END DESC
+LIMIT $5
 `
 
+type RolloutsAskingParams struct {
+	OrganizationID int64
+	Above          int64
+	Below          int64
+	Falling        bool
+	AtMost         int32
+}
+
 // Rollouts that are not over and have asked for an approval, whether or not it has been answered.
-func (q *Queries) RolloutsAsking(ctx context.Context, organizationID int64, after int64, atMost int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, rolloutsAsking, organizationID, after, atMost)
+func (q *Queries) RolloutsAsking(ctx context.Context, arg RolloutsAskingParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, rolloutsAsking,
+		arg.OrganizationID,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
+		arg.AtMost,
+	)
 	if err != nil {
 		return nil, err
 	}

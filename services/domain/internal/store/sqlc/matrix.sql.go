@@ -94,60 +94,74 @@ func (q *Queries) EnvironmentsOfDrivers(ctx context.Context, organizationID int6
 }
 
 const matrixByCell = `-- name: MatrixByCell :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
-WHERE a.organization_id = $1 AND a.name > $2 AND a.archived_at IS NULL
-  AND ($3::text = '' OR position(lower($3::text) in lower(a.name)) > 0)
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at, (CASE WHEN $1::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
+WHERE a.organization_id = $2 AND a.name > $3 AND ($4::text = '' OR a.name < $4::text) AND a.archived_at IS NULL
+  AND ($5::text = '' OR position(lower($5::text) in lower(a.name)) > 0)
   AND a.id IN (
     SELECT ae.application_id
     FROM cd_application_environments ae
     LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE ae.organization_id = $1 AND ae.current
-      AND (cardinality($4::bigint[]) = 0 OR ae.environment_id = ANY($4::bigint[]))
-      AND (cardinality($5::smallint[]) = 0 OR c.latest_state = ANY($5::smallint[]))
-      AND ($6::integer <> 1 OR c.latest_rollout_environment_id = ANY($7::bigint[]))
-      AND ($6::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($7::bigint[])))
+    WHERE ae.organization_id = $2 AND ae.current
+      AND (cardinality($6::bigint[]) = 0 OR ae.environment_id = ANY($6::bigint[]))
+      AND (cardinality($7::smallint[]) = 0 OR c.latest_state = ANY($7::smallint[]))
+      AND ($8::integer <> 1 OR c.latest_rollout_environment_id = ANY($9::bigint[]))
+      AND ($8::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($9::bigint[])))
   )
-ORDER BY a.name LIMIT $8
+ORDER BY CASE WHEN NOT $10::boolean THEN a.name END, CASE WHEN $10::boolean THEN a.name END DESC
+LIMIT $11
 `
 
 type MatrixByCellParams struct {
+	Counting       bool
 	OrganizationID int64
-	AfterName      string
+	AboveName      string
+	BelowName      string
 	Contains       string
 	Environments   []int64
 	States         []int16
 	Waiting        int32
 	Stops          []int64
+	Falling        bool
 	AtMost         int32
 }
 
+type MatrixByCellRow struct {
+	Application Application
+	Items       int64
+}
+
 // Applications that have a cell that meets everything that is asked: waiting is 0 for all, 1 for stops, 2 for all others.
-func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]Application, error) {
+// How many there are is worked out only where it is asked for.
+func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]MatrixByCellRow, error) {
 	rows, err := q.db.Query(ctx, matrixByCell,
+		arg.Counting,
 		arg.OrganizationID,
-		arg.AfterName,
+		arg.AboveName,
+		arg.BelowName,
 		arg.Contains,
 		arg.Environments,
 		arg.States,
 		arg.Waiting,
 		arg.Stops,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Application
+	var items []MatrixByCellRow
 	for rows.Next() {
-		var i Application
+		var i MatrixByCellRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.Name,
-			&i.Description,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.ArchivedAt,
+			&i.Application.ID,
+			&i.Application.OrganizationID,
+			&i.Application.Name,
+			&i.Application.Description,
+			&i.Application.CreatedAt,
+			&i.Application.UpdatedAt,
+			&i.Application.ArchivedAt,
+			&i.Items,
 		); err != nil {
 			return nil, err
 		}
@@ -160,20 +174,20 @@ func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]A
 }
 
 const matrixByHealth = `-- name: MatrixByHealth :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
-WHERE a.organization_id = $1 AND a.name > $2 AND a.archived_at IS NULL
-  AND ($3::text = '' OR position(lower($3::text) in lower(a.name)) > 0)
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at, (CASE WHEN $1::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
+WHERE a.organization_id = $2 AND a.name > $3 AND ($4::text = '' OR a.name < $4::text) AND a.archived_at IS NULL
+  AND ($5::text = '' OR position(lower($5::text) in lower(a.name)) > 0)
   AND a.id IN (
     SELECT ae.application_id
     FROM cd_service_environment_healths h
     JOIN cd_services s ON s.organization_id = h.organization_id AND s.id = h.service_id
     JOIN cd_application_environments ae ON ae.organization_id = h.organization_id AND ae.application_id = s.application_id AND ae.environment_id = h.environment_id
     LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE h.organization_id = $1 AND h.health = ANY($4::smallint[]) AND ae.current
-      AND (cardinality($5::bigint[]) = 0 OR h.environment_id = ANY($5::bigint[]))
-      AND (cardinality($6::smallint[]) = 0 OR c.latest_state = ANY($6::smallint[]))
-      AND ($7::integer <> 1 OR c.latest_rollout_environment_id = ANY($8::bigint[]))
-      AND ($7::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($8::bigint[])))
+    WHERE h.organization_id = $2 AND h.health = ANY($6::smallint[]) AND ae.current
+      AND (cardinality($7::bigint[]) = 0 OR h.environment_id = ANY($7::bigint[]))
+      AND (cardinality($8::smallint[]) = 0 OR c.latest_state = ANY($8::smallint[]))
+      AND ($9::integer <> 1 OR c.latest_rollout_environment_id = ANY($10::bigint[]))
+      AND ($9::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($10::bigint[])))
       AND NOT EXISTS (
         SELECT FROM cd_services o
         JOIN cd_service_environment_healths w ON w.organization_id = o.organization_id AND w.service_id = o.id AND w.environment_id = h.environment_id
@@ -181,50 +195,63 @@ WHERE a.organization_id = $1 AND a.name > $2 AND a.archived_at IS NULL
           AND CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END > CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END
       )
   )
-ORDER BY a.name LIMIT $9
+ORDER BY CASE WHEN NOT $11::boolean THEN a.name END, CASE WHEN $11::boolean THEN a.name END DESC
+LIMIT $12
 `
 
 type MatrixByHealthParams struct {
+	Counting       bool
 	OrganizationID int64
-	AfterName      string
+	AboveName      string
+	BelowName      string
 	Contains       string
 	Healths        []int16
 	Environments   []int64
 	States         []int16
 	Waiting        int32
 	Stops          []int64
+	Falling        bool
 	AtMost         int32
+}
+
+type MatrixByHealthRow struct {
+	Application Application
+	Items       int64
 }
 
 // MatrixByCell, where also the worst health of a service there is one of those asked for; a service that was never seen
 // counts for nothing.
-func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) ([]Application, error) {
+func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) ([]MatrixByHealthRow, error) {
 	rows, err := q.db.Query(ctx, matrixByHealth,
+		arg.Counting,
 		arg.OrganizationID,
-		arg.AfterName,
+		arg.AboveName,
+		arg.BelowName,
 		arg.Contains,
 		arg.Healths,
 		arg.Environments,
 		arg.States,
 		arg.Waiting,
 		arg.Stops,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Application
+	var items []MatrixByHealthRow
 	for rows.Next() {
-		var i Application
+		var i MatrixByHealthRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.Name,
-			&i.Description,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.ArchivedAt,
+			&i.Application.ID,
+			&i.Application.OrganizationID,
+			&i.Application.Name,
+			&i.Application.Description,
+			&i.Application.CreatedAt,
+			&i.Application.UpdatedAt,
+			&i.Application.ArchivedAt,
+			&i.Items,
 		); err != nil {
 			return nil, err
 		}

@@ -118,6 +118,21 @@ type ApplicationPolicy struct {
 	OnNewer string
 }
 
+// Who has archived and restored what, and when; append-only (R39).
+type Archiving struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	// Whether it was archived then; otherwise it was restored.
+	Archived      bool
+	PrincipalType string
+	PrincipalID   int64
+	Reason        string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 type ArtifactSource struct {
 	ID             int64
 	OrganizationID int64

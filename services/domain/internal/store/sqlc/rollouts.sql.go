@@ -50,6 +50,36 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 	return items, nil
 }
 
+const countRolloutsByApplication = `-- name: CountRolloutsByApplication :many
+SELECT application_id AS id, count(*) AS items FROM cd_rollouts
+WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
+`
+
+type CountRolloutsByApplicationRow struct {
+	ID    int64
+	Items int64
+}
+
+func (q *Queries) CountRolloutsByApplication(ctx context.Context, organizationID int64, ids []int64) ([]CountRolloutsByApplicationRow, error) {
+	rows, err := q.db.Query(ctx, countRolloutsByApplication, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountRolloutsByApplicationRow
+	for rows.Next() {
+		var i CountRolloutsByApplicationRow
+		if err := rows.Scan(&i.ID, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deploymentsByID = `-- name: DeploymentsByID :many
 SELECT id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at, updated_at FROM cd_deployments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
@@ -476,15 +506,18 @@ const rolloutsByApplication = `-- name: RolloutsByApplication :many
 SELECT v.id, v.organization_id, v.application_id, v.version_set_id, v.flow_definition_id, v.workflow_ref, v.state, v.started_at, v.finished_at, v.created_at, v.updated_at, v.traceparent
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
-    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id < $3 ORDER BY n.id DESC LIMIT $4) page
+    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
+    ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
 JOIN cd_rollouts v ON v.organization_id = $2 AND v.id = page.id
-ORDER BY v.application_id, v.id DESC
+ORDER BY v.application_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type RolloutsByApplicationParams struct {
 	Ids            []int64
 	OrganizationID int64
-	Before         int64
+	Above          int64
+	Below          int64
+	Falling        bool
 	AtMost         int32
 }
 
@@ -496,7 +529,9 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 	rows, err := q.db.Query(ctx, rolloutsByApplication,
 		arg.Ids,
 		arg.OrganizationID,
-		arg.Before,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {

@@ -11,6 +11,66 @@ import (
 	"time"
 )
 
+const countVersionSetsByApplication = `-- name: CountVersionSetsByApplication :many
+SELECT application_id AS id, count(*) AS items FROM cd_version_sets
+WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
+`
+
+type CountVersionSetsByApplicationRow struct {
+	ID    int64
+	Items int64
+}
+
+func (q *Queries) CountVersionSetsByApplication(ctx context.Context, organizationID int64, ids []int64) ([]CountVersionSetsByApplicationRow, error) {
+	rows, err := q.db.Query(ctx, countVersionSetsByApplication, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountVersionSetsByApplicationRow
+	for rows.Next() {
+		var i CountVersionSetsByApplicationRow
+		if err := rows.Scan(&i.ID, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countVersionsBySource = `-- name: CountVersionsBySource :many
+SELECT artifact_source_id AS id, count(*) AS items FROM cd_versions
+WHERE organization_id = $1 AND artifact_source_id = ANY($2::bigint[]) GROUP BY artifact_source_id
+`
+
+type CountVersionsBySourceRow struct {
+	ID    int64
+	Items int64
+}
+
+func (q *Queries) CountVersionsBySource(ctx context.Context, organizationID int64, ids []int64) ([]CountVersionsBySourceRow, error) {
+	rows, err := q.db.Query(ctx, countVersionsBySource, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountVersionsBySourceRow
+	for rows.Next() {
+		var i CountVersionsBySourceRow
+		if err := rows.Scan(&i.ID, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const entriesByVersionSet = `-- name: EntriesByVersionSet :many
 SELECT version_set_id, service_id, artifact_source_id, version_id FROM cd_version_set_entries
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[]) ORDER BY version_set_id, service_id, artifact_source_id
@@ -300,15 +360,18 @@ const versionSetsByApplication = `-- name: VersionSetsByApplication :many
 SELECT v.id, v.organization_id, v.application_id, v.name, v.entries_digest, v.entries_count, v.created_at, v.updated_at, v.traceparent
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
-    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id < $3 ORDER BY n.id DESC LIMIT $4) page
+    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
+    ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
 JOIN cd_version_sets v ON v.organization_id = $2 AND v.id = page.id
-ORDER BY v.application_id, v.id DESC
+ORDER BY v.application_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type VersionSetsByApplicationParams struct {
 	Ids            []int64
 	OrganizationID int64
-	Before         int64
+	Above          int64
+	Below          int64
+	Falling        bool
 	AtMost         int32
 }
 
@@ -320,7 +383,9 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 	rows, err := q.db.Query(ctx, versionSetsByApplication,
 		arg.Ids,
 		arg.OrganizationID,
-		arg.Before,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -503,15 +568,18 @@ const versionsBySource = `-- name: VersionsBySource :many
 SELECT v.id, v.organization_id, v.artifact_source_id, v.name, v.digest, v.reference, v.published_at, v.created_at, v.updated_at
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
-    WHERE n.organization_id = $2 AND n.artifact_source_id = parent.id AND n.id < $3 ORDER BY n.id DESC LIMIT $4) page
+    WHERE n.organization_id = $2 AND n.artifact_source_id = parent.id AND n.id > $3 AND n.id < $4
+    ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
 JOIN cd_versions v ON v.organization_id = $2 AND v.id = page.id
-ORDER BY v.artifact_source_id, v.id DESC
+ORDER BY v.artifact_source_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type VersionsBySourceParams struct {
 	Ids            []int64
 	OrganizationID int64
-	Before         int64
+	Above          int64
+	Below          int64
+	Falling        bool
 	AtMost         int32
 }
 
@@ -523,7 +591,9 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 	rows, err := q.db.Query(ctx, versionsBySource,
 		arg.Ids,
 		arg.OrganizationID,
-		arg.Before,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
 		arg.AtMost,
 	)
 	if err != nil {

@@ -35,6 +35,7 @@ type ResolverRoot interface {
 	Agent() AgentResolver
 	Application() ApplicationResolver
 	ApplicationEnvironment() ApplicationEnvironmentResolver
+	Archiving() ArchivingResolver
 	ArtifactSource() ArtifactSourceResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
@@ -88,8 +89,15 @@ type ComplexityRoot struct {
 	}
 
 	AccessChangeConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	AccessChangeEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	AccessToken struct {
@@ -116,8 +124,15 @@ type ComplexityRoot struct {
 	}
 
 	AgentConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	AgentEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	AgentKey struct {
@@ -143,6 +158,7 @@ type ComplexityRoot struct {
 	Application struct {
 		ActiveRollout  func(childComplexity int) int
 		ArchivedAt     func(childComplexity int) int
+		Archivings     func(childComplexity int) int
 		CreatedAt      func(childComplexity int) int
 		Description    func(childComplexity int) int
 		Environments   func(childComplexity int) int
@@ -152,15 +168,22 @@ type ComplexityRoot struct {
 		QueuedRollout  func(childComplexity int) int
 		RollbackPolicy func(childComplexity int) int
 		RolloutPolicy  func(childComplexity int) int
-		Rollouts       func(childComplexity int, first *int, after *string) int
+		Rollouts       func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Services       func(childComplexity int) int
-		VersionSets    func(childComplexity int, first *int, after *string) int
+		VersionSets    func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		ViewerCan      func(childComplexity int) int
 	}
 
 	ApplicationConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	ApplicationEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	ApplicationEnvironment struct {
@@ -190,18 +213,34 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	Archiving struct {
+		Archived      func(childComplexity int) int
+		CreatedAt     func(childComplexity int) int
+		Principal     func(childComplexity int) int
+		PrincipalID   func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+		Reason        func(childComplexity int) int
+	}
+
 	ArtifactSource struct {
 		Config   func(childComplexity int) int
 		GlobalID func(childComplexity int) int
 		Ref      func(childComplexity int) int
 		Service  func(childComplexity int) int
 		State    func(childComplexity int) int
-		Versions func(childComplexity int, first *int, after *string) int
+		Versions func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 	}
 
 	ArtifactSourceConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	ArtifactSourceEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	ArtifactSourceKind struct {
@@ -313,6 +352,7 @@ type ComplexityRoot struct {
 	Environment struct {
 		Approval        func(childComplexity int) int
 		ArchivedAt      func(childComplexity int) int
+		Archivings      func(childComplexity int) int
 		Contact         func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
@@ -336,8 +376,15 @@ type ComplexityRoot struct {
 	}
 
 	EnvironmentConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	EnvironmentEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	FileChange struct {
@@ -375,8 +422,15 @@ type ComplexityRoot struct {
 	}
 
 	GateConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	GateEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	Group struct {
@@ -387,8 +441,15 @@ type ComplexityRoot struct {
 	}
 
 	GroupConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	GroupEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	GroupPayload struct {
@@ -404,13 +465,20 @@ type ComplexityRoot struct {
 	}
 
 	JournalConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
 	}
 
 	JournalDifference struct {
 		Problem   func(childComplexity int) int
 		SubjectID func(childComplexity int) int
+	}
+
+	JournalEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	JournalEntry struct {
@@ -420,8 +488,15 @@ type ComplexityRoot struct {
 	}
 
 	JournalEntryConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	JournalEntryEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	LookAtArtifactSourcePayload struct {
@@ -432,8 +507,15 @@ type ComplexityRoot struct {
 	}
 
 	MatrixConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	MatrixEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	MatrixRow struct {
@@ -454,8 +536,15 @@ type ComplexityRoot struct {
 	}
 
 	MemberConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	MemberEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	MemberPayload struct {
@@ -484,6 +573,8 @@ type ComplexityRoot struct {
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
+		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
+		RestoreEnvironment               func(childComplexity int, input model.RestoreEnvironmentInput) int
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
@@ -509,8 +600,10 @@ type ComplexityRoot struct {
 	}
 
 	PageInfo struct {
-		EndCursor   func(childComplexity int) int
-		HasNextPage func(childComplexity int) int
+		EndCursor       func(childComplexity int) int
+		HasNextPage     func(childComplexity int) int
+		HasPreviousPage func(childComplexity int) int
+		StartCursor     func(childComplexity int) int
 	}
 
 	PauseRolloutPayload struct {
@@ -530,27 +623,27 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		AccessChanges          func(childComplexity int, first *int, after *string) int
+		AccessChanges          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Agent                  func(childComplexity int, name string) int
-		Agents                 func(childComplexity int, first *int, after *string, withRevoked *bool) int
+		Agents                 func(childComplexity int, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order) int
 		Application            func(childComplexity int, name string) int
-		Applications           func(childComplexity int, first *int, after *string, name *string, orderBy *core.Order) int
+		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, orderBy *core.Order) int
 		ArtifactSourceKinds    func(childComplexity int) int
-		ArtifactSources        func(childComplexity int, first *int, after *string, application *string) int
+		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
-		Environments           func(childComplexity int, first *int, after *string, name *string, tiers []core.Tier) int
-		GatesForMe             func(childComplexity int, first *int, after *string) int
-		Groups                 func(childComplexity int, first *int, after *string) int
-		Journal                func(childComplexity int, first *int, after *string) int
+		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, orderBy *core.Order) int
+		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Journal                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		JournalCheck           func(childComplexity int, first *int, after *string) int
 		JournalCursor          func(childComplexity int) int
-		Matrix                 func(childComplexity int, first *int, after *string, filter *model.MatrixFilter) int
-		Members                func(childComplexity int, first *int, after *string) int
+		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
+		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Node                   func(childComplexity int, id string) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
-		Rollouts               func(childComplexity int, first *int, after *string, application *string, states []core.RolloutState, environment *string) int
+		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
 		Viewer                 func(childComplexity int) int
@@ -578,6 +671,16 @@ type ComplexityRoot struct {
 	ResolveGatePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	RestoreApplicationPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	RestoreEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	ResumeRolloutPayload struct {
@@ -626,7 +729,7 @@ type ComplexityRoot struct {
 		FlowDefinition   func(childComplexity int) int
 		GlobalID         func(childComplexity int) int
 		IsRollback       func(childComplexity int) int
-		Journal          func(childComplexity int, first *int, after *string) int
+		Journal          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		OpenGates        func(childComplexity int) int
 		PauseRequested   func(childComplexity int) int
 		StartedAt        func(childComplexity int) int
@@ -638,8 +741,15 @@ type ComplexityRoot struct {
 	}
 
 	RolloutConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	RolloutEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	RolloutEnvironment struct {
@@ -707,7 +817,7 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		Journal func(childComplexity int, after *string) int
+		Journal func(childComplexity int, after *string, rollout *string) int
 	}
 
 	Transition struct {
@@ -745,8 +855,15 @@ type ComplexityRoot struct {
 	}
 
 	VersionConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	VersionEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	VersionSet struct {
@@ -757,8 +874,15 @@ type ComplexityRoot struct {
 	}
 
 	VersionSetConnection struct {
-		Nodes    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	VersionSetEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	VersionSetEntry struct {
@@ -808,8 +932,14 @@ type ComplexityRoot struct {
 	}
 
 	WorkflowConnection struct {
+		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	WorkflowEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	WorkflowEntry struct {
@@ -823,8 +953,14 @@ type ComplexityRoot struct {
 	}
 
 	WorkflowHistoryConnection struct {
+		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	WorkflowHistoryEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	WorkflowLine struct {
@@ -840,8 +976,14 @@ type ComplexityRoot struct {
 	}
 
 	WorkflowLogConnection struct {
+		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	WorkflowLogEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	WorkflowPayload struct {
@@ -872,11 +1014,13 @@ type AgentResolver interface {
 	ViewerCan(ctx context.Context, obj *model.Agent) ([]model.Ability, error)
 }
 type ApplicationResolver interface {
+	Archivings(ctx context.Context, obj *model.Application) ([]model.Archiving, error)
+
 	Services(ctx context.Context, obj *model.Application) ([]model.Service, error)
-	VersionSets(ctx context.Context, obj *model.Application, first *int, after *string) (model.VersionSetConnection, error)
+	VersionSets(ctx context.Context, obj *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionSetConnection, error)
 	FlowDefinition(ctx context.Context, obj *model.Application) (*model.FlowDefinition, error)
 	Environments(ctx context.Context, obj *model.Application) ([]model.ApplicationEnvironment, error)
-	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string) (model.RolloutConnection, error)
+	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.RolloutConnection, error)
 	ActiveRollout(ctx context.Context, obj *model.Application) (*model.Rollout, error)
 	QueuedRollout(ctx context.Context, obj *model.Application) (*model.QueuedRollout, error)
 	RollbackPolicy(ctx context.Context, obj *model.Application) (model.RollbackPolicy, error)
@@ -896,11 +1040,14 @@ type ApplicationEnvironmentResolver interface {
 	Reconciliation(ctx context.Context, obj *model.ApplicationEnvironment) (*model.Reconciliation, error)
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
+type ArchivingResolver interface {
+	Principal(ctx context.Context, obj *model.Archiving) (*model.Member, error)
+}
 type ArtifactSourceResolver interface {
 	Service(ctx context.Context, obj *model.ArtifactSource) (model.Service, error)
 
 	State(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSourceState, error)
-	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string) (model.VersionConnection, error)
+	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionConnection, error)
 }
 type DeploymentResolver interface {
 	Service(ctx context.Context, obj *model.Deployment) (model.Service, error)
@@ -910,6 +1057,8 @@ type DeploymentResolver interface {
 	Gates(ctx context.Context, obj *model.Deployment) ([]model.DeploymentGate, error)
 }
 type EnvironmentResolver interface {
+	Archivings(ctx context.Context, obj *model.Environment) ([]model.Archiving, error)
+
 	DriverBindings(ctx context.Context, obj *model.Environment) ([]model.DriverBinding, error)
 	Approval(ctx context.Context, obj *model.Environment) (*model.EnvironmentApproval, error)
 	Contact(ctx context.Context, obj *model.Environment) (*model.Contact, error)
@@ -944,6 +1093,8 @@ type MutationResolver interface {
 	CreateEnvironment(ctx context.Context, input model.CreateEnvironmentInput) (model.CreateEnvironmentPayload, error)
 	ArchiveApplication(ctx context.Context, input model.ArchiveApplicationInput) (model.ArchiveApplicationPayload, error)
 	ArchiveEnvironment(ctx context.Context, input model.ArchiveEnvironmentInput) (model.ArchiveEnvironmentPayload, error)
+	RestoreApplication(ctx context.Context, input model.RestoreApplicationInput) (model.RestoreApplicationPayload, error)
+	RestoreEnvironment(ctx context.Context, input model.RestoreEnvironmentInput) (model.RestoreEnvironmentPayload, error)
 	CreateFlowDefinition(ctx context.Context, input model.CreateFlowDefinitionInput) (model.CreateFlowDefinitionPayload, error)
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
 	RetryApplicationEnvironmentSetup(ctx context.Context, input model.RetryApplicationEnvironmentSetupInput) (model.RetryApplicationEnvironmentSetupPayload, error)
@@ -980,23 +1131,23 @@ type PreviewedEnvironmentResolver interface {
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (model.Node, error)
 	Viewer(ctx context.Context) (model.Viewer, error)
-	Applications(ctx context.Context, first *int, after *string, name *string, orderBy *core.Order) (model.ApplicationConnection, error)
+	Applications(ctx context.Context, first *int, after *string, last *int, before *string, name *string, orderBy *core.Order) (model.ApplicationConnection, error)
 	Application(ctx context.Context, name string) (*model.Application, error)
-	Matrix(ctx context.Context, first *int, after *string, filter *model.MatrixFilter) (model.MatrixConnection, error)
-	Environments(ctx context.Context, first *int, after *string, name *string, tiers []core.Tier) (model.EnvironmentConnection, error)
+	Matrix(ctx context.Context, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) (model.MatrixConnection, error)
+	Environments(ctx context.Context, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, orderBy *core.Order) (model.EnvironmentConnection, error)
 	Environment(ctx context.Context, name string) (*model.Environment, error)
-	Rollouts(ctx context.Context, first *int, after *string, application *string, states []core.RolloutState, environment *string) (model.RolloutConnection, error)
-	GatesForMe(ctx context.Context, first *int, after *string) (model.GateConnection, error)
-	Journal(ctx context.Context, first *int, after *string) (model.JournalEntryConnection, error)
+	Rollouts(ctx context.Context, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) (model.RolloutConnection, error)
+	GatesForMe(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GateConnection, error)
+	Journal(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.JournalEntryConnection, error)
 	JournalCursor(ctx context.Context) (string, error)
 	Rollout(ctx context.Context, id string) (*model.Rollout, error)
 	RolloutPreview(ctx context.Context, id string) (*model.RolloutPreview, error)
-	Members(ctx context.Context, first *int, after *string) (model.MemberConnection, error)
-	Groups(ctx context.Context, first *int, after *string) (model.GroupConnection, error)
-	Agents(ctx context.Context, first *int, after *string, withRevoked *bool) (model.AgentConnection, error)
+	Members(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.MemberConnection, error)
+	Groups(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GroupConnection, error)
+	Agents(ctx context.Context, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order) (model.AgentConnection, error)
 	Agent(ctx context.Context, name string) (*model.Agent, error)
-	AccessChanges(ctx context.Context, first *int, after *string) (model.AccessChangeConnection, error)
-	ArtifactSources(ctx context.Context, first *int, after *string, application *string) (model.ArtifactSourceConnection, error)
+	AccessChanges(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.AccessChangeConnection, error)
+	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
 	ValidateDriverConfig(ctx context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error)
@@ -1018,7 +1169,7 @@ type RolloutResolver interface {
 	ViewerCan(ctx context.Context, obj *model.Rollout) ([]model.Ability, error)
 
 	Environments(ctx context.Context, obj *model.Rollout) ([]model.RolloutEnvironment, error)
-	Journal(ctx context.Context, obj *model.Rollout, first *int, after *string) (model.JournalConnection, error)
+	Journal(ctx context.Context, obj *model.Rollout, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.JournalConnection, error)
 }
 type RolloutEnvironmentResolver interface {
 	Rollout(ctx context.Context, obj *model.RolloutEnvironment) (model.Rollout, error)
@@ -1044,7 +1195,7 @@ type ServiceHealthResolver interface {
 	Service(ctx context.Context, obj *model.ServiceHealth) (model.Service, error)
 }
 type SubscriptionResolver interface {
-	Journal(ctx context.Context, after *string) (<-chan model.JournalEntry, error)
+	Journal(ctx context.Context, after *string, rollout *string) (<-chan model.JournalEntry, error)
 }
 type TransitionResolver interface {
 	Principal(ctx context.Context, obj *model.Transition) (*model.Member, error)
@@ -1171,6 +1322,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AccessChange.SubjectName(childComplexity), true
 
+	case "AccessChangeConnection.edges":
+		if e.ComplexityRoot.AccessChangeConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AccessChangeConnection.Edges(childComplexity), true
 	case "AccessChangeConnection.nodes":
 		if e.ComplexityRoot.AccessChangeConnection.Nodes == nil {
 			break
@@ -1183,6 +1340,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AccessChangeConnection.PageInfo(childComplexity), true
+	case "AccessChangeConnection.totalCount":
+		if e.ComplexityRoot.AccessChangeConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AccessChangeConnection.TotalCount(childComplexity), true
+
+	case "AccessChangeEdge.cursor":
+		if e.ComplexityRoot.AccessChangeEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AccessChangeEdge.Cursor(childComplexity), true
+	case "AccessChangeEdge.node":
+		if e.ComplexityRoot.AccessChangeEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AccessChangeEdge.Node(childComplexity), true
 
 	case "AccessToken.createdAt":
 		if e.ComplexityRoot.AccessToken.CreatedAt == nil {
@@ -1288,6 +1464,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Agent.ViewerCan(childComplexity), true
 
+	case "AgentConnection.edges":
+		if e.ComplexityRoot.AgentConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentConnection.Edges(childComplexity), true
 	case "AgentConnection.nodes":
 		if e.ComplexityRoot.AgentConnection.Nodes == nil {
 			break
@@ -1300,6 +1482,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AgentConnection.PageInfo(childComplexity), true
+	case "AgentConnection.totalCount":
+		if e.ComplexityRoot.AgentConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentConnection.TotalCount(childComplexity), true
+
+	case "AgentEdge.cursor":
+		if e.ComplexityRoot.AgentEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEdge.Cursor(childComplexity), true
+	case "AgentEdge.node":
+		if e.ComplexityRoot.AgentEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEdge.Node(childComplexity), true
 
 	case "AgentKey.createdAt":
 		if e.ComplexityRoot.AgentKey.CreatedAt == nil {
@@ -1382,6 +1583,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.ArchivedAt(childComplexity), true
+	case "Application.archivings":
+		if e.ComplexityRoot.Application.Archivings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Archivings(childComplexity), true
 	case "Application.createdAt":
 		if e.ComplexityRoot.Application.CreatedAt == nil {
 			break
@@ -1446,7 +1653,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Application.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Application.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Application.services":
 		if e.ComplexityRoot.Application.Services == nil {
 			break
@@ -1463,7 +1670,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Application.VersionSets(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Application.VersionSets(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Application.viewerCan":
 		if e.ComplexityRoot.Application.ViewerCan == nil {
 			break
@@ -1471,6 +1678,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Application.ViewerCan(childComplexity), true
 
+	case "ApplicationConnection.edges":
+		if e.ComplexityRoot.ApplicationConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationConnection.Edges(childComplexity), true
 	case "ApplicationConnection.nodes":
 		if e.ComplexityRoot.ApplicationConnection.Nodes == nil {
 			break
@@ -1483,6 +1696,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ApplicationConnection.PageInfo(childComplexity), true
+	case "ApplicationConnection.totalCount":
+		if e.ComplexityRoot.ApplicationConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationConnection.TotalCount(childComplexity), true
+
+	case "ApplicationEdge.cursor":
+		if e.ComplexityRoot.ApplicationEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEdge.Cursor(childComplexity), true
+	case "ApplicationEdge.node":
+		if e.ComplexityRoot.ApplicationEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ApplicationEdge.Node(childComplexity), true
 
 	case "ApplicationEnvironment.discovered":
 		if e.ComplexityRoot.ApplicationEnvironment.Discovered == nil {
@@ -1595,6 +1827,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ArchiveEnvironmentPayload.Errors(childComplexity), true
 
+	case "Archiving.archived":
+		if e.ComplexityRoot.Archiving.Archived == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.Archived(childComplexity), true
+	case "Archiving.createdAt":
+		if e.ComplexityRoot.Archiving.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.CreatedAt(childComplexity), true
+	case "Archiving.principal":
+		if e.ComplexityRoot.Archiving.Principal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.Principal(childComplexity), true
+	case "Archiving.principalId":
+		if e.ComplexityRoot.Archiving.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.PrincipalID(childComplexity), true
+	case "Archiving.principalType":
+		if e.ComplexityRoot.Archiving.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.PrincipalType(childComplexity), true
+	case "Archiving.reason":
+		if e.ComplexityRoot.Archiving.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Archiving.Reason(childComplexity), true
+
 	case "ArtifactSource.sourceConfig":
 		if e.ComplexityRoot.ArtifactSource.Config == nil {
 			break
@@ -1635,8 +1904,14 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.ArtifactSource.Versions(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.ArtifactSource.Versions(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 
+	case "ArtifactSourceConnection.edges":
+		if e.ComplexityRoot.ArtifactSourceConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceConnection.Edges(childComplexity), true
 	case "ArtifactSourceConnection.nodes":
 		if e.ComplexityRoot.ArtifactSourceConnection.Nodes == nil {
 			break
@@ -1649,6 +1924,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArtifactSourceConnection.PageInfo(childComplexity), true
+	case "ArtifactSourceConnection.totalCount":
+		if e.ComplexityRoot.ArtifactSourceConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceConnection.TotalCount(childComplexity), true
+
+	case "ArtifactSourceEdge.cursor":
+		if e.ComplexityRoot.ArtifactSourceEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceEdge.Cursor(childComplexity), true
+	case "ArtifactSourceEdge.node":
+		if e.ComplexityRoot.ArtifactSourceEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSourceEdge.Node(childComplexity), true
 
 	case "ArtifactSourceKind.ref":
 		if e.ComplexityRoot.ArtifactSourceKind.Ref == nil {
@@ -2026,6 +2320,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.ArchivedAt(childComplexity), true
+	case "Environment.archivings":
+		if e.ComplexityRoot.Environment.Archivings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Archivings(childComplexity), true
 	case "Environment.contact":
 		if e.ComplexityRoot.Environment.Contact == nil {
 			break
@@ -2130,6 +2430,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EnvironmentApproval.RequesterMayApprove(childComplexity), true
 
+	case "EnvironmentConnection.edges":
+		if e.ComplexityRoot.EnvironmentConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentConnection.Edges(childComplexity), true
 	case "EnvironmentConnection.nodes":
 		if e.ComplexityRoot.EnvironmentConnection.Nodes == nil {
 			break
@@ -2142,6 +2448,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EnvironmentConnection.PageInfo(childComplexity), true
+	case "EnvironmentConnection.totalCount":
+		if e.ComplexityRoot.EnvironmentConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentConnection.TotalCount(childComplexity), true
+
+	case "EnvironmentEdge.cursor":
+		if e.ComplexityRoot.EnvironmentEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentEdge.Cursor(childComplexity), true
+	case "EnvironmentEdge.node":
+		if e.ComplexityRoot.EnvironmentEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentEdge.Node(childComplexity), true
 
 	case "FileChange.diff":
 		if e.ComplexityRoot.FileChange.Diff == nil {
@@ -2279,6 +2604,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.GateApproval.Reason(childComplexity), true
 
+	case "GateConnection.edges":
+		if e.ComplexityRoot.GateConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateConnection.Edges(childComplexity), true
 	case "GateConnection.nodes":
 		if e.ComplexityRoot.GateConnection.Nodes == nil {
 			break
@@ -2291,6 +2622,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GateConnection.PageInfo(childComplexity), true
+	case "GateConnection.totalCount":
+		if e.ComplexityRoot.GateConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateConnection.TotalCount(childComplexity), true
+
+	case "GateEdge.cursor":
+		if e.ComplexityRoot.GateEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateEdge.Cursor(childComplexity), true
+	case "GateEdge.node":
+		if e.ComplexityRoot.GateEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateEdge.Node(childComplexity), true
 
 	case "Group.createdAt":
 		if e.ComplexityRoot.Group.CreatedAt == nil {
@@ -2317,6 +2667,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Group.Name(childComplexity), true
 
+	case "GroupConnection.edges":
+		if e.ComplexityRoot.GroupConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GroupConnection.Edges(childComplexity), true
 	case "GroupConnection.nodes":
 		if e.ComplexityRoot.GroupConnection.Nodes == nil {
 			break
@@ -2329,6 +2685,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GroupConnection.PageInfo(childComplexity), true
+	case "GroupConnection.totalCount":
+		if e.ComplexityRoot.GroupConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GroupConnection.TotalCount(childComplexity), true
+
+	case "GroupEdge.cursor":
+		if e.ComplexityRoot.GroupEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GroupEdge.Cursor(childComplexity), true
+	case "GroupEdge.node":
+		if e.ComplexityRoot.GroupEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GroupEdge.Node(childComplexity), true
 
 	case "GroupPayload.errors":
 		if e.ComplexityRoot.GroupPayload.Errors == nil {
@@ -2368,6 +2743,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.JournalCheck.Rows(childComplexity), true
 
+	case "JournalConnection.edges":
+		if e.ComplexityRoot.JournalConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalConnection.Edges(childComplexity), true
 	case "JournalConnection.nodes":
 		if e.ComplexityRoot.JournalConnection.Nodes == nil {
 			break
@@ -2380,6 +2761,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JournalConnection.PageInfo(childComplexity), true
+	case "JournalConnection.totalCount":
+		if e.ComplexityRoot.JournalConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalConnection.TotalCount(childComplexity), true
 
 	case "JournalDifference.problem":
 		if e.ComplexityRoot.JournalDifference.Problem == nil {
@@ -2393,6 +2780,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JournalDifference.SubjectID(childComplexity), true
+
+	case "JournalEdge.cursor":
+		if e.ComplexityRoot.JournalEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEdge.Cursor(childComplexity), true
+	case "JournalEdge.node":
+		if e.ComplexityRoot.JournalEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEdge.Node(childComplexity), true
 
 	case "JournalEntry.cursor":
 		if e.ComplexityRoot.JournalEntry.Cursor == nil {
@@ -2413,6 +2813,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.JournalEntry.Transition(childComplexity), true
 
+	case "JournalEntryConnection.edges":
+		if e.ComplexityRoot.JournalEntryConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryConnection.Edges(childComplexity), true
 	case "JournalEntryConnection.nodes":
 		if e.ComplexityRoot.JournalEntryConnection.Nodes == nil {
 			break
@@ -2425,6 +2831,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JournalEntryConnection.PageInfo(childComplexity), true
+	case "JournalEntryConnection.totalCount":
+		if e.ComplexityRoot.JournalEntryConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryConnection.TotalCount(childComplexity), true
+
+	case "JournalEntryEdge.cursor":
+		if e.ComplexityRoot.JournalEntryEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryEdge.Cursor(childComplexity), true
+	case "JournalEntryEdge.node":
+		if e.ComplexityRoot.JournalEntryEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalEntryEdge.Node(childComplexity), true
 
 	case "LookAtArtifactSourcePayload.artifact":
 		if e.ComplexityRoot.LookAtArtifactSourcePayload.Artifact == nil {
@@ -2451,6 +2876,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookAtArtifactSourcePayload.Problem(childComplexity), true
 
+	case "MatrixConnection.edges":
+		if e.ComplexityRoot.MatrixConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixConnection.Edges(childComplexity), true
 	case "MatrixConnection.nodes":
 		if e.ComplexityRoot.MatrixConnection.Nodes == nil {
 			break
@@ -2463,6 +2894,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MatrixConnection.PageInfo(childComplexity), true
+	case "MatrixConnection.totalCount":
+		if e.ComplexityRoot.MatrixConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixConnection.TotalCount(childComplexity), true
+
+	case "MatrixEdge.cursor":
+		if e.ComplexityRoot.MatrixEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixEdge.Cursor(childComplexity), true
+	case "MatrixEdge.node":
+		if e.ComplexityRoot.MatrixEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MatrixEdge.Node(childComplexity), true
 
 	case "MatrixRow.application":
 		if e.ComplexityRoot.MatrixRow.Application == nil {
@@ -2532,6 +2982,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Member.Tokens(childComplexity), true
 
+	case "MemberConnection.edges":
+		if e.ComplexityRoot.MemberConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.Edges(childComplexity), true
 	case "MemberConnection.nodes":
 		if e.ComplexityRoot.MemberConnection.Nodes == nil {
 			break
@@ -2544,6 +3000,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MemberConnection.PageInfo(childComplexity), true
+	case "MemberConnection.totalCount":
+		if e.ComplexityRoot.MemberConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.TotalCount(childComplexity), true
+
+	case "MemberEdge.cursor":
+		if e.ComplexityRoot.MemberEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberEdge.Cursor(childComplexity), true
+	case "MemberEdge.node":
+		if e.ComplexityRoot.MemberEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberEdge.Node(childComplexity), true
 
 	case "MemberPayload.errors":
 		if e.ComplexityRoot.MemberPayload.Errors == nil {
@@ -2778,6 +3253,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
+	case "Mutation.restoreApplication":
+		if e.ComplexityRoot.Mutation.RestoreApplication == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_restoreApplication_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RestoreApplication(childComplexity, args["input"].(model.RestoreApplicationInput)), true
+	case "Mutation.restoreEnvironment":
+		if e.ComplexityRoot.Mutation.RestoreEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_restoreEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RestoreEnvironment(childComplexity, args["input"].(model.RestoreEnvironmentInput)), true
 	case "Mutation.resumeRollout":
 		if e.ComplexityRoot.Mutation.ResumeRollout == nil {
 			break
@@ -2991,6 +3488,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PageInfo.HasNextPage(childComplexity), true
+	case "PageInfo.hasPreviousPage":
+		if e.ComplexityRoot.PageInfo.HasPreviousPage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PageInfo.HasPreviousPage(childComplexity), true
+	case "PageInfo.startCursor":
+		if e.ComplexityRoot.PageInfo.StartCursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PageInfo.StartCursor(childComplexity), true
 
 	case "PauseRolloutPayload.errors":
 		if e.ComplexityRoot.PauseRolloutPayload.Errors == nil {
@@ -3047,7 +3556,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.AccessChanges(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.AccessChanges(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.agent":
 		if e.ComplexityRoot.Query.Agent == nil {
 			break
@@ -3069,7 +3578,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Agents(childComplexity, args["first"].(*int), args["after"].(*string), args["withRevoked"].(*bool)), true
+		return e.ComplexityRoot.Query.Agents(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["withRevoked"].(*bool), args["orderBy"].(*core.Order)), true
 	case "Query.application":
 		if e.ComplexityRoot.Query.Application == nil {
 			break
@@ -3091,7 +3600,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["name"].(*string), args["orderBy"].(*core.Order)), true
+		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.artifactSourceKinds":
 		if e.ComplexityRoot.Query.ArtifactSourceKinds == nil {
 			break
@@ -3108,7 +3617,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string)), true
+		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.drivers":
 		if e.ComplexityRoot.Query.Drivers == nil {
 			break
@@ -3136,7 +3645,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["name"].(*string), args["tiers"].([]core.Tier)), true
+		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["orderBy"].(*core.Order)), true
 	case "Query.gatesForMe":
 		if e.ComplexityRoot.Query.GatesForMe == nil {
 			break
@@ -3147,7 +3656,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.GatesForMe(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.GatesForMe(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.groups":
 		if e.ComplexityRoot.Query.Groups == nil {
 			break
@@ -3158,7 +3667,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Groups(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Groups(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 
 	case "Query.journal":
 		if e.ComplexityRoot.Query.Journal == nil {
@@ -3170,7 +3679,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Journal(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Journal(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.journalCheck":
 		if e.ComplexityRoot.Query.JournalCheck == nil {
 			break
@@ -3198,7 +3707,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Matrix(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*model.MatrixFilter)), true
+		return e.ComplexityRoot.Query.Matrix(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["filter"].(*model.MatrixFilter), args["orderBy"].(*core.Order)), true
 	case "Query.members":
 		if e.ComplexityRoot.Query.Members == nil {
 			break
@@ -3209,7 +3718,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Members(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Members(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.node":
 		if e.ComplexityRoot.Query.Node == nil {
 			break
@@ -3253,7 +3762,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string)), true
+		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.validateDriverConfig":
 		if e.ComplexityRoot.Query.ValidateDriverConfig == nil {
 			break
@@ -3385,6 +3894,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ResolveGatePayload.Rollout(childComplexity), true
+
+	case "RestoreApplicationPayload.application":
+		if e.ComplexityRoot.RestoreApplicationPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreApplicationPayload.Application(childComplexity), true
+	case "RestoreApplicationPayload.errors":
+		if e.ComplexityRoot.RestoreApplicationPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreApplicationPayload.Errors(childComplexity), true
+
+	case "RestoreEnvironmentPayload.environment":
+		if e.ComplexityRoot.RestoreEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreEnvironmentPayload.Environment(childComplexity), true
+	case "RestoreEnvironmentPayload.errors":
+		if e.ComplexityRoot.RestoreEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreEnvironmentPayload.Errors(childComplexity), true
 
 	case "ResumeRolloutPayload.errors":
 		if e.ComplexityRoot.ResumeRolloutPayload.Errors == nil {
@@ -3547,7 +4082,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Rollout.Journal(childComplexity, args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Rollout.Journal(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Rollout.openGates":
 		if e.ComplexityRoot.Rollout.OpenGates == nil {
 			break
@@ -3597,6 +4132,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Rollout.WorkflowRef(childComplexity), true
 
+	case "RolloutConnection.edges":
+		if e.ComplexityRoot.RolloutConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutConnection.Edges(childComplexity), true
 	case "RolloutConnection.nodes":
 		if e.ComplexityRoot.RolloutConnection.Nodes == nil {
 			break
@@ -3609,6 +4150,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutConnection.PageInfo(childComplexity), true
+	case "RolloutConnection.totalCount":
+		if e.ComplexityRoot.RolloutConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutConnection.TotalCount(childComplexity), true
+
+	case "RolloutEdge.cursor":
+		if e.ComplexityRoot.RolloutEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEdge.Cursor(childComplexity), true
+	case "RolloutEdge.node":
+		if e.ComplexityRoot.RolloutEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEdge.Node(childComplexity), true
 
 	case "RolloutEnvironment.deployments":
 		if e.ComplexityRoot.RolloutEnvironment.Deployments == nil {
@@ -3851,7 +4411,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Subscription.Journal(childComplexity, args["after"].(*string)), true
+		return e.ComplexityRoot.Subscription.Journal(childComplexity, args["after"].(*string), args["rollout"].(*string)), true
 
 	case "Transition.createdAt":
 		if e.ComplexityRoot.Transition.CreatedAt == nil {
@@ -3989,6 +4549,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Version.Reference(childComplexity), true
 
+	case "VersionConnection.edges":
+		if e.ComplexityRoot.VersionConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionConnection.Edges(childComplexity), true
 	case "VersionConnection.nodes":
 		if e.ComplexityRoot.VersionConnection.Nodes == nil {
 			break
@@ -4001,6 +4567,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.VersionConnection.PageInfo(childComplexity), true
+	case "VersionConnection.totalCount":
+		if e.ComplexityRoot.VersionConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionConnection.TotalCount(childComplexity), true
+
+	case "VersionEdge.cursor":
+		if e.ComplexityRoot.VersionEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionEdge.Cursor(childComplexity), true
+	case "VersionEdge.node":
+		if e.ComplexityRoot.VersionEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionEdge.Node(childComplexity), true
 
 	case "VersionSet.createdAt":
 		if e.ComplexityRoot.VersionSet.CreatedAt == nil {
@@ -4027,6 +4612,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.VersionSet.Name(childComplexity), true
 
+	case "VersionSetConnection.edges":
+		if e.ComplexityRoot.VersionSetConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSetConnection.Edges(childComplexity), true
 	case "VersionSetConnection.nodes":
 		if e.ComplexityRoot.VersionSetConnection.Nodes == nil {
 			break
@@ -4039,6 +4630,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.VersionSetConnection.PageInfo(childComplexity), true
+	case "VersionSetConnection.totalCount":
+		if e.ComplexityRoot.VersionSetConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSetConnection.TotalCount(childComplexity), true
+
+	case "VersionSetEdge.cursor":
+		if e.ComplexityRoot.VersionSetEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSetEdge.Cursor(childComplexity), true
+	case "VersionSetEdge.node":
+		if e.ComplexityRoot.VersionSetEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSetEdge.Node(childComplexity), true
 
 	case "VersionSetEntry.artifactSource":
 		if e.ComplexityRoot.VersionSetEntry.ArtifactSource == nil {
@@ -4258,6 +4868,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Workflow.WaitingFor(childComplexity), true
 
+	case "WorkflowConnection.edges":
+		if e.ComplexityRoot.WorkflowConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowConnection.Edges(childComplexity), true
 	case "WorkflowConnection.nodes":
 		if e.ComplexityRoot.WorkflowConnection.Nodes == nil {
 			break
@@ -4270,6 +4886,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowConnection.PageInfo(childComplexity), true
+
+	case "WorkflowEdge.cursor":
+		if e.ComplexityRoot.WorkflowEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowEdge.Cursor(childComplexity), true
+	case "WorkflowEdge.node":
+		if e.ComplexityRoot.WorkflowEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowEdge.Node(childComplexity), true
 
 	case "WorkflowEntry.branch":
 		if e.ComplexityRoot.WorkflowEntry.Branch == nil {
@@ -4314,6 +4943,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowEntry.Value(childComplexity), true
 
+	case "WorkflowHistoryConnection.edges":
+		if e.ComplexityRoot.WorkflowHistoryConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowHistoryConnection.Edges(childComplexity), true
 	case "WorkflowHistoryConnection.nodes":
 		if e.ComplexityRoot.WorkflowHistoryConnection.Nodes == nil {
 			break
@@ -4326,6 +4961,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowHistoryConnection.PageInfo(childComplexity), true
+
+	case "WorkflowHistoryEdge.cursor":
+		if e.ComplexityRoot.WorkflowHistoryEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowHistoryEdge.Cursor(childComplexity), true
+	case "WorkflowHistoryEdge.node":
+		if e.ComplexityRoot.WorkflowHistoryEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowHistoryEdge.Node(childComplexity), true
 
 	case "WorkflowLine.branch":
 		if e.ComplexityRoot.WorkflowLine.Branch == nil {
@@ -4382,6 +5030,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowLine.Truncated(childComplexity), true
 
+	case "WorkflowLogConnection.edges":
+		if e.ComplexityRoot.WorkflowLogConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowLogConnection.Edges(childComplexity), true
 	case "WorkflowLogConnection.nodes":
 		if e.ComplexityRoot.WorkflowLogConnection.Nodes == nil {
 			break
@@ -4394,6 +5048,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowLogConnection.PageInfo(childComplexity), true
+
+	case "WorkflowLogEdge.cursor":
+		if e.ComplexityRoot.WorkflowLogEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowLogEdge.Cursor(childComplexity), true
+	case "WorkflowLogEdge.node":
+		if e.ComplexityRoot.WorkflowLogEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowLogEdge.Node(childComplexity), true
 
 	case "WorkflowPayload.errors":
 		if e.ComplexityRoot.WorkflowPayload.Errors == nil {
@@ -4464,6 +5131,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputResolveGateInput,
+		ec.unmarshalInputRestoreApplicationInput,
+		ec.unmarshalInputRestoreEnvironmentInput,
 		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
@@ -4590,40 +5259,43 @@ type Query {
   "Who asks."
   viewer: Viewer!
   "Name is a part of the name, in any case."
-  applications(first: Int = 50, after: String, name: String, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
+  applications(first: Int, after: String, last: Int, before: String, name: String, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
   application(name: String!): Application
   """
   Applications down, environments across, by name: a row for each application that has a cell which meets the whole filter,
   with all its cells in the environments that are asked for. A cell is an ApplicationEnvironment: what is live there (live,
   liveSince), what came last (latestVersionSet, state, latest), the gates that hold it up, health, and drift (reconciliation).
-  Columns are environments(…). At 200 rows of ten cells a page is large: ask for 25.
+  Columns are environments(…). At 200 rows of ten cells a page is large: without first or last it has 25.
   """
-  matrix(first: Int = 25, after: String, filter: MatrixFilter): MatrixConnection!
+  matrix(first: Int, after: String, last: Int, before: String, filter: MatrixFilter, orderBy: ApplicationOrder = NAME): MatrixConnection!
   "Name is a part of the name, in any case."
-  environments(first: Int = 50, after: String, name: String, tiers: [Tier!]): EnvironmentConnection!
+  environments(first: Int, after: String, last: Int, before: String, name: String, tiers: [Tier!], orderBy: EnvironmentOrder = CREATED): EnvironmentConnection!
   environment(name: String!): Environment
   "Newest first. Application and environment are a name or an identifier."
-  rollouts(first: Int = 50, after: String, application: String, states: [RolloutState!], environment: String): RolloutConnection!
+  rollouts(
+    first: Int, after: String, last: Int, before: String, application: String, states: [RolloutState!], environment: String,
+    orderBy: RolloutOrder = CREATED_DESC
+  ): RolloutConnection!
   "What waits for the viewer: open gates that the viewer may approve, those of the oldest rollouts first."
-  gatesForMe(first: Int = 50, after: String): GateConnection!
+  gatesForMe(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): GateConnection!
   "The journal of the whole organization, oldest first."
-  journal(first: Int = 50, after: String): JournalEntryConnection!
+  journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalEntryConnection!
   "Where that journal ends now: what to follow it from, without missing anything that was not there yet."
   journalCursor: String!
   rollout(id: ID!): Rollout
   "What a rollout would change; null where nobody has asked."
   rolloutPreview(id: ID!): RolloutPreview
   "Who belongs to the organization, in the order in which they came."
-  members(first: Int = 50, after: String): MemberConnection!
-  groups(first: Int = 50, after: String): GroupConnection!
+  members(first: Int, after: String, last: Int, before: String, orderBy: MemberOrder = CREATED): MemberConnection!
+  groups(first: Int, after: String, last: Int, before: String, orderBy: GroupOrder = CREATED): GroupConnection!
   "The relays beside clusters, in the order in which they were registered; without the revoked ones, unless asked for."
-  agents(first: Int = 50, after: String, withRevoked: Boolean = false): AgentConnection!
+  agents(first: Int, after: String, last: Int, before: String, withRevoked: Boolean = false, orderBy: AgentOrder = CREATED): AgentConnection!
   "One that is not revoked."
   agent(name: String!): Agent
   "Who gave or took whose access, and when; newest first. For owners."
-  accessChanges(first: Int = 50, after: String): AccessChangeConnection!
+  accessChanges(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): AccessChangeConnection!
   "Those of all applications, or of one, given by name or identifier; oldest first."
-  artifactSources(first: Int = 50, after: String, application: String): ArtifactSourceConnection!
+  artifactSources(first: Int, after: String, last: Int, before: String, application: String, orderBy: CreationOrder = CREATED): ArtifactSourceConnection!
   "The kinds of artifact sources that there are."
   artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
@@ -4663,6 +5335,10 @@ type Mutation {
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
   "Takes an environment out of use; refused while an active rollout goes there. Nothing in any cluster is touched, and the history stays (R51)."
   archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
+  "Takes an archived application into use again. What was published meanwhile has to be looked for: lookAtArtifactSource."
+  restoreApplication(input: RestoreApplicationInput!): RestoreApplicationPayload!
+  "Takes an archived environment into use again, and onboards it anew; refused when an agent that it names has been revoked."
+  restoreEnvironment(input: RestoreEnvironmentInput!): RestoreEnvironmentPayload!
   "A new version of an application's pipeline; its application environments are set up at once (E33, E54)."
   createFlowDefinition(input: CreateFlowDefinitionInput!): CreateFlowDefinitionPayload!
   "Onboards an environment again, after what was missing has been mended (E29)."
@@ -4724,7 +5400,11 @@ type Subscription {
   Every row of the organization's journal after a cursor, in order, once; without one, from now on. Over SSE. The stream ends
   after a while with ` + "`" + `complete` + "`" + `: begin again with the cursor of the last row, as after any other end.
   """
-  journal(after: String): JournalEntry!
+  journal(
+    after: String
+    "Only what belongs to this rollout."
+    rollout: ID
+  ): JournalEntry!
 }
 
 "A row of any journal of the organization, and where it stands in all of them."
@@ -4736,8 +5416,18 @@ type JournalEntry {
 }
 
 type JournalEntryConnection {
+  edges: [JournalEntryEdge!]!
+  "The nodes of the edges."
   nodes: [JournalEntry!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type JournalEntryEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: JournalEntry!
 }
 
 "Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing."
@@ -4766,8 +5456,18 @@ type MatrixRow {
 }
 
 type MatrixConnection {
+  edges: [MatrixEdge!]!
+  "The nodes of the edges."
   nodes: [MatrixRow!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type MatrixEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: MatrixRow!
 }
 
 enum DriverConfigKind {
@@ -4785,14 +5485,74 @@ type ConfigProblem {
   message: String!
 }
 
-enum ApplicationOrder {
-  "As they were made."
+"By when they were made; CREATED_DESC begins with the newest."
+enum CreationOrder {
   CREATED
-  NAME
+  CREATED_DESC
 }
 
+"By when they were made, or by name; those that end in DESC begin with the greatest."
+enum ApplicationOrder {
+  CREATED
+  CREATED_DESC
+  NAME
+  NAME_DESC
+}
+
+"By when they were made, or by name; those that end in DESC begin with the greatest."
+enum EnvironmentOrder {
+  CREATED
+  CREATED_DESC
+  NAME
+  NAME_DESC
+}
+
+"By when they came, or by name; those that end in DESC begin with the greatest."
+enum MemberOrder {
+  CREATED
+  CREATED_DESC
+  NAME
+  NAME_DESC
+}
+
+"By when they were made, or by name; those that end in DESC begin with the greatest."
+enum GroupOrder {
+  CREATED
+  CREATED_DESC
+  NAME
+  NAME_DESC
+}
+
+"By when they were registered, or by name; those that end in DESC begin with the greatest."
+enum AgentOrder {
+  CREATED
+  CREATED_DESC
+  NAME
+  NAME_DESC
+}
+
+"By when they were asked for, or by when they were over; those that end in DESC begin with the latest."
+enum RolloutOrder {
+  CREATED
+  CREATED_DESC
+  "Those that are not over come last."
+  FINISHED
+  "Those that are not over come first."
+  FINISHED_DESC
+}
+
+"""
+A page of a list, as the Relay Cursor Connections Specification has it: first and after from the front, last and before from the
+back, not both first and last; after and before together bound a stretch of the list. Without first and last a page has 50 items,
+and at most 200. A cursor says where an item stands in the list's order: what is added meanwhile shifts nothing, and a deep page
+costs what the first does. The cursors of one order are none of another's.
+"""
 type PageInfo {
+  "Whether the list goes on behind this page; true as well where before was given."
   hasNextPage: Boolean!
+  "Whether the list begins before this page; true as well where after was given."
+  hasPreviousPage: Boolean!
+  startCursor: String
   endCursor: String
 }
 
@@ -4876,8 +5636,18 @@ type Member implements Node {
 }
 
 type MemberConnection {
+  edges: [MemberEdge!]!
+  "The nodes of the edges."
   nodes: [Member!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type MemberEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Member!
 }
 
 "A named set of members, for gates that not everybody may answer."
@@ -4889,8 +5659,18 @@ type Group implements Node {
 }
 
 type GroupConnection {
+  edges: [GroupEdge!]!
+  "The nodes of the edges."
   nodes: [Group!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type GroupEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Group!
 }
 
 "What a member shows to say who it is; the token itself is kept nowhere."
@@ -4929,8 +5709,18 @@ type Agent implements Node {
 }
 
 type AgentConnection {
+  edges: [AgentEdge!]!
+  "The nodes of the edges."
   nodes: [Agent!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type AgentEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Agent!
 }
 
 "What an agent shows to say which it is. The secret half is kept nowhere."
@@ -4963,8 +5753,18 @@ type AccessChange {
 }
 
 type AccessChangeConnection {
+  edges: [AccessChangeEdge!]!
+  "The nodes of the edges."
   nodes: [AccessChange!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type AccessChangeEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: AccessChange!
 }
 
 type Organization implements Node {
@@ -4976,18 +5776,20 @@ type Application implements Node {
   id: ID!
   "Since when nothing is rolled out any more; null while it lives."
   archivedAt: Time
+  "Who has archived and restored it: the latest twenty times, newest first."
+  archivings: [Archiving!]!
   name: String!
   description: String!
   createdAt: Time!
   services: [Service!]!
   "Newest first."
-  versionSets(first: Int = 50, after: String): VersionSetConnection!
+  versionSets(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionSetConnection!
   "The latest pipeline; null before the first."
   flowDefinition: FlowDefinition
   "One for each environment that the pipeline deploys to."
   environments: [ApplicationEnvironment!]!
   "Newest first."
-  rollouts(first: Int = 50, after: String): RolloutConnection!
+  rollouts(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): RolloutConnection!
   "The rollout that is not over yet; at most one (R14)."
   activeRollout: Rollout
   "What was asked for while another rollout was active, and begins when that is over."
@@ -5043,8 +5845,18 @@ type RollbackPolicy {
 }
 
 type ApplicationConnection {
+  edges: [ApplicationEdge!]!
+  "The nodes of the edges."
   nodes: [Application!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type ApplicationEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Application!
 }
 
 type Service implements Node {
@@ -5056,8 +5868,18 @@ type Service implements Node {
 }
 
 type ArtifactSourceConnection {
+  edges: [ArtifactSourceEdge!]!
+  "The nodes of the edges."
   nodes: [ArtifactSource!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type ArtifactSourceEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: ArtifactSource!
 }
 
 "A kind of artifact source."
@@ -5092,7 +5914,7 @@ type ArtifactSource implements Node {
   "Null while the registry service does not answer, or does not know the source yet."
   state: ArtifactSourceState
   "Newest first."
-  versions(first: Int = 50, after: String): VersionConnection!
+  versions(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionConnection!
 }
 
 type Version implements Node {
@@ -5104,8 +5926,18 @@ type Version implements Node {
 }
 
 type VersionConnection {
+  edges: [VersionEdge!]!
+  "The nodes of the edges."
   nodes: [Version!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type VersionEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Version!
 }
 
 type VersionSet implements Node {
@@ -5122,8 +5954,18 @@ type VersionSetEntry {
 }
 
 type VersionSetConnection {
+  edges: [VersionSetEdge!]!
+  "The nodes of the edges."
   nodes: [VersionSet!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type VersionSetEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: VersionSet!
 }
 
 type FlowDefinition implements Node {
@@ -5144,6 +5986,8 @@ type Environment implements Node {
   id: ID!
   "Since when nothing is rolled out there any more; null while it lives."
   archivedAt: Time
+  "Who has archived and restored it: the latest twenty times, newest first."
+  archivings: [Archiving!]!
   name: String!
   description: String!
   tier: Tier!
@@ -5212,8 +6056,18 @@ enum Tier {
 }
 
 type EnvironmentConnection {
+  edges: [EnvironmentEdge!]!
+  "The nodes of the edges."
   nodes: [Environment!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type EnvironmentEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Environment!
 }
 
 type DriverBinding implements Node {
@@ -5290,13 +6144,23 @@ type Rollout implements Node {
   startedAt: Time
   finishedAt: Time
   environments: [RolloutEnvironment!]!
-  "Oldest first: the record of who did what and why, of the rollout and its deployments (R39)."
-  journal(first: Int = 200, after: String): JournalConnection!
+  "Oldest first: the record of who did what and why, of the rollout and its deployments (R39). Without first or last, 200 rows."
+  journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalConnection!
 }
 
 type RolloutConnection {
+  edges: [RolloutEdge!]!
+  "The nodes of the edges."
   nodes: [Rollout!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type RolloutEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Rollout!
 }
 
 "A question that is not answered yet: nobody has rejected it, its time is not over, and fewer people than its quorum have approved it (D24)."
@@ -5383,8 +6247,18 @@ enum WaitKind {
 }
 
 type GateConnection {
+  edges: [GateEdge!]!
+  "The nodes of the edges."
   nodes: [Gate!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type GateEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Gate!
 }
 
 type RolloutEnvironment implements Node {
@@ -5493,8 +6367,18 @@ type Transition {
 }
 
 type JournalConnection {
+  edges: [JournalEdge!]!
+  "The nodes of the edges."
   nodes: [Transition!]!
   pageInfo: PageInfo!
+  "How many there are in all, on whatever page; counted only when it is asked for."
+  totalCount: Int!
+}
+
+type JournalEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Transition!
 }
 
 "What came of checking a page of rollouts against the journal."
@@ -5612,6 +6496,7 @@ type CreateEnvironmentPayload {
 input ArchiveApplicationInput {
   "Name or identifier of the application."
   application: String!
+  reason: String = ""
 }
 
 type ArchiveApplicationPayload {
@@ -5621,11 +6506,45 @@ type ArchiveApplicationPayload {
 
 input ArchiveEnvironmentInput {
   environmentId: ID!
+  reason: String = ""
 }
 
 type ArchiveEnvironmentPayload {
   environment: Environment
   errors: [UserError!]!
+}
+
+input RestoreApplicationInput {
+  "Name or identifier of the application."
+  application: String!
+  reason: String = ""
+}
+
+type RestoreApplicationPayload {
+  application: Application
+  errors: [UserError!]!
+}
+
+input RestoreEnvironmentInput {
+  environmentId: ID!
+  reason: String = ""
+}
+
+type RestoreEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"That something was archived, or restored."
+type Archiving {
+  "False when it was restored."
+  archived: Boolean!
+  principalType: String!
+  principalId: Int!
+  "The member whose number that is."
+  principal: Member
+  reason: String!
+  createdAt: Time!
 }
 
 input CreateFlowDefinitionInput {
@@ -5947,8 +6866,16 @@ type Workflow {
 }
 
 type WorkflowConnection {
+  edges: [WorkflowEdge!]!
+  "The nodes of the edges."
   nodes: [Workflow!]!
   pageInfo: PageInfo!
+}
+
+type WorkflowEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: Workflow!
 }
 
 type WorkflowRetry {
@@ -5976,8 +6903,16 @@ type WorkflowEntry {
 }
 
 type WorkflowHistoryConnection {
+  edges: [WorkflowHistoryEdge!]!
+  "The nodes of the edges."
   nodes: [WorkflowEntry!]!
   pageInfo: PageInfo!
+}
+
+type WorkflowHistoryEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: WorkflowEntry!
 }
 
 type WorkflowLine {
@@ -5996,8 +6931,16 @@ type WorkflowLine {
 }
 
 type WorkflowLogConnection {
+  edges: [WorkflowLogEdge!]!
+  "The nodes of the edges."
   nodes: [WorkflowLine!]!
   pageInfo: PageInfo!
+}
+
+type WorkflowLogEdge {
+  "What a page begins or ends with that goes on from here."
+  cursor: String!
+  node: WorkflowLine!
 }
 
 input RetryWorkflowInput {
@@ -6070,12 +7013,26 @@ func (ec *executionContext) childFields_AccessChange(ctx context.Context, field 
 
 func (ec *executionContext) childFields_AccessChangeConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AccessChangeConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_AccessChangeConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_AccessChangeConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_AccessChangeConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AccessChangeConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AccessChangeEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AccessChangeEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AccessChangeEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AccessChangeEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_AccessToken(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6126,12 +7083,26 @@ func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql
 
 func (ec *executionContext) childFields_AgentConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AgentConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_AgentConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_AgentConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_AgentConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AgentConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AgentEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AgentEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AgentEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AgentEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_AgentKey(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6180,6 +7151,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_id(ctx, field)
 	case "archivedAt":
 		return ec.fieldContext_Application_archivedAt(ctx, field)
+	case "archivings":
+		return ec.fieldContext_Application_archivings(ctx, field)
 	case "name":
 		return ec.fieldContext_Application_name(ctx, field)
 	case "description":
@@ -6212,12 +7185,26 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 
 func (ec *executionContext) childFields_ApplicationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ApplicationConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_ApplicationConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_ApplicationConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_ApplicationConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ApplicationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ApplicationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ApplicationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ApplicationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ApplicationEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_ApplicationEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6274,6 +7261,24 @@ func (ec *executionContext) childFields_ArchiveEnvironmentPayload(ctx context.Co
 	return nil, fmt.Errorf("no field named %q was found under type ArchiveEnvironmentPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Archiving(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "archived":
+		return ec.fieldContext_Archiving_archived(ctx, field)
+	case "principalType":
+		return ec.fieldContext_Archiving_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_Archiving_principalId(ctx, field)
+	case "principal":
+		return ec.fieldContext_Archiving_principal(ctx, field)
+	case "reason":
+		return ec.fieldContext_Archiving_reason(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Archiving_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Archiving", field.Name)
+}
+
 func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -6294,12 +7299,26 @@ func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, fiel
 
 func (ec *executionContext) childFields_ArtifactSourceConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ArtifactSourceConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_ArtifactSourceConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_ArtifactSourceConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_ArtifactSourceConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactSourceEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ArtifactSourceEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ArtifactSourceEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_ArtifactSourceKind(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6520,6 +7539,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_id(ctx, field)
 	case "archivedAt":
 		return ec.fieldContext_Environment_archivedAt(ctx, field)
+	case "archivings":
+		return ec.fieldContext_Environment_archivings(ctx, field)
 	case "name":
 		return ec.fieldContext_Environment_name(ctx, field)
 	case "description":
@@ -6566,12 +7587,26 @@ func (ec *executionContext) childFields_EnvironmentApproval(ctx context.Context,
 
 func (ec *executionContext) childFields_EnvironmentConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_EnvironmentConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_EnvironmentConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_EnvironmentConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_EnvironmentConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EnvironmentConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_EnvironmentEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_EnvironmentEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_EnvironmentEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnvironmentEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6644,12 +7679,26 @@ func (ec *executionContext) childFields_GateApproval(ctx context.Context, field 
 
 func (ec *executionContext) childFields_GateConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_GateConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_GateConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_GateConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_GateConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GateConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_GateEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_GateEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_GateEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GateEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Group(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6668,12 +7717,26 @@ func (ec *executionContext) childFields_Group(ctx context.Context, field graphql
 
 func (ec *executionContext) childFields_GroupConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_GroupConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_GroupConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_GroupConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_GroupConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GroupConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_GroupEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_GroupEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_GroupEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GroupEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6702,10 +7765,14 @@ func (ec *executionContext) childFields_JournalCheck(ctx context.Context, field 
 
 func (ec *executionContext) childFields_JournalConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_JournalConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_JournalConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_JournalConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_JournalConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JournalConnection", field.Name)
 }
@@ -6718,6 +7785,16 @@ func (ec *executionContext) childFields_JournalDifference(ctx context.Context, f
 		return ec.fieldContext_JournalDifference_problem(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JournalDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_JournalEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_JournalEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_JournalEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6734,12 +7811,26 @@ func (ec *executionContext) childFields_JournalEntry(ctx context.Context, field 
 
 func (ec *executionContext) childFields_JournalEntryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_JournalEntryConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_JournalEntryConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_JournalEntryConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_JournalEntryConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JournalEntryConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalEntryEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_JournalEntryEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_JournalEntryEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalEntryEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6758,12 +7849,26 @@ func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.
 
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MatrixConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_MatrixConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_MatrixConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_MatrixConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MatrixConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MatrixEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MatrixEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MatrixEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MatrixEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_MatrixRow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6802,12 +7907,26 @@ func (ec *executionContext) childFields_Member(ctx context.Context, field graphq
 
 func (ec *executionContext) childFields_MemberConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MemberConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_MemberConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_MemberConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_MemberConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MemberEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MemberEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MemberEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MemberEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6834,6 +7953,10 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 	switch field.Name {
 	case "hasNextPage":
 		return ec.fieldContext_PageInfo_hasNextPage(ctx, field)
+	case "hasPreviousPage":
+		return ec.fieldContext_PageInfo_hasPreviousPage(ctx, field)
+	case "startCursor":
+		return ec.fieldContext_PageInfo_startCursor(ctx, field)
 	case "endCursor":
 		return ec.fieldContext_PageInfo_endCursor(ctx, field)
 	}
@@ -6914,6 +8037,26 @@ func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, 
 		return ec.fieldContext_ResolveGatePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ResolveGatePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RestoreApplicationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_RestoreApplicationPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_RestoreApplicationPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestoreApplicationPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RestoreEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_RestoreEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_RestoreEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestoreEnvironmentPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ResumeRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7032,12 +8175,26 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 
 func (ec *executionContext) childFields_RolloutConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_RolloutConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_RolloutConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_RolloutConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_RolloutConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RolloutConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_RolloutEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_RolloutEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7238,12 +8395,26 @@ func (ec *executionContext) childFields_Version(ctx context.Context, field graph
 
 func (ec *executionContext) childFields_VersionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_VersionConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_VersionConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_VersionConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_VersionConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_VersionEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_VersionEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_VersionEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type VersionEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_VersionSet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7262,12 +8433,26 @@ func (ec *executionContext) childFields_VersionSet(ctx context.Context, field gr
 
 func (ec *executionContext) childFields_VersionSetConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_VersionSetConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_VersionSetConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_VersionSetConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_VersionSetConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionSetConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_VersionSetEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_VersionSetEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_VersionSetEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type VersionSetEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_VersionSetEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7364,12 +8549,24 @@ func (ec *executionContext) childFields_Workflow(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_WorkflowConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WorkflowConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_WorkflowConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_WorkflowConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WorkflowEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WorkflowEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7394,12 +8591,24 @@ func (ec *executionContext) childFields_WorkflowEntry(ctx context.Context, field
 
 func (ec *executionContext) childFields_WorkflowHistoryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WorkflowHistoryConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_WorkflowHistoryConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_WorkflowHistoryConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowHistoryConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowHistoryEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WorkflowHistoryEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WorkflowHistoryEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowHistoryEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7428,12 +8637,24 @@ func (ec *executionContext) childFields_WorkflowLine(ctx context.Context, field 
 
 func (ec *executionContext) childFields_WorkflowLogConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WorkflowLogConnection_edges(ctx, field)
 	case "nodes":
 		return ec.fieldContext_WorkflowLogConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_WorkflowLogConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowLogConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowLogEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WorkflowLogEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WorkflowLogEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowLogEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7595,6 +8816,30 @@ func (ec *executionContext) field_Application_rollouts_args(ctx context.Context,
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -7617,6 +8862,30 @@ func (ec *executionContext) field_Application_versionSets_args(ctx context.Conte
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -7639,6 +8908,30 @@ func (ec *executionContext) field_ArtifactSource_versions_args(ctx context.Conte
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -7922,6 +9215,34 @@ func (ec *executionContext) field_Mutation_removeMember_args(ctx context.Context
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_restoreApplication_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RestoreApplicationInput, error) {
+			return ec.unmarshalNRestoreApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreApplicationInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_restoreEnvironment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RestoreEnvironmentInput, error) {
+			return ec.unmarshalNRestoreEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreEnvironmentInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_resumeRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -8193,6 +9514,30 @@ func (ec *executionContext) field_Query_accessChanges_args(ctx context.Context, 
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8229,14 +9574,38 @@ func (ec *executionContext) field_Query_agents_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "withRevoked",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "withRevoked",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["withRevoked"] = arg2
+	args["withRevoked"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOAgentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg5
 	return args, nil
 }
 
@@ -8273,22 +9642,38 @@ func (ec *executionContext) field_Query_applications_args(ctx context.Context, r
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["name"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["name"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
 		func(ctx context.Context, v any) (*core.Order, error) {
 			return ec.unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["orderBy"] = arg3
+	args["orderBy"] = arg5
 	return args, nil
 }
 
@@ -8311,14 +9696,38 @@ func (ec *executionContext) field_Query_artifactSources_args(ctx context.Context
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["application"] = arg2
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["application"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg5
 	return args, nil
 }
 
@@ -8355,22 +9764,46 @@ func (ec *executionContext) field_Query_environments_args(ctx context.Context, r
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["name"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "tiers",
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["name"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "tiers",
 		func(ctx context.Context, v any) ([]core.Tier, error) {
 			return ec.unmarshalOTier2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTierᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["tiers"] = arg3
+	args["tiers"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOEnvironmentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg6
 	return args, nil
 }
 
@@ -8393,6 +9826,30 @@ func (ec *executionContext) field_Query_gatesForMe_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8415,6 +9872,30 @@ func (ec *executionContext) field_Query_groups_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOGroupOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8459,6 +9940,30 @@ func (ec *executionContext) field_Query_journal_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8481,14 +9986,38 @@ func (ec *executionContext) field_Query_matrix_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
 		func(ctx context.Context, v any) (*model.MatrixFilter, error) {
 			return ec.unmarshalOMatrixFilter2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["filter"] = arg2
+	args["filter"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg5
 	return args, nil
 }
 
@@ -8511,6 +10040,30 @@ func (ec *executionContext) field_Query_members_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOMemberOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8575,30 +10128,54 @@ func (ec *executionContext) field_Query_rollouts_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["after"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["application"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "states",
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["application"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "states",
 		func(ctx context.Context, v any) ([]core.RolloutState, error) {
 			return ec.unmarshalORolloutState2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStateᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["states"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "environment",
+	args["states"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "environment",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["environment"] = arg4
+	args["environment"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalORolloutOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg7
 	return args, nil
 }
 
@@ -8725,6 +10302,30 @@ func (ec *executionContext) field_Rollout_journal_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+		func(ctx context.Context, v any) (*core.Order, error) {
+			return ec.unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["orderBy"] = arg4
 	return args, nil
 }
 
@@ -8739,6 +10340,14 @@ func (ec *executionContext) field_Subscription_journal_args(ctx context.Context,
 		return nil, err
 	}
 	args["after"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "rollout",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["rollout"] = arg1
 	return args, nil
 }
 
@@ -9172,6 +10781,38 @@ func (ec *executionContext) fieldContext_AccessChange_createdAt(_ context.Contex
 	return graphql.NewScalarFieldContext("AccessChange", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _AccessChangeConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.AccessChangeConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccessChangeConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.AccessChangeEdge) graphql.Marshaler {
+			return ec.marshalNAccessChangeEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessChangeEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccessChangeConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AccessChangeConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AccessChangeEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _AccessChangeConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.AccessChangeConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9231,6 +10872,84 @@ func (ec *executionContext) fieldContext_AccessChangeConnection_pageInfo(_ conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AccessChangeConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.AccessChangeConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccessChangeConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccessChangeConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AccessChangeConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _AccessChangeEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.AccessChangeEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccessChangeEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccessChangeEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AccessChangeEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AccessChangeEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.AccessChangeEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccessChangeEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.AccessChange) graphql.Marshaler {
+			return ec.marshalNAccessChange2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccessChangeEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AccessChangeEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AccessChange(ctx, field)
 		},
 	}
 	return fc, nil
@@ -9654,6 +11373,38 @@ func (ec *executionContext) fieldContext_Agent_viewerCan(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _AgentConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.AgentConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AgentConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.AgentEdge) graphql.Marshaler {
+			return ec.marshalNAgentEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AgentConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AgentConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AgentEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _AgentConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.AgentConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9713,6 +11464,84 @@ func (ec *executionContext) fieldContext_AgentConnection_pageInfo(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AgentConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.AgentConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AgentConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AgentConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AgentConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _AgentEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.AgentEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AgentEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AgentEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AgentEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AgentEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.AgentEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AgentEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Agent) graphql.Marshaler {
+			return ec.marshalNAgent2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AgentEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AgentEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Agent(ctx, field)
 		},
 	}
 	return fc, nil
@@ -10053,6 +11882,38 @@ func (ec *executionContext) fieldContext_Application_archivedAt(_ context.Contex
 	return graphql.NewScalarFieldContext("Application", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Application_archivings(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_archivings(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().Archivings(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Archiving) graphql.Marshaler {
+			return ec.marshalNArchiving2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchivingᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Application_archivings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Archiving(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Application_name(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10164,7 +12025,7 @@ func (ec *executionContext) _Application_versionSets(ctx context.Context, field 
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Application().VersionSets(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Application().VersionSets(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.VersionSetConnection) graphql.Marshaler {
@@ -10272,7 +12133,7 @@ func (ec *executionContext) _Application_rollouts(ctx context.Context, field gra
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Application().Rollouts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Application().Rollouts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutConnection) graphql.Marshaler {
@@ -10466,6 +12327,38 @@ func (ec *executionContext) fieldContext_Application_viewerCan(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _ApplicationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ApplicationEdge) graphql.Marshaler {
+			return ec.marshalNApplicationEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ApplicationEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ApplicationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10525,6 +12418,84 @@ func (ec *executionContext) fieldContext_ApplicationConnection_pageInfo(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ApplicationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ApplicationConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ApplicationEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ApplicationEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ApplicationEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Application) graphql.Marshaler {
+			return ec.marshalNApplication2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ApplicationEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ApplicationEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
 		},
 	}
 	return fc, nil
@@ -11043,6 +13014,153 @@ func (ec *executionContext) fieldContext_ArchiveEnvironmentPayload_errors(_ cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Archiving_archived(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_archived(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Archived, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_archived(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Archiving", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Archiving_principalType(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_principalType(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalType(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_principalType(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Archiving", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Archiving_principalId(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_principalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Archiving", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Archiving_principal(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_principal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Archiving().Principal(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Member) graphql.Marshaler {
+			return ec.marshalOMember2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_principal(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Archiving",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Member(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Archiving_reason(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Archiving", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Archiving_createdAt(ctx context.Context, field graphql.CollectedField, obj *model.Archiving) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Archiving_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Archiving_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Archiving", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _ArtifactSource_id(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11186,7 +13304,7 @@ func (ec *executionContext) _ArtifactSource_versions(ctx context.Context, field 
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.ArtifactSource().Versions(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.ArtifactSource().Versions(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.VersionConnection) graphql.Marshaler {
@@ -11216,6 +13334,38 @@ func (ec *executionContext) fieldContext_ArtifactSource_versions(ctx context.Con
 	if fc.Args, err = ec.field_ArtifactSource_versions_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArtifactSourceConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ArtifactSourceEdge) graphql.Marshaler {
+			return ec.marshalNArtifactSourceEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSourceConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSourceEdge(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -11279,6 +13429,84 @@ func (ec *executionContext) fieldContext_ArtifactSourceConnection_pageInfo(_ con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ArtifactSourceConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSourceEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSourceEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSourceEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSourceEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalNArtifactSource2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSourceEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSourceEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
 		},
 	}
 	return fc, nil
@@ -12844,6 +15072,38 @@ func (ec *executionContext) fieldContext_Environment_archivedAt(_ context.Contex
 	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Environment_archivings(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_archivings(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().Archivings(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Archiving) graphql.Marshaler {
+			return ec.marshalNArchiving2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchivingᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_archivings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Archiving(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Environment_name(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13280,6 +15540,38 @@ func (ec *executionContext) fieldContext_EnvironmentApproval_onExpiry(_ context.
 	return graphql.NewScalarFieldContext("EnvironmentApproval", field, false, false, errors.New("field of type GateOutcome does not have child fields"))
 }
 
+func (ec *executionContext) _EnvironmentConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.EnvironmentEdge) graphql.Marshaler {
+			return ec.marshalNEnvironmentEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EnvironmentConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EnvironmentEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _EnvironmentConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13339,6 +15631,84 @@ func (ec *executionContext) fieldContext_EnvironmentConnection_pageInfo(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EnvironmentConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Environment) graphql.Marshaler {
+			return ec.marshalNEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EnvironmentEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
 		},
 	}
 	return fc, nil
@@ -13877,6 +16247,38 @@ func (ec *executionContext) fieldContext_GateApproval_approvedAt(_ context.Conte
 	return graphql.NewScalarFieldContext("GateApproval", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _GateConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.GateConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.GateEdge) graphql.Marshaler {
+			return ec.marshalNGateEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GateConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GateEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _GateConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.GateConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13936,6 +16338,84 @@ func (ec *executionContext) fieldContext_GateConnection_pageInfo(_ context.Conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _GateConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.GateConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _GateEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.GateEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GateEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _GateEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.GateEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GateEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Gate) graphql.Marshaler {
+			return ec.marshalNGate2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGate(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GateEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GateEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Gate(ctx, field)
 		},
 	}
 	return fc, nil
@@ -14042,6 +16522,38 @@ func (ec *executionContext) fieldContext_Group_members(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _GroupConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.GroupConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GroupConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.GroupEdge) graphql.Marshaler {
+			return ec.marshalNGroupEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GroupConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GroupConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GroupEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _GroupConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.GroupConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14101,6 +16613,84 @@ func (ec *executionContext) fieldContext_GroupConnection_pageInfo(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _GroupConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.GroupConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GroupConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GroupConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GroupConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _GroupEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.GroupEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GroupEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GroupEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GroupEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _GroupEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.GroupEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GroupEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Group) graphql.Marshaler {
+			return ec.marshalNGroup2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroup(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GroupEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "GroupEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Group(ctx, field)
 		},
 	}
 	return fc, nil
@@ -14280,6 +16870,38 @@ func (ec *executionContext) fieldContext_JournalCheck_pageInfo(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _JournalConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.JournalConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.JournalEdge) graphql.Marshaler {
+			return ec.marshalNJournalEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _JournalConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.JournalConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14344,6 +16966,29 @@ func (ec *executionContext) fieldContext_JournalConnection_pageInfo(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _JournalConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.JournalConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _JournalDifference_subject(ctx context.Context, field graphql.CollectedField, obj *model.JournalDifference) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14388,6 +17033,61 @@ func (ec *executionContext) _JournalDifference_problem(ctx context.Context, fiel
 }
 func (ec *executionContext) fieldContext_JournalDifference_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("JournalDifference", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JournalEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.JournalEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JournalEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.JournalEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Transition) graphql.Marshaler {
+			return ec.marshalNTransition2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTransition(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Transition(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _JournalEntry_cursor(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntry) (ret graphql.Marshaler) {
@@ -14477,6 +17177,38 @@ func (ec *executionContext) fieldContext_JournalEntry_transition(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _JournalEntryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.JournalEntryEdge) graphql.Marshaler {
+			return ec.marshalNJournalEntryEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntryConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEntryEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _JournalEntryConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14536,6 +17268,84 @@ func (ec *executionContext) fieldContext_JournalEntryConnection_pageInfo(_ conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JournalEntryConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalEntryConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JournalEntryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JournalEntryEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JournalEntryEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.JournalEntryEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JournalEntryEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {
+			return ec.marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JournalEntryEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JournalEntryEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JournalEntry(ctx, field)
 		},
 	}
 	return fc, nil
@@ -14651,6 +17461,38 @@ func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_errors(_ co
 	return fc, nil
 }
 
+func (ec *executionContext) _MatrixConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.MatrixConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.MatrixEdge) graphql.Marshaler {
+			return ec.marshalNMatrixEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MatrixEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _MatrixConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.MatrixConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14710,6 +17552,84 @@ func (ec *executionContext) fieldContext_MatrixConnection_pageInfo(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MatrixConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.MatrixConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MatrixConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _MatrixEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.MatrixEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MatrixEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MatrixEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.MatrixEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MatrixEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.MatrixRow) graphql.Marshaler {
+			return ec.marshalNMatrixRow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRow(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MatrixEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MatrixEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MatrixRow(ctx, field)
 		},
 	}
 	return fc, nil
@@ -15013,6 +17933,38 @@ func (ec *executionContext) fieldContext_Member_tokens(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _MemberConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.MemberConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MemberConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.MemberEdge) graphql.Marshaler {
+			return ec.marshalNMemberEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MemberConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MemberConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MemberEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _MemberConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.MemberConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15072,6 +18024,84 @@ func (ec *executionContext) fieldContext_MemberConnection_pageInfo(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MemberConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.MemberConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MemberConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MemberConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MemberConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _MemberEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.MemberEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MemberEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MemberEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MemberEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MemberEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.MemberEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MemberEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Member) graphql.Marshaler {
+			return ec.marshalNMember2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MemberEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MemberEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Member(ctx, field)
 		},
 	}
 	return fc, nil
@@ -15487,6 +18517,94 @@ func (ec *executionContext) fieldContext_Mutation_archiveEnvironment(ctx context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_archiveEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_restoreApplication(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_restoreApplication(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RestoreApplication(ctx, fc.Args["input"].(model.RestoreApplicationInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RestoreApplicationPayload) graphql.Marshaler {
+			return ec.marshalNRestoreApplicationPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreApplicationPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_restoreApplication(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RestoreApplicationPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_restoreApplication_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_restoreEnvironment(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_restoreEnvironment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RestoreEnvironment(ctx, fc.Args["input"].(model.RestoreEnvironmentInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RestoreEnvironmentPayload) graphql.Marshaler {
+			return ec.marshalNRestoreEnvironmentPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreEnvironmentPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_restoreEnvironment(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RestoreEnvironmentPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_restoreEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -16838,6 +19956,52 @@ func (ec *executionContext) fieldContext_PageInfo_hasNextPage(_ context.Context,
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _PageInfo_hasPreviousPage(ctx context.Context, field graphql.CollectedField, obj *model.PageInfo) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PageInfo_hasPreviousPage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HasPreviousPage, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PageInfo_hasPreviousPage(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _PageInfo_startCursor(ctx context.Context, field graphql.CollectedField, obj *model.PageInfo) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PageInfo_startCursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartCursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PageInfo_startCursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graphql.CollectedField, obj *model.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17162,7 +20326,7 @@ func (ec *executionContext) _Query_applications(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["name"].(*string), fc.Args["orderBy"].(*core.Order))
+			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.ApplicationConnection) graphql.Marshaler {
@@ -17250,7 +20414,7 @@ func (ec *executionContext) _Query_matrix(ctx context.Context, field graphql.Col
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Matrix(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*model.MatrixFilter))
+			return ec.Resolvers.Query().Matrix(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["filter"].(*model.MatrixFilter), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.MatrixConnection) graphql.Marshaler {
@@ -17294,7 +20458,7 @@ func (ec *executionContext) _Query_environments(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["name"].(*string), fc.Args["tiers"].([]core.Tier))
+			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["tiers"].([]core.Tier), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.EnvironmentConnection) graphql.Marshaler {
@@ -17382,7 +20546,7 @@ func (ec *executionContext) _Query_rollouts(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Rollouts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["application"].(*string), fc.Args["states"].([]core.RolloutState), fc.Args["environment"].(*string))
+			return ec.Resolvers.Query().Rollouts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["application"].(*string), fc.Args["states"].([]core.RolloutState), fc.Args["environment"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutConnection) graphql.Marshaler {
@@ -17426,7 +20590,7 @@ func (ec *executionContext) _Query_gatesForMe(ctx context.Context, field graphql
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().GatesForMe(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().GatesForMe(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.GateConnection) graphql.Marshaler {
@@ -17470,7 +20634,7 @@ func (ec *executionContext) _Query_journal(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Journal(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Journal(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.JournalEntryConnection) graphql.Marshaler {
@@ -17625,7 +20789,7 @@ func (ec *executionContext) _Query_members(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Members(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Members(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.MemberConnection) graphql.Marshaler {
@@ -17669,7 +20833,7 @@ func (ec *executionContext) _Query_groups(ctx context.Context, field graphql.Col
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Groups(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Groups(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.GroupConnection) graphql.Marshaler {
@@ -17713,7 +20877,7 @@ func (ec *executionContext) _Query_agents(ctx context.Context, field graphql.Col
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Agents(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["withRevoked"].(*bool))
+			return ec.Resolvers.Query().Agents(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["withRevoked"].(*bool), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.AgentConnection) graphql.Marshaler {
@@ -17801,7 +20965,7 @@ func (ec *executionContext) _Query_accessChanges(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().AccessChanges(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().AccessChanges(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.AccessChangeConnection) graphql.Marshaler {
@@ -17845,7 +21009,7 @@ func (ec *executionContext) _Query_artifactSources(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().ArtifactSources(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["application"].(*string))
+			return ec.Resolvers.Query().ArtifactSources(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["application"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.ArtifactSourceConnection) graphql.Marshaler {
@@ -18555,6 +21719,134 @@ func (ec *executionContext) _ResolveGatePayload_errors(ctx context.Context, fiel
 func (ec *executionContext) fieldContext_ResolveGatePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "ResolveGatePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RestoreApplicationPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.RestoreApplicationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RestoreApplicationPayload_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Application, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Application) graphql.Marshaler {
+			return ec.marshalOApplication2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RestoreApplicationPayload_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RestoreApplicationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RestoreApplicationPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.RestoreApplicationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RestoreApplicationPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RestoreApplicationPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RestoreApplicationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RestoreEnvironmentPayload_environment(ctx context.Context, field graphql.CollectedField, obj *model.RestoreEnvironmentPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RestoreEnvironmentPayload_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RestoreEnvironmentPayload_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RestoreEnvironmentPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RestoreEnvironmentPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.RestoreEnvironmentPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RestoreEnvironmentPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RestoreEnvironmentPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RestoreEnvironmentPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -19482,7 +22774,7 @@ func (ec *executionContext) _Rollout_journal(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Rollout().Journal(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Rollout().Journal(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.JournalConnection) graphql.Marshaler {
@@ -19512,6 +22804,38 @@ func (ec *executionContext) fieldContext_Rollout_journal(ctx context.Context, fi
 	if fc.Args, err = ec.field_Rollout_journal_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.RolloutConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.RolloutEdge) graphql.Marshaler {
+			return ec.marshalNRolloutEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutEdge(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -19575,6 +22899,84 @@ func (ec *executionContext) fieldContext_RolloutConnection_pageInfo(_ context.Co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.RolloutConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Rollout) graphql.Marshaler {
+			return ec.marshalNRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
 		},
 	}
 	return fc, nil
@@ -20603,7 +24005,7 @@ func (ec *executionContext) _Subscription_journal(ctx context.Context, field gra
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().Journal(ctx, fc.Args["after"].(*string))
+			return ec.Resolvers.Subscription().Journal(ctx, fc.Args["after"].(*string), fc.Args["rollout"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {
@@ -21161,6 +24563,38 @@ func (ec *executionContext) fieldContext_Version_createdAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Version", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _VersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.VersionConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.VersionEdge) graphql.Marshaler {
+			return ec.marshalNVersionEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _VersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.VersionConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -21220,6 +24654,84 @@ func (ec *executionContext) fieldContext_VersionConnection_pageInfo(_ context.Co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _VersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.VersionConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _VersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.VersionEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.VersionEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Version) graphql.Marshaler {
+			return ec.marshalNVersion2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersion(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Version(ctx, field)
 		},
 	}
 	return fc, nil
@@ -21326,6 +24838,38 @@ func (ec *executionContext) fieldContext_VersionSet_entries(_ context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _VersionSetConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionSetConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.VersionSetEdge) graphql.Marshaler {
+			return ec.marshalNVersionSetEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionSetConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionSetConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSetEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _VersionSetConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -21385,6 +24929,84 @@ func (ec *executionContext) fieldContext_VersionSetConnection_pageInfo(_ context
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _VersionSetConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionSetConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionSetConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionSetConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _VersionSetEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionSetEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionSetEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionSetEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionSetEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionSetEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.VersionSet) graphql.Marshaler {
+			return ec.marshalNVersionSet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionSetEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionSetEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
 		},
 	}
 	return fc, nil
@@ -22304,6 +25926,38 @@ func (ec *executionContext) fieldContext_Workflow_viewerCan(_ context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _WorkflowConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowEdge) graphql.Marshaler {
+			return ec.marshalNWorkflowEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _WorkflowConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22363,6 +26017,61 @@ func (ec *executionContext) fieldContext_WorkflowConnection_pageInfo(_ context.C
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WorkflowEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Workflow) graphql.Marshaler {
+			return ec.marshalNWorkflow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflow(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Workflow(ctx, field)
 		},
 	}
 	return fc, nil
@@ -22529,6 +26238,38 @@ func (ec *executionContext) fieldContext_WorkflowEntry_recordedAt(_ context.Cont
 	return graphql.NewScalarFieldContext("WorkflowEntry", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _WorkflowHistoryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowHistoryConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowHistoryConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowHistoryEdge) graphql.Marshaler {
+			return ec.marshalNWorkflowHistoryEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowHistoryEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowHistoryConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowHistoryConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowHistoryEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _WorkflowHistoryConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowHistoryConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22541,7 +26282,7 @@ func (ec *executionContext) _WorkflowHistoryConnection_nodes(ctx context.Context
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []core.WorkflowEntry) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowEntry) graphql.Marshaler {
 			return ec.marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx, selections, v)
 		},
 		true,
@@ -22588,6 +26329,61 @@ func (ec *executionContext) fieldContext_WorkflowHistoryConnection_pageInfo(_ co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WorkflowHistoryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowHistoryEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowHistoryEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowHistoryEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowHistoryEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowHistoryEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowHistoryEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowHistoryEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.WorkflowEntry) graphql.Marshaler {
+			return ec.marshalNWorkflowEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntry(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowHistoryEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowHistoryEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowEntry(ctx, field)
 		},
 	}
 	return fc, nil
@@ -22800,6 +26596,38 @@ func (ec *executionContext) fieldContext_WorkflowLine_recordedAt(_ context.Conte
 	return graphql.NewScalarFieldContext("WorkflowLine", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _WorkflowLogConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowLogConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowLogConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowLogEdge) graphql.Marshaler {
+			return ec.marshalNWorkflowLogEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowLogEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowLogConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowLogConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowLogEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _WorkflowLogConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowLogConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22812,7 +26640,7 @@ func (ec *executionContext) _WorkflowLogConnection_nodes(ctx context.Context, fi
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []core.WorkflowLine) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowLine) graphql.Marshaler {
 			return ec.marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx, selections, v)
 		},
 		true,
@@ -22859,6 +26687,61 @@ func (ec *executionContext) fieldContext_WorkflowLogConnection_pageInfo(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WorkflowLogEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowLogEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowLogEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowLogEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowLogEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowLogEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.WorkflowLogEdge) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowLogEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.WorkflowLine) graphql.Marshaler {
+			return ec.marshalNWorkflowLine2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLine(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowLogEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WorkflowLogEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowLine(ctx, field)
 		},
 	}
 	return fc, nil
@@ -24131,7 +28014,11 @@ func (ec *executionContext) unmarshalInputArchiveApplicationInput(ctx context.Co
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"application"}
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"application", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -24145,6 +28032,13 @@ func (ec *executionContext) unmarshalInputArchiveApplicationInput(ctx context.Co
 				return it, err
 			}
 			it.Application = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -24161,7 +28055,11 @@ func (ec *executionContext) unmarshalInputArchiveEnvironmentInput(ctx context.Co
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId"}
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"environmentId", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -24175,6 +28073,13 @@ func (ec *executionContext) unmarshalInputArchiveEnvironmentInput(ctx context.Co
 				return it, err
 			}
 			it.EnvironmentID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -25080,6 +28985,88 @@ func (ec *executionContext) unmarshalInputResolveGateInput(ctx context.Context, 
 				return it, err
 			}
 			it.GateID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputRestoreApplicationInput(ctx context.Context, obj any) (model.RestoreApplicationInput, error) {
+	var it model.RestoreApplicationInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"application", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "application":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("application"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Application = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputRestoreEnvironmentInput(ctx context.Context, obj any) (model.RestoreEnvironmentInput, error) {
+	var it model.RestoreEnvironmentInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"environmentId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "environmentId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environmentId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EnvironmentID = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -26100,13 +30087,99 @@ func (ec *executionContext) _AccessChangeConnection(ctx context.Context, sel ast
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("AccessChangeConnection")
+		case "edges":
+			out.Values[i] = ec._AccessChangeConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._AccessChangeConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._AccessChangeConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AccessChangeConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var accessChangeEdgeImplementors = []string{"AccessChangeEdge"}
+
+func (ec *executionContext) _AccessChangeEdge(ctx context.Context, sel ast.SelectionSet, obj *model.AccessChangeEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, accessChangeEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AccessChangeEdge")
+		case "cursor":
+			out.Values[i] = ec._AccessChangeEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._AccessChangeEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -26459,13 +30532,99 @@ func (ec *executionContext) _AgentConnection(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("AgentConnection")
+		case "edges":
+			out.Values[i] = ec._AgentConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._AgentConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._AgentConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AgentConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var agentEdgeImplementors = []string{"AgentEdge"}
+
+func (ec *executionContext) _AgentEdge(ctx context.Context, sel ast.SelectionSet, obj *model.AgentEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, agentEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AgentEdge")
+		case "cursor":
+			out.Values[i] = ec._AgentEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._AgentEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -26666,6 +30825,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "archivings":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_archivings(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "name":
 			out.Values[i] = ec._Application_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -27094,13 +31291,99 @@ func (ec *executionContext) _ApplicationConnection(ctx context.Context, sel ast.
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ApplicationConnection")
+		case "edges":
+			out.Values[i] = ec._ApplicationConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._ApplicationConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._ApplicationConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ApplicationConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var applicationEdgeImplementors = []string{"ApplicationEdge"}
+
+func (ec *executionContext) _ApplicationEdge(ctx context.Context, sel ast.SelectionSet, obj *model.ApplicationEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, applicationEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ApplicationEdge")
+		case "cursor":
+			out.Values[i] = ec._ApplicationEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._ApplicationEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -27644,6 +31927,102 @@ func (ec *executionContext) _ArchiveEnvironmentPayload(ctx context.Context, sel 
 	return out
 }
 
+var archivingImplementors = []string{"Archiving"}
+
+func (ec *executionContext) _Archiving(ctx context.Context, sel ast.SelectionSet, obj *model.Archiving) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, archivingImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Archiving")
+		case "archived":
+			out.Values[i] = ec._Archiving_archived(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "principalType":
+			out.Values[i] = ec._Archiving_principalType(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "principalId":
+			out.Values[i] = ec._Archiving_principalId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "principal":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Archiving_principal(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reason":
+			out.Values[i] = ec._Archiving_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "createdAt":
+			out.Values[i] = ec._Archiving_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var artifactSourceImplementors = []string{"ArtifactSource", "Node"}
 
 func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSource) graphql.Marshaler {
@@ -27818,13 +32197,99 @@ func (ec *executionContext) _ArtifactSourceConnection(ctx context.Context, sel a
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ArtifactSourceConnection")
+		case "edges":
+			out.Values[i] = ec._ArtifactSourceConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._ArtifactSourceConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._ArtifactSourceConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ArtifactSourceConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var artifactSourceEdgeImplementors = []string{"ArtifactSourceEdge"}
+
+func (ec *executionContext) _ArtifactSourceEdge(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSourceEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactSourceEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactSourceEdge")
+		case "cursor":
+			out.Values[i] = ec._ArtifactSourceEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._ArtifactSourceEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -28821,6 +33286,44 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "archivings":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_archivings(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "name":
 			out.Values[i] = ec._Environment_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -29137,13 +33640,99 @@ func (ec *executionContext) _EnvironmentConnection(ctx context.Context, sel ast.
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("EnvironmentConnection")
+		case "edges":
+			out.Values[i] = ec._EnvironmentConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._EnvironmentConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._EnvironmentConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._EnvironmentConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var environmentEdgeImplementors = []string{"EnvironmentEdge"}
+
+func (ec *executionContext) _EnvironmentEdge(ctx context.Context, sel ast.SelectionSet, obj *model.EnvironmentEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, environmentEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EnvironmentEdge")
+		case "cursor":
+			out.Values[i] = ec._EnvironmentEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._EnvironmentEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -29488,13 +34077,99 @@ func (ec *executionContext) _GateConnection(ctx context.Context, sel ast.Selecti
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("GateConnection")
+		case "edges":
+			out.Values[i] = ec._GateConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._GateConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._GateConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._GateConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var gateEdgeImplementors = []string{"GateEdge"}
+
+func (ec *executionContext) _GateEdge(ctx context.Context, sel ast.SelectionSet, obj *model.GateEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, gateEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GateEdge")
+		case "cursor":
+			out.Values[i] = ec._GateEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._GateEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -29617,13 +34292,99 @@ func (ec *executionContext) _GroupConnection(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("GroupConnection")
+		case "edges":
+			out.Values[i] = ec._GroupConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._GroupConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._GroupConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._GroupConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var groupEdgeImplementors = []string{"GroupEdge"}
+
+func (ec *executionContext) _GroupEdge(ctx context.Context, sel ast.SelectionSet, obj *model.GroupEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, groupEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GroupEdge")
+		case "cursor":
+			out.Values[i] = ec._GroupEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._GroupEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -29756,16 +34517,59 @@ func (ec *executionContext) _JournalConnection(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("JournalConnection")
+		case "edges":
+			out.Values[i] = ec._JournalConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._JournalConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._JournalConnection_pageInfo(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._JournalConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -29806,6 +34610,49 @@ func (ec *executionContext) _JournalDifference(ctx context.Context, sel ast.Sele
 			}
 		case "problem":
 			out.Values[i] = ec._JournalDifference_problem(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var journalEdgeImplementors = []string{"JournalEdge"}
+
+func (ec *executionContext) _JournalEdge(ctx context.Context, sel ast.SelectionSet, obj *model.JournalEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalEdge")
+		case "cursor":
+			out.Values[i] = ec._JournalEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._JournalEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -29923,13 +34770,99 @@ func (ec *executionContext) _JournalEntryConnection(ctx context.Context, sel ast
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("JournalEntryConnection")
+		case "edges":
+			out.Values[i] = ec._JournalEntryConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._JournalEntryConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._JournalEntryConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._JournalEntryConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var journalEntryEdgeImplementors = []string{"JournalEntryEdge"}
+
+func (ec *executionContext) _JournalEntryEdge(ctx context.Context, sel ast.SelectionSet, obj *model.JournalEntryEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, journalEntryEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JournalEntryEdge")
+		case "cursor":
+			out.Values[i] = ec._JournalEntryEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._JournalEntryEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -30019,13 +34952,99 @@ func (ec *executionContext) _MatrixConnection(ctx context.Context, sel ast.Selec
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MatrixConnection")
+		case "edges":
+			out.Values[i] = ec._MatrixConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._MatrixConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._MatrixConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._MatrixConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var matrixEdgeImplementors = []string{"MatrixEdge"}
+
+func (ec *executionContext) _MatrixEdge(ctx context.Context, sel ast.SelectionSet, obj *model.MatrixEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, matrixEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MatrixEdge")
+		case "cursor":
+			out.Values[i] = ec._MatrixEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._MatrixEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -30315,13 +35334,99 @@ func (ec *executionContext) _MemberConnection(ctx context.Context, sel ast.Selec
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MemberConnection")
+		case "edges":
+			out.Values[i] = ec._MemberConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._MemberConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._MemberConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._MemberConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var memberEdgeImplementors = []string{"MemberEdge"}
+
+func (ec *executionContext) _MemberEdge(ctx context.Context, sel ast.SelectionSet, obj *model.MemberEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, memberEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MemberEdge")
+		case "cursor":
+			out.Values[i] = ec._MemberEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._MemberEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -30461,6 +35566,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "archiveEnvironment":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_archiveEnvironment(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "restoreApplication":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_restoreApplication(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "restoreEnvironment":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_restoreEnvironment(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -30747,6 +35866,16 @@ func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet,
 		case "hasNextPage":
 			out.Values[i] = ec._PageInfo_hasNextPage(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "hasPreviousPage":
+			out.Values[i] = ec._PageInfo_hasPreviousPage(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "startCursor":
+			out.Values[i] = ec._PageInfo_startCursor(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "endCursor":
@@ -31766,6 +36895,92 @@ func (ec *executionContext) _ResolveGatePayload(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var restoreApplicationPayloadImplementors = []string{"RestoreApplicationPayload"}
+
+func (ec *executionContext) _RestoreApplicationPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RestoreApplicationPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, restoreApplicationPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RestoreApplicationPayload")
+		case "application":
+			out.Values[i] = ec._RestoreApplicationPayload_application(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._RestoreApplicationPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var restoreEnvironmentPayloadImplementors = []string{"RestoreEnvironmentPayload"}
+
+func (ec *executionContext) _RestoreEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RestoreEnvironmentPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, restoreEnvironmentPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RestoreEnvironmentPayload")
+		case "environment":
+			out.Values[i] = ec._RestoreEnvironmentPayload_environment(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._RestoreEnvironmentPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var resumeRolloutPayloadImplementors = []string{"ResumeRolloutPayload"}
 
 func (ec *executionContext) _ResumeRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ResumeRolloutPayload) graphql.Marshaler {
@@ -32471,13 +37686,99 @@ func (ec *executionContext) _RolloutConnection(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RolloutConnection")
+		case "edges":
+			out.Values[i] = ec._RolloutConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._RolloutConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._RolloutConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var rolloutEdgeImplementors = []string{"RolloutEdge"}
+
+func (ec *executionContext) _RolloutEdge(ctx context.Context, sel ast.SelectionSet, obj *model.RolloutEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rolloutEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RolloutEdge")
+		case "cursor":
+			out.Values[i] = ec._RolloutEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._RolloutEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -33621,13 +38922,99 @@ func (ec *executionContext) _VersionConnection(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("VersionConnection")
+		case "edges":
+			out.Values[i] = ec._VersionConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._VersionConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._VersionConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._VersionConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var versionEdgeImplementors = []string{"VersionEdge"}
+
+func (ec *executionContext) _VersionEdge(ctx context.Context, sel ast.SelectionSet, obj *model.VersionEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, versionEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("VersionEdge")
+		case "cursor":
+			out.Values[i] = ec._VersionEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._VersionEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -33750,13 +39137,99 @@ func (ec *executionContext) _VersionSetConnection(ctx context.Context, sel ast.S
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("VersionSetConnection")
+		case "edges":
+			out.Values[i] = ec._VersionSetConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "nodes":
 			out.Values[i] = ec._VersionSetConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._VersionSetConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "totalCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._VersionSetConnection_totalCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var versionSetEdgeImplementors = []string{"VersionSetEdge"}
+
+func (ec *executionContext) _VersionSetEdge(ctx context.Context, sel ast.SelectionSet, obj *model.VersionSetEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, versionSetEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("VersionSetEdge")
+		case "cursor":
+			out.Values[i] = ec._VersionSetEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._VersionSetEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -34425,6 +39898,11 @@ func (ec *executionContext) _WorkflowConnection(ctx context.Context, sel ast.Sel
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("WorkflowConnection")
+		case "edges":
+			out.Values[i] = ec._WorkflowConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "nodes":
 			out.Values[i] = ec._WorkflowConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -34432,6 +39910,49 @@ func (ec *executionContext) _WorkflowConnection(ctx context.Context, sel ast.Sel
 			}
 		case "pageInfo":
 			out.Values[i] = ec._WorkflowConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var workflowEdgeImplementors = []string{"WorkflowEdge"}
+
+func (ec *executionContext) _WorkflowEdge(ctx context.Context, sel ast.SelectionSet, obj *model.WorkflowEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, workflowEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WorkflowEdge")
+		case "cursor":
+			out.Values[i] = ec._WorkflowEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._WorkflowEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -34536,6 +40057,11 @@ func (ec *executionContext) _WorkflowHistoryConnection(ctx context.Context, sel 
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("WorkflowHistoryConnection")
+		case "edges":
+			out.Values[i] = ec._WorkflowHistoryConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "nodes":
 			out.Values[i] = ec._WorkflowHistoryConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -34543,6 +40069,49 @@ func (ec *executionContext) _WorkflowHistoryConnection(ctx context.Context, sel 
 			}
 		case "pageInfo":
 			out.Values[i] = ec._WorkflowHistoryConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var workflowHistoryEdgeImplementors = []string{"WorkflowHistoryEdge"}
+
+func (ec *executionContext) _WorkflowHistoryEdge(ctx context.Context, sel ast.SelectionSet, obj *model.WorkflowHistoryEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, workflowHistoryEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WorkflowHistoryEdge")
+		case "cursor":
+			out.Values[i] = ec._WorkflowHistoryEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._WorkflowHistoryEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -34657,6 +40226,11 @@ func (ec *executionContext) _WorkflowLogConnection(ctx context.Context, sel ast.
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("WorkflowLogConnection")
+		case "edges":
+			out.Values[i] = ec._WorkflowLogConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "nodes":
 			out.Values[i] = ec._WorkflowLogConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -34664,6 +40238,49 @@ func (ec *executionContext) _WorkflowLogConnection(ctx context.Context, sel ast.
 			}
 		case "pageInfo":
 			out.Values[i] = ec._WorkflowLogConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var workflowLogEdgeImplementors = []string{"WorkflowLogEdge"}
+
+func (ec *executionContext) _WorkflowLogEdge(ctx context.Context, sel ast.SelectionSet, obj *model.WorkflowLogEdge) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, workflowLogEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WorkflowLogEdge")
+		case "cursor":
+			out.Values[i] = ec._WorkflowLogEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._WorkflowLogEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -35229,6 +40846,26 @@ func (ec *executionContext) marshalNAccessChangeConnection2githubᚗcomᚋlockst
 	return ec._AccessChangeConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNAccessChangeEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessChangeEdge(ctx context.Context, sel ast.SelectionSet, v model.AccessChangeEdge) graphql.Marshaler {
+	return ec._AccessChangeEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAccessChangeEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessChangeEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.AccessChangeEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAccessChangeEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessChangeEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNAccessToken2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAccessToken(ctx context.Context, sel ast.SelectionSet, v model.AccessToken) graphql.Marshaler {
 	return ec._AccessToken(ctx, sel, &v)
 }
@@ -35255,6 +40892,26 @@ func (ec *executionContext) marshalNAgent2ᚕgithubᚗcomᚋlockstepᚑcdᚋlock
 
 func (ec *executionContext) marshalNAgentConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentConnection(ctx context.Context, sel ast.SelectionSet, v model.AgentConnection) graphql.Marshaler {
 	return ec._AgentConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAgentEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentEdge(ctx context.Context, sel ast.SelectionSet, v model.AgentEdge) graphql.Marshaler {
+	return ec._AgentEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAgentEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.AgentEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAgentEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNAgentKey2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAgentKey(ctx context.Context, sel ast.SelectionSet, v model.AgentKey) graphql.Marshaler {
@@ -35309,6 +40966,26 @@ func (ec *executionContext) marshalNApplicationConnection2githubᚗcomᚋlockste
 	return ec._ApplicationConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNApplicationEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEdge(ctx context.Context, sel ast.SelectionSet, v model.ApplicationEdge) graphql.Marshaler {
+	return ec._ApplicationEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNApplicationEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ApplicationEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNApplicationEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNApplicationEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplicationEnvironment(ctx context.Context, sel ast.SelectionSet, v model.ApplicationEnvironment) graphql.Marshaler {
 	return ec._ApplicationEnvironment(ctx, sel, &v)
 }
@@ -35347,6 +41024,26 @@ func (ec *executionContext) marshalNArchiveEnvironmentPayload2githubᚗcomᚋloc
 	return ec._ArchiveEnvironmentPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNArchiving2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiving(ctx context.Context, sel ast.SelectionSet, v model.Archiving) graphql.Marshaler {
+	return ec._Archiving(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArchiving2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchivingᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Archiving) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNArchiving2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiving(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNArtifactSource2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSource) graphql.Marshaler {
 	return ec._ArtifactSource(ctx, sel, &v)
 }
@@ -35369,6 +41066,26 @@ func (ec *executionContext) marshalNArtifactSource2ᚕgithubᚗcomᚋlockstepᚑ
 
 func (ec *executionContext) marshalNArtifactSourceConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceConnection(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSourceConnection) graphql.Marshaler {
 	return ec._ArtifactSourceConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactSourceEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceEdge(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSourceEdge) graphql.Marshaler {
+	return ec._ArtifactSourceEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactSourceEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ArtifactSourceEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNArtifactSourceEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNArtifactSourceKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSourceKind(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSourceKind) graphql.Marshaler {
@@ -35644,6 +41361,26 @@ func (ec *executionContext) marshalNEnvironmentConnection2githubᚗcomᚋlockste
 	return ec._EnvironmentConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNEnvironmentEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentEdge(ctx context.Context, sel ast.SelectionSet, v model.EnvironmentEdge) graphql.Marshaler {
+	return ec._EnvironmentEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEnvironmentEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.EnvironmentEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEnvironmentEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNFailurePolicy2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐFailurePolicy(ctx context.Context, v any) (core.FailurePolicy, error) {
 	res, err := model.UnmarshalFailurePolicy(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -35728,6 +41465,26 @@ func (ec *executionContext) marshalNGateConnection2githubᚗcomᚋlockstepᚑcd�
 	return ec._GateConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNGateEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateEdge(ctx context.Context, sel ast.SelectionSet, v model.GateEdge) graphql.Marshaler {
+	return ec._GateEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNGateEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.GateEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNGateEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGateEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNGateOutcome2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐGateOutcome(ctx context.Context, v any) (core.GateOutcome, error) {
 	res, err := model.UnmarshalGateOutcome(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -35766,6 +41523,26 @@ func (ec *executionContext) marshalNGroup2ᚕgithubᚗcomᚋlockstepᚑcdᚋlock
 
 func (ec *executionContext) marshalNGroupConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupConnection(ctx context.Context, sel ast.SelectionSet, v model.GroupConnection) graphql.Marshaler {
 	return ec._GroupConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNGroupEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupEdge(ctx context.Context, sel ast.SelectionSet, v model.GroupEdge) graphql.Marshaler {
+	return ec._GroupEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNGroupEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.GroupEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNGroupEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNGroupPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐGroupPayload(ctx context.Context, sel ast.SelectionSet, v model.GroupPayload) graphql.Marshaler {
@@ -35915,6 +41692,26 @@ func (ec *executionContext) marshalNJournalDifference2ᚕgithubᚗcomᚋlockstep
 	return ret
 }
 
+func (ec *executionContext) marshalNJournalEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEdge(ctx context.Context, sel ast.SelectionSet, v model.JournalEdge) graphql.Marshaler {
+	return ec._JournalEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.JournalEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJournalEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNJournalEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntry(ctx context.Context, sel ast.SelectionSet, v model.JournalEntry) graphql.Marshaler {
 	return ec._JournalEntry(ctx, sel, &v)
 }
@@ -35939,6 +41736,26 @@ func (ec *executionContext) marshalNJournalEntryConnection2githubᚗcomᚋlockst
 	return ec._JournalEntryConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNJournalEntryEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryEdge(ctx context.Context, sel ast.SelectionSet, v model.JournalEntryEdge) graphql.Marshaler {
+	return ec._JournalEntryEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJournalEntryEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.JournalEntryEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJournalEntryEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐJournalEntryEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNLookAtArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourceInput(ctx context.Context, v any) (model.LookAtArtifactSourceInput, error) {
 	res, err := ec.unmarshalInputLookAtArtifactSourceInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -35950,6 +41767,26 @@ func (ec *executionContext) marshalNLookAtArtifactSourcePayload2githubᚗcomᚋl
 
 func (ec *executionContext) marshalNMatrixConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixConnection(ctx context.Context, sel ast.SelectionSet, v model.MatrixConnection) graphql.Marshaler {
 	return ec._MatrixConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMatrixEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixEdge(ctx context.Context, sel ast.SelectionSet, v model.MatrixEdge) graphql.Marshaler {
+	return ec._MatrixEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMatrixEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.MatrixEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNMatrixEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNMatrixRow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMatrixRow(ctx context.Context, sel ast.SelectionSet, v model.MatrixRow) graphql.Marshaler {
@@ -35994,6 +41831,26 @@ func (ec *executionContext) marshalNMember2ᚕgithubᚗcomᚋlockstepᚑcdᚋloc
 
 func (ec *executionContext) marshalNMemberConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberConnection(ctx context.Context, sel ast.SelectionSet, v model.MemberConnection) graphql.Marshaler {
 	return ec._MemberConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMemberEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberEdge(ctx context.Context, sel ast.SelectionSet, v model.MemberEdge) graphql.Marshaler {
+	return ec._MemberEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNMemberEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.MemberEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNMemberEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMemberEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNMemberKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPrincipalType(ctx context.Context, v any) (core.PrincipalType, error) {
@@ -36194,6 +42051,24 @@ func (ec *executionContext) marshalNResolveGatePayload2githubᚗcomᚋlockstep�
 	return ec._ResolveGatePayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNRestoreApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreApplicationInput(ctx context.Context, v any) (model.RestoreApplicationInput, error) {
+	res, err := ec.unmarshalInputRestoreApplicationInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRestoreApplicationPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreApplicationPayload(ctx context.Context, sel ast.SelectionSet, v model.RestoreApplicationPayload) graphql.Marshaler {
+	return ec._RestoreApplicationPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNRestoreEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreEnvironmentInput(ctx context.Context, v any) (model.RestoreEnvironmentInput, error) {
+	res, err := ec.unmarshalInputRestoreEnvironmentInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRestoreEnvironmentPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRestoreEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, v model.RestoreEnvironmentPayload) graphql.Marshaler {
+	return ec._RestoreEnvironmentPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNResumeRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐResumeRolloutInput(ctx context.Context, v any) (model.ResumeRolloutInput, error) {
 	res, err := ec.unmarshalInputResumeRolloutInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -36305,6 +42180,26 @@ func (ec *executionContext) marshalNRollout2ᚕgithubᚗcomᚋlockstepᚑcdᚋlo
 
 func (ec *executionContext) marshalNRolloutConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutConnection(ctx context.Context, sel ast.SelectionSet, v model.RolloutConnection) graphql.Marshaler {
 	return ec._RolloutConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNRolloutEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEdge(ctx context.Context, sel ast.SelectionSet, v model.RolloutEdge) graphql.Marshaler {
+	return ec._RolloutEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNRolloutEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.RolloutEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNRolloutEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNRolloutEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEnvironment(ctx context.Context, sel ast.SelectionSet, v model.RolloutEnvironment) graphql.Marshaler {
@@ -36588,6 +42483,26 @@ func (ec *executionContext) marshalNVersionConnection2githubᚗcomᚋlockstepᚑ
 	return ec._VersionConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNVersionEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v model.VersionEdge) graphql.Marshaler {
+	return ec._VersionEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNVersionEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.VersionEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNVersionEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNVersionSet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx context.Context, sel ast.SelectionSet, v model.VersionSet) graphql.Marshaler {
 	return ec._VersionSet(ctx, sel, &v)
 }
@@ -36610,6 +42525,26 @@ func (ec *executionContext) marshalNVersionSet2ᚕgithubᚗcomᚋlockstepᚑcd�
 
 func (ec *executionContext) marshalNVersionSetConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetConnection(ctx context.Context, sel ast.SelectionSet, v model.VersionSetConnection) graphql.Marshaler {
 	return ec._VersionSetConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNVersionSetEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetEdge(ctx context.Context, sel ast.SelectionSet, v model.VersionSetEdge) graphql.Marshaler {
+	return ec._VersionSetEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNVersionSetEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.VersionSetEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNVersionSetEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNVersionSetEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSetEntry(ctx context.Context, sel ast.SelectionSet, v model.VersionSetEntry) graphql.Marshaler {
@@ -36696,11 +42631,31 @@ func (ec *executionContext) marshalNWorkflowConnection2githubᚗcomᚋlockstep�
 	return ec._WorkflowConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkflowEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntry(ctx context.Context, sel ast.SelectionSet, v core.WorkflowEntry) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowEdge(ctx context.Context, sel ast.SelectionSet, v model.WorkflowEdge) graphql.Marshaler {
+	return ec._WorkflowEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWorkflowEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWorkflowEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNWorkflowEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntry(ctx context.Context, sel ast.SelectionSet, v model.WorkflowEntry) graphql.Marshaler {
 	return ec._WorkflowEntry(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx context.Context, sel ast.SelectionSet, v []core.WorkflowEntry) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowEntry) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -36720,11 +42675,31 @@ func (ec *executionContext) marshalNWorkflowHistoryConnection2githubᚗcomᚋloc
 	return ec._WorkflowHistoryConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNWorkflowHistoryEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowHistoryEdge(ctx context.Context, sel ast.SelectionSet, v model.WorkflowHistoryEdge) graphql.Marshaler {
+	return ec._WorkflowHistoryEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWorkflowHistoryEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowHistoryEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowHistoryEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWorkflowHistoryEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowHistoryEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNWorkflowLine2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLine(ctx context.Context, sel ast.SelectionSet, v core.WorkflowLine) graphql.Marshaler {
 	return ec._WorkflowLine(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx context.Context, sel ast.SelectionSet, v []core.WorkflowLine) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowLine) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -36742,6 +42717,26 @@ func (ec *executionContext) marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcd
 
 func (ec *executionContext) marshalNWorkflowLogConnection2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowLogConnection(ctx context.Context, sel ast.SelectionSet, v model.WorkflowLogConnection) graphql.Marshaler {
 	return ec._WorkflowLogConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWorkflowLogEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowLogEdge(ctx context.Context, sel ast.SelectionSet, v model.WorkflowLogEdge) graphql.Marshaler {
+	return ec._WorkflowLogEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWorkflowLogEdge2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowLogEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowLogEdge) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWorkflowLogEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowLogEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNWorkflowPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐWorkflowPayload(ctx context.Context, sel ast.SelectionSet, v model.WorkflowPayload) graphql.Marshaler {
@@ -36957,6 +42952,24 @@ func (ec *executionContext) marshalOAgent2ᚖgithubᚗcomᚋlockstepᚑcdᚋlock
 	return ec._Agent(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOAgentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalNamedOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOAgentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalNamedOrder(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOApplication2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx context.Context, sel ast.SelectionSet, v *model.Application) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -36975,7 +42988,7 @@ func (ec *executionContext) unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockste
 	if v == nil {
 		return nil, nil
 	}
-	res, err := model.UnmarshalApplicationOrder(v)
+	res, err := model.UnmarshalNamedOrder(v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -36985,7 +42998,7 @@ func (ec *executionContext) marshalOApplicationOrder2ᚖgithubᚗcomᚋlockstep�
 	}
 	_ = sel
 	_ = ctx
-	res := model.MarshalApplicationOrder(*v)
+	res := model.MarshalNamedOrder(*v)
 	return res
 }
 
@@ -37040,6 +43053,24 @@ func (ec *executionContext) marshalOContact2ᚖgithubᚗcomᚋlockstepᚑcdᚋlo
 	return ec._Contact(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalCreationOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCreationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalCreationOrder(*v)
+	return res
+}
+
 func (ec *executionContext) marshalODeploymentSnapshot2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeploymentSnapshot(ctx context.Context, sel ast.SelectionSet, v *model.DeploymentSnapshot) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -37087,6 +43118,24 @@ func (ec *executionContext) unmarshalOEnvironmentApprovalInput2ᚖgithubᚗcom�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOEnvironmentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalNamedOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOEnvironmentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalNamedOrder(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOFlowDefinition2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v *model.FlowDefinition) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -37117,6 +43166,24 @@ func (ec *executionContext) marshalOGroup2ᚖgithubᚗcomᚋlockstepᚑcdᚋlock
 		return graphql.Null
 	}
 	return ec._Group(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOGroupOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalNamedOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOGroupOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalNamedOrder(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOHealth2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐHealthᚄ(ctx context.Context, v any) ([]core.Health, error) {
@@ -37295,6 +43362,24 @@ func (ec *executionContext) marshalOMemberKind2ᚖgithubᚗcomᚋlockstepᚑcd�
 	return res
 }
 
+func (ec *executionContext) unmarshalOMemberOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalNamedOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOMemberOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalNamedOrder(*v)
+	return res
+}
+
 func (ec *executionContext) marshalONode2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNode(ctx context.Context, sel ast.SelectionSet, v model.Node) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -37382,6 +43467,24 @@ func (ec *executionContext) marshalORolloutEnvironment2ᚖgithubᚗcomᚋlockste
 		return graphql.Null
 	}
 	return ec._RolloutEnvironment(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalORolloutOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, v any) (*core.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalRolloutOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalORolloutOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx context.Context, sel ast.SelectionSet, v *core.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalRolloutOrder(*v)
+	return res
 }
 
 func (ec *executionContext) marshalORolloutPreview2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPreview(ctx context.Context, sel ast.SelectionSet, v *model.RolloutPreview) graphql.Marshaler {

@@ -114,7 +114,11 @@ func (a GateApproval) Reason() *string { return orNull(a.GateApproval.Reason) }
 func (a GateApproval) ApprovedAt() time.Time { return a.At }
 
 // JournalCheck wraps the domain's.
-type JournalCheck struct{ core.JournalCheck }
+type JournalCheck struct {
+	core.JournalCheck
+	// Behind is that it is not the first page.
+	Behind bool
+}
 
 // Differences are those found.
 func (c JournalCheck) Differences() []JournalDifference {
@@ -127,7 +131,7 @@ func (c JournalCheck) Differences() []JournalDifference {
 
 // PageInfo is where the next page begins.
 func (c JournalCheck) PageInfo() PageInfo {
-	return PageInfo{HasNextPage: c.Next != "", EndCursor: orNull(c.Next)}
+	return PageInfo{HasNextPage: c.Next != "", HasPreviousPage: c.Behind, EndCursor: orNull(c.Next)}
 }
 
 // JournalDifference wraps the domain's.
@@ -280,3 +284,12 @@ func orNull(s string) *string {
 	}
 	return &s
 }
+
+// Archiving wraps the domain's.
+type Archiving struct{ core.Archiving }
+
+// PrincipalType says what kind of actor it was.
+func (a Archiving) PrincipalType() string { return string(a.Type) }
+
+// PrincipalID is the actor's number.
+func (a Archiving) PrincipalID() int64 { return a.Principal.ID }

@@ -27,16 +27,6 @@ type AbortRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
-type AccessChangeConnection struct {
-	Nodes    []AccessChange `json:"nodes"`
-	PageInfo PageInfo       `json:"pageInfo"`
-}
-
-type AgentConnection struct {
-	Nodes    []Agent  `json:"nodes"`
-	PageInfo PageInfo `json:"pageInfo"`
-}
-
 type AgentKeyPayload struct {
 	Agent *Agent `json:"agent,omitempty"`
 	// The secret half of the key (an NKey seed), for the relay: it is kept nowhere, and cannot be shown again.
@@ -49,14 +39,10 @@ type AgentPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
-type ApplicationConnection struct {
-	Nodes    []Application `json:"nodes"`
-	PageInfo PageInfo      `json:"pageInfo"`
-}
-
 type ArchiveApplicationInput struct {
 	// Name or identifier of the application.
-	Application string `json:"application"`
+	Application string  `json:"application"`
+	Reason      *string `json:"reason,omitempty"`
 }
 
 type ArchiveApplicationPayload struct {
@@ -65,17 +51,13 @@ type ArchiveApplicationPayload struct {
 }
 
 type ArchiveEnvironmentInput struct {
-	EnvironmentID string `json:"environmentId"`
+	EnvironmentID string  `json:"environmentId"`
+	Reason        *string `json:"reason,omitempty"`
 }
 
 type ArchiveEnvironmentPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
-}
-
-type ArtifactSourceConnection struct {
-	Nodes    []ArtifactSource `json:"nodes"`
-	PageInfo PageInfo         `json:"pageInfo"`
 }
 
 type CancelRolloutInput struct {
@@ -210,34 +192,9 @@ type EnvironmentApprovalInput struct {
 	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
 }
 
-type EnvironmentConnection struct {
-	Nodes    []Environment `json:"nodes"`
-	PageInfo PageInfo      `json:"pageInfo"`
-}
-
-type GateConnection struct {
-	Nodes    []Gate   `json:"nodes"`
-	PageInfo PageInfo `json:"pageInfo"`
-}
-
-type GroupConnection struct {
-	Nodes    []Group  `json:"nodes"`
-	PageInfo PageInfo `json:"pageInfo"`
-}
-
 type GroupPayload struct {
 	Group  *Group      `json:"group,omitempty"`
 	Errors []UserError `json:"errors"`
-}
-
-type JournalConnection struct {
-	Nodes    []Transition `json:"nodes"`
-	PageInfo PageInfo     `json:"pageInfo"`
-}
-
-type JournalEntryConnection struct {
-	Nodes    []JournalEntry `json:"nodes"`
-	PageInfo PageInfo       `json:"pageInfo"`
 }
 
 type LookAtArtifactSourceInput struct {
@@ -252,11 +209,6 @@ type LookAtArtifactSourcePayload struct {
 	// Why the look failed; empty when it went well.
 	Problem string      `json:"problem"`
 	Errors  []UserError `json:"errors"`
-}
-
-type MatrixConnection struct {
-	Nodes    []MatrixRow `json:"nodes"`
-	PageInfo PageInfo    `json:"pageInfo"`
 }
 
 // Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing.
@@ -275,11 +227,6 @@ type MatrixFilter struct {
 	Waiting *bool `json:"waiting,omitempty"`
 }
 
-type MemberConnection struct {
-	Nodes    []Member `json:"nodes"`
-	PageInfo PageInfo `json:"pageInfo"`
-}
-
 type MemberPayload struct {
 	Member *Member     `json:"member,omitempty"`
 	Errors []UserError `json:"errors"`
@@ -292,9 +239,17 @@ type NewArtifactSourceInput struct {
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// A page of a list, as the Relay Cursor Connections Specification has it: first and after from the front, last and before from the
+// back, not both first and last; after and before together bound a stretch of the list. Without first and last a page has 50 items,
+// and at most 200. A cursor says where an item stands in the list's order: what is added meanwhile shifts nothing, and a deep page
+// costs what the first does. The cursors of one order are none of another's.
 type PageInfo struct {
-	HasNextPage bool    `json:"hasNextPage"`
-	EndCursor   *string `json:"endCursor,omitempty"`
+	// Whether the list goes on behind this page; true as well where before was given.
+	HasNextPage bool `json:"hasNextPage"`
+	// Whether the list begins before this page; true as well where after was given.
+	HasPreviousPage bool    `json:"hasPreviousPage"`
+	StartCursor     *string `json:"startCursor,omitempty"`
+	EndCursor       *string `json:"endCursor,omitempty"`
 }
 
 type PauseRolloutInput struct {
@@ -336,6 +291,27 @@ type ResolveGateInput struct {
 type ResolveGatePayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+type RestoreApplicationInput struct {
+	// Name or identifier of the application.
+	Application string  `json:"application"`
+	Reason      *string `json:"reason,omitempty"`
+}
+
+type RestoreApplicationPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
+type RestoreEnvironmentInput struct {
+	EnvironmentID string  `json:"environmentId"`
+	Reason        *string `json:"reason,omitempty"`
+}
+
+type RestoreEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
 }
 
 type ResumeRolloutInput struct {
@@ -413,11 +389,6 @@ type RollbackRolloutPayload struct {
 	// The new rollout.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
-}
-
-type RolloutConnection struct {
-	Nodes    []Rollout `json:"nodes"`
-	PageInfo PageInfo  `json:"pageInfo"`
 }
 
 type RotateAgentInput struct {
@@ -508,16 +479,6 @@ type UserError struct {
 	Code string `json:"code"`
 }
 
-type VersionConnection struct {
-	Nodes    []Version `json:"nodes"`
-	PageInfo PageInfo  `json:"pageInfo"`
-}
-
-type VersionSetConnection struct {
-	Nodes    []VersionSet `json:"nodes"`
-	PageInfo PageInfo     `json:"pageInfo"`
-}
-
 type Viewer struct {
 	Organization  Organization `json:"organization"`
 	PrincipalType string       `json:"principalType"`
@@ -528,21 +489,6 @@ type Viewer struct {
 	Permissions []core.Permission `json:"permissions"`
 	// What may be done in the organization as a whole.
 	ViewerCan []Ability `json:"viewerCan"`
-}
-
-type WorkflowConnection struct {
-	Nodes    []Workflow `json:"nodes"`
-	PageInfo PageInfo   `json:"pageInfo"`
-}
-
-type WorkflowHistoryConnection struct {
-	Nodes    []core.WorkflowEntry `json:"nodes"`
-	PageInfo PageInfo             `json:"pageInfo"`
-}
-
-type WorkflowLogConnection struct {
-	Nodes    []core.WorkflowLine `json:"nodes"`
-	PageInfo PageInfo            `json:"pageInfo"`
 }
 
 type WorkflowPayload struct {

@@ -80,12 +80,28 @@ func UnmarshalGateOutcome(v any) (core.GateOutcome, error) {
 	return enum(v, core.ExpiryRejects, core.ExpiryApproves)
 }
 
-// MarshalApplicationOrder writes an order.
-func MarshalApplicationOrder(o core.Order) graphql.Marshaler { return word(string(o)) }
+// MarshalNamedOrder writes an order of things with names.
+func MarshalNamedOrder(o core.Order) graphql.Marshaler { return word(string(o)) }
 
-// UnmarshalApplicationOrder reads an order.
-func UnmarshalApplicationOrder(v any) (core.Order, error) {
-	return enum(v, core.OrderCreated, core.OrderName)
+// UnmarshalNamedOrder reads an order of things with names.
+func UnmarshalNamedOrder(v any) (core.Order, error) {
+	return enum(v, core.OrderCreated, core.OrderCreatedDesc, core.OrderName, core.OrderNameDesc)
+}
+
+// MarshalCreationOrder writes an order.
+func MarshalCreationOrder(o core.Order) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalCreationOrder reads an order.
+func UnmarshalCreationOrder(v any) (core.Order, error) {
+	return enum(v, core.OrderCreated, core.OrderCreatedDesc)
+}
+
+// MarshalRolloutOrder writes an order of rollouts.
+func MarshalRolloutOrder(o core.Order) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalRolloutOrder reads an order of rollouts.
+func UnmarshalRolloutOrder(v any) (core.Order, error) {
+	return enum(v, core.OrderCreated, core.OrderCreatedDesc, core.OrderFinished, core.OrderFinishedDesc)
 }
 
 // MarshalRole writes a role.

@@ -105,3 +105,6 @@ func WrapTransition(t core.Transition) Transition { return Transition{t} }
 
 // WrapDriver wraps the domain's.
 func WrapDriver(d core.Driver) Driver { return Driver{d} }
+
+// WrapArchiving wraps the domain's.
+func WrapArchiving(a core.Archiving) Archiving { return Archiving{a} }

@@ -1,0 +1,311 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// relay is a connection as its specification has it.
+type relay struct {
+	Edges []struct {
+		Cursor string
+		Node   json.RawMessage
+	}
+	Nodes    []json.RawMessage
+	PageInfo struct {
+		HasNextPage, HasPreviousPage bool
+		StartCursor, EndCursor       *string
+	}
+	TotalCount int
+}
+
+// items are the nodes of the edges.
+func (r relay) items() []string {
+	all := []string{}
+	for _, e := range r.Edges {
+		all = append(all, string(e.Node))
+	}
+	return all
+}
+
+// place is where a list hangs, by its field of the schema: what is around the field, and what tells its items apart.
+type place struct{ around, node string }
+
+// listed are all connections of the schema. One that is not here fails the test, so that a new one cannot be forgotten.
+var listed = map[string]place{
+	"Query.applications":    {`%s`, `{ name }`},
+	"Query.environments":    {`%s`, `{ name }`},
+	"Query.rollouts":        {`%s`, `{ id }`},
+	"Query.matrix":          {`%s`, `{ application { name } }`},
+	"Query.gatesForMe":      {`%s`, `{ gateId rollout { id } }`},
+	"Query.journal":         {`%s`, `{ cursor }`},
+	"Query.members":         {`%s`, `{ name }`},
+	"Query.groups":          {`%s`, `{ name }`},
+	"Query.agents":          {`%s`, `{ name }`},
+	"Query.accessChanges":   {`%s`, `{ action subject subjectName }`},
+	"Query.artifactSources": {`%s`, `{ id }`},
+
+	"Application.versionSets": {`at: application(name: "a0") { %s }`, `{ name }`},
+	"Application.rollouts":    {`at: application(name: "a0") { %s }`, `{ id }`},
+	"ArtifactSource.versions": {`at: node(id: "artifactsource_1") { ... on ArtifactSource { %s } }`, `{ name }`},
+	"Rollout.journal":         {`at: rollout(id: "rollout_6") { %s }`, `{ subject event toState gateId createdAt }`},
+
+	// The engine's are read from the front only, and nobody counts them (TestWorkflows).
+	"Query.workflows": {}, "Workflow.history": {}, "Workflow.logs": {},
+}
+
+// page asks for one page of a list.
+func (p place) page(f *fixture, field, arguments, extra string) relay {
+	f.t.Helper()
+	return p.pages(f, field, []string{arguments}, extra)[0]
+}
+
+// pages asks for several of one list at once.
+func (p place) pages(f *fixture, field string, arguments []string, extra string) []relay {
+	f.t.Helper()
+	var query strings.Builder
+	for i, one := range arguments {
+		if one != "" {
+			one = "(" + one + ")"
+		}
+		fmt.Fprintf(&query, `l%d: %s%s { edges { cursor node %s } nodes %s pageInfo { hasNextPage hasPreviousPage startCursor endCursor } %s } `, i, field, one, p.node, p.node, extra)
+	}
+	var data map[string]json.RawMessage
+	f.ask(ours, "{ "+fmt.Sprintf(p.around, query.String())+" }", nil).into(f.t, &data)
+	if at, nested := data["at"]; nested {
+		if err := json.Unmarshal(at, &data); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	all := make([]relay, len(arguments))
+	for i := range all {
+		if err := json.Unmarshal(data[fmt.Sprintf("l%d", i)], &all[i]); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// many makes a handful of everything that there are lists of.
+func (f *fixture) many() {
+	f.t.Helper()
+	const some = 5
+	var members []int64
+	for i := range some {
+		m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
+		members = append(members, m.ID)
+		must(f.domain.CreateGroup(f.t.Context(), actor(ours), fmt.Sprintf("g%d", (i*3)%some), members))(f.t)
+		if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), fmt.Sprintf("r%d", (i*3)%some)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for i := range some {
+		n := (i * 3) % some
+		e := f.environment(ours, fmt.Sprintf("e%d", n), core.TierQA)
+		a := f.application(ours, fmt.Sprintf("a%d", n), "api")
+		f.pipeline(ours, a, e)
+		r := f.rollout(ours, a)
+		if i == 0 {
+			// One application with some of everything that hangs below one; the last rollout stays.
+			for v := range some {
+				f.publish(ours, "a0/api", fmt.Sprintf("2.%d", v), 100+v)
+				f.apply(ours, core.RolloutMoved{RolloutID: r.ID, Verb: core.VerbFail, Reason: "for the test"})
+				r = f.rollout(ours, a)
+			}
+		}
+		// Two gates of one rollout, between which pages end.
+		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "one"})
+		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "two"})
+	}
+}
+
+// TestEveryListIsAConnection walks every list of the schema in every order, from both ends, as Relay's specification of
+// connections says that it can be.
+func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are walked one by one: they share the fixture and its test
+	t.Parallel()
+	f := setup(t)
+	f.many()
+	schema := contract(t)
+	for _, def := range schema.Types { //nolint:paralleltest // as above
+		for _, field := range def.Fields {
+			if !strings.HasSuffix(field.Type.Name(), "Connection") {
+				continue
+			}
+			name := def.Name + "." + field.Name
+			p, known := listed[name]
+			if !known {
+				t.Errorf("%s is a list that no test walks: say in listed where it hangs", name)
+			}
+			if p.around == "" {
+				continue
+			}
+			order := field.Arguments.ForName("orderBy")
+			if order == nil {
+				t.Errorf("%s cannot be sorted", name)
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				usual := p.page(f, field.Name, "", "totalCount")
+				orders := map[string][]string{}
+				for _, value := range schema.Types[order.Type.Name()].EnumValues {
+					orders[value.Name] = walk(t, f, p, field.Name, value.Name)
+				}
+				if diff := cmp.Diff(orders[order.DefaultValue.Raw], usual.items()); diff != "" {
+					t.Errorf("without an order it is not as its schema says (-want +got):\n%s", diff)
+				}
+				if usual.TotalCount != len(usual.Edges) || usual.TotalCount < 5 {
+					t.Errorf("%d items, a total of %d; expected the same, and at least 5", len(usual.Edges), usual.TotalCount)
+				}
+				for name, all := range orders {
+					if turned, ok := orders[name+"_DESC"]; ok {
+						slices.Reverse(turned)
+						if diff := cmp.Diff(all, turned); diff != "" {
+							t.Errorf("%s_DESC is not %s turned round (-want +got):\n%s", name, name, diff)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// walk goes through a list in an order, from the front and from the back, and answers its items.
+func walk(t *testing.T, f *fixture, p place, field, order string) []string {
+	t.Helper()
+	by := ", orderBy: " + order
+	whole := p.page(f, field, "first: 200"+by, "")
+	all := whole.items()
+	if whole.PageInfo.HasNextPage || whole.PageInfo.HasPreviousPage {
+		t.Errorf("%s: the whole list says that there is more: %+v", order, whole.PageInfo)
+	}
+	check := func(what string, page relay, from, to int) {
+		t.Helper()
+		if diff := cmp.Diff(all[from:to], page.items()); diff != "" {
+			t.Errorf("%s, %s (-want +got):\n%s", order, what, diff)
+		}
+		nodes := []string{}
+		for _, n := range page.Nodes {
+			nodes = append(nodes, string(n))
+		}
+		if diff := cmp.Diff(page.items(), nodes); diff != "" {
+			t.Errorf("%s, %s: nodes are not those of the edges:\n%s", order, what, diff)
+		}
+		if page.PageInfo.HasPreviousPage != (from > 0) || page.PageInfo.HasNextPage != (to < len(all)) {
+			t.Errorf("%s, %s: %+v; expected previous %t, next %t", order, what, page.PageInfo, from > 0, to < len(all))
+		}
+		if n := len(page.Edges); n > 0 && (*page.PageInfo.StartCursor != page.Edges[0].Cursor || *page.PageInfo.EndCursor != page.Edges[n-1].Cursor) {
+			t.Errorf("%s, %s: the page's cursors are not those of its ends", order, what)
+		}
+	}
+	if len(all) < 5 {
+		t.Fatalf("%s: %d items; the test wants at least 5", order, len(all))
+	}
+	// What is asked for, and between which items it is.
+	type stretch struct {
+		arguments string
+		from, to  int
+	}
+	ends := fmt.Sprintf("after: %q, before: %q", whole.Edges[0].Cursor, whole.Edges[3].Cursor)
+	asked := []stretch{
+		{"first: 3", 0, 3}, {"last: 3", len(all) - 3, len(all)}, {"first: 5, " + ends, 1, 3}, {"last: 1, " + ends, 2, 3},
+	}
+	for i := range all {
+		asked = append(asked,
+			stretch{fmt.Sprintf("first: 1, after: %q", whole.Edges[i].Cursor), i + 1, min(i+2, len(all))},
+			stretch{fmt.Sprintf("last: 2, before: %q", whole.Edges[i].Cursor), max(i-2, 0), i})
+	}
+	for some := range slices.Chunk(asked, 20) {
+		arguments := make([]string, len(some))
+		for i, one := range some {
+			arguments[i] = one.arguments + by
+		}
+		for i, page := range p.pages(f, field, arguments, "") {
+			check(some[i].arguments, page, min(some[i].from, len(all)), some[i].to)
+		}
+	}
+	return all
+}
+
+// TestATotalIsCountedOnlyWhenAskedFor counts the statements of a list with and without.
+func TestATotalIsCountedOnlyWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.many()
+	for name, p := range listed {
+		if p.around == "" {
+			continue
+		}
+		field := name[strings.IndexByte(name, '.')+1:]
+		cost := func(extra string) int64 {
+			before := f.queries.n.Load()
+			p.page(f, field, "first: 2", extra)
+			return f.queries.n.Load() - before
+		}
+		without, with := cost(""), cost("totalCount")
+		t.Logf("%s: %d statements, %d with the total", name, without, with)
+		// Gates are counted by looking at those that ask, and a busy machine may tear a batch in two.
+		if with <= without || with > without+3 {
+			t.Errorf("%s: %d statements, %d with the total; expected one more or a few", name, without, with)
+		}
+	}
+}
+
+// TestPagesStandStillWhenAListGrows adds items in front of, behind and between two pages.
+func TestPagesStandStillWhenAListGrows(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	for _, name := range []string{"b", "d", "f", "h"} {
+		f.application(ours, name, "api")
+	}
+	p := listed["Query.applications"]
+	page := p.page(f, "applications", "first: 2, orderBy: NAME", "")
+	for _, name := range []string{"a", "c", "e", "i"} {
+		f.application(ours, name, "api")
+	}
+	next := p.page(f, "applications", fmt.Sprintf("first: 10, orderBy: NAME, after: %q", *page.PageInfo.EndCursor), "")
+	got := append(page.items(), next.items()...)
+	// What was added behind the cursor is there, what was added before it is not, and nothing comes twice.
+	want := []string{`{"name":"b"}`, `{"name":"d"}`, `{"name":"e"}`, `{"name":"f"}`, `{"name":"h"}`, `{"name":"i"}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatIsNoPageIsRefused names the argument.
+func TestWhatIsNoPageIsRefused(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.application(ours, "shop", "api")
+	byName := p64(f, "NAME")
+	for arguments, field := range map[string]string{
+		"first: 1, last: 1":  "last",
+		"first: 0":           "first",
+		"last: -1":           "last",
+		`after: "nonsense"`:  "after",
+		`before: "nonsense"`: "before",
+		`before: "` + strings.Repeat("x", 600) + `"`:         "before",
+		fmt.Sprintf("after: %q, orderBy: CREATED", byName):   "after",
+		fmt.Sprintf("before: %q, orderBy: CREATED", byName):  "before",
+		fmt.Sprintf("after: %q", p64(f, "CREATED")) + byDesc: "after",
+	} {
+		a := f.ask(ours, `{ applications(`+arguments+`) { nodes { name } } }`, nil)
+		if len(a.Errors) != 1 || a.Errors[0].Extensions.Code != "INVALID" || fmt.Sprint(a.Errors[0].Extensions.Fields[0]["field"]) != "["+field+"]" {
+			t.Errorf("%s: answered %+v; expected INVALID at %s", arguments, a.Errors, field)
+		}
+	}
+}
+
+const byDesc = ", orderBy: NAME_DESC"
+
+// p64 is the cursor of the one application in an order.
+func p64(f *fixture, order string) string {
+	f.t.Helper()
+	return listed["Query.applications"].page(f, "applications", "first: 1, orderBy: "+order, "").Edges[0].Cursor
+}
