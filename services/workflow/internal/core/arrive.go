@@ -59,6 +59,19 @@ func (d *driver) patience() time.Duration {
 	return max(patience, time.Millisecond)
 }
 
+// told takes what came with the wake-up. all says that it is everything that has come since the run parked: the counter of
+// arrivals then stands one higher than at that time. It is what a look at the moment of its commit would have read, so the
+// fence and the counter of the next commit say whether anything has happened after it, as they do after a look.
+func (d *driver) told() (came Arrival, all bool) {
+	c := d.came
+	d.came = nil
+	if c == nil || c.Wakes != d.loaded.Wakes+1 {
+		return Arrival{}, false
+	}
+	d.touched, d.loaded.Wakes = true, c.Wakes
+	return c.Arrival, true
+}
+
 // look reads what has come for the execution. A Parked one has nothing: a wake-up was late.
 func (d *driver) look(ctx context.Context) (State, []Arrival, error) {
 	d.touched = true

@@ -31,6 +31,8 @@ type driver struct {
 	open map[OpRef]openOp
 	// touched is set once the store may hold something open for the execution.
 	touched bool
+	// came is what a parked run was woken for, until it is taken.
+	came *Came
 	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
 	running map[OpRef]context.CancelFunc
 	results chan Completion
@@ -56,6 +58,8 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 		if d, err = e.newDriver(ctx, j); err != nil {
 			return false, err
 		}
+	} else {
+		d.came = j.came
 	}
 	d.woken = woken
 	defer func() {
@@ -104,7 +108,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
 }
 
 // run repeats the turn: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
-// also of an empty one, which starts the program; one that was parked only looks.
+// also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
 func (d *driver) run(ctx context.Context) (State, error) {
 	var arrived []Arrival
 	if d.machine == nil {
@@ -112,6 +116,8 @@ func (d *driver) run(ctx context.Context) (State, error) {
 			return Failed, err
 		}
 		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
+	} else if came, all := d.told(); all {
+		arrived = []Arrival{came}
 	} else {
 		standing, found, err := d.look(ctx)
 		if err != nil || standing == Parked {

@@ -9,6 +9,8 @@ import (
 type job struct {
 	id, turn int64
 	started  *Loaded
+	// came is what it was woken for.
+	came *Came
 }
 
 // places are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked
@@ -95,7 +97,7 @@ func (p *places) wake(w Woken) bool {
 		return true
 	}
 	if w.Ours && p.drive != nil {
-		p.add(job{id: w.ID, turn: w.Turn})
+		p.add(job{id: w.ID, turn: w.Turn, came: w.Came})
 		return true
 	}
 	return false

@@ -93,6 +93,15 @@ type Woken struct {
 	ID, Turn int64
 	// Ours says that this process's instance owns it.
 	Ours bool
+	// Came is what it was woken for, where that was one thing and is known; nil: it has to be read.
+	Came *Came
+}
+
+// Came is an arrival with the counter of arrivals (Loaded.Wakes) behind it. Whoever has read everything up to the arrival before
+// has everything with it.
+type Came struct {
+	Wakes   int64
+	Arrival Arrival
 }
 
 // Claim says what a process would take on.

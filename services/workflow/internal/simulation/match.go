@@ -78,7 +78,7 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 			}
 		}
 	}
-	satisfied := map[*execution]bool{}
+	satisfied := map[*execution][]core.Arrival{}
 	for _, w := range waits {
 		if w.execution.State.Ended() || w.execution.deliveries[w.op] != nil {
 			continue
@@ -91,12 +91,20 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 		if !found {
 			continue
 		}
-		m.deliver(w.execution, w.op, core.Arrival{Op: w.op, Kind: core.EventArrived, Value: event.Value(), Event: event.Row})
-		satisfied[w.execution] = true
+		a := core.Arrival{Op: w.op, Kind: core.EventArrived, Value: event.Value(), Event: event.Row}
+		m.deliver(w.execution, w.op, a)
+		satisfied[w.execution] = append(satisfied[w.execution], a)
 	}
 	for _, e := range m.executions {
-		if satisfied[e] {
-			woken = append(woken, m.wake(e, l)...)
+		came := satisfied[e]
+		if len(came) == 0 {
+			continue
+		}
+		for _, w := range m.wake(e, l) {
+			if len(came) == 1 {
+				w.Came = &core.Came{Wakes: e.wakes, Arrival: came[0]}
+			}
+			woken = append(woken, w)
 		}
 	}
 	return woken

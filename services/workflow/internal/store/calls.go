@@ -28,7 +28,7 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 	if len(ids) > 0 {
 		var woken []core.Woken
 		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if woken, err = s.wakeMany(ctx, q, ids); err != nil {
+			if woken, err = s.wakeMany(ctx, q, ids, nil); err != nil {
 				return err
 			}
 			_, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
@@ -141,5 +141,5 @@ func (s *Store) deliver(ctx context.Context, q *query.Queries, call query.FindCa
 	if err := q.StopSending(ctx, a.Call); err != nil {
 		return nil, pg.Classify(err, "stop sending call %q", a.Call)
 	}
-	return s.wakeMany(ctx, q, []int64{call.Execution})
+	return s.wakeMany(ctx, q, []int64{call.Execution}, nil)
 }

@@ -167,6 +167,7 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ke
 		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
 	}
 	var ids []int64
+	came := map[int64]*core.Arrival{}
 	for {
 		rows, err := q.Satisfy(ctx, p)
 		if err != nil {
@@ -174,19 +175,34 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ke
 		}
 		for _, row := range rows {
 			ids = append(ids, row.Execution)
-			if e := events[*row.Event]; e != nil {
+			e := events[*row.Event]
+			if e != nil {
 				e.matched++
 			}
+			// Of two things for one execution both would have to be told, in their order: it reads them.
+			if _, more := came[row.Execution]; e == nil || more {
+				came[row.Execution] = nil
+				continue
+			}
+			came[row.Execution] = e.arrival(ref(row.Branch, row.Op))
 		}
 		if len(rows) == 0 || !rows[0].Several {
 			break
 		}
 	}
-	return s.wakeMany(ctx, q, ids)
+	return s.wakeMany(ctx, q, ids, came)
 }
 
-// wakeMany has executions continue. Those that are parked become this process's at once.
-func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64) ([]core.Woken, error) {
+// arrival is the event for a wait as Arrivals would read it: to the microsecond.
+func (e *told) arrival(op core.OpRef) *core.Arrival {
+	stored := e.Event
+	stored.Time = stored.Time.Truncate(time.Microsecond)
+	return &core.Arrival{Op: op, Kind: core.EventArrived, Event: e.Row, Value: stored.Value()}
+}
+
+// wakeMany has executions continue. Those that are parked become this process's at once. came is what some of them are woken
+// for.
+func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, came map[int64]*core.Arrival) ([]core.Woken, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -201,6 +217,9 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64) ([]
 	woken := make([]core.Woken, len(rows))
 	for i, row := range rows {
 		woken[i] = core.Woken{ID: row.ID, Turn: row.Turn, Ours: row.Ours}
+		if a := came[row.ID]; a != nil {
+			woken[i].Came = &core.Came{Wakes: row.Wakes, Arrival: *a}
+		}
 	}
 	return woken, nil
 }

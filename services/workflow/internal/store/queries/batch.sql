@@ -222,9 +222,9 @@ WITH c AS (
     FROM f
     ORDER BY f.execution, f.event, f.branch, f.op
     ON CONFLICT DO NOTHING
-    RETURNING delivery.execution, delivery.event
+    RETURNING delivery.execution, delivery.branch, delivery.op, delivery.event
 )
-SELECT handed.execution, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed;
+SELECT handed.execution, handed.branch, handed.op, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed;
 
 -- name: WakeMany :many
 -- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
@@ -238,11 +238,11 @@ UPDATE execution SET
 WHERE id = ANY (ARRAY(
     SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 ))
-RETURNING id, turn, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
+RETURNING id, turn, wakes, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT woken.id, woken.turn, woken.ours FROM woken;
+SELECT woken.id, woken.turn, woken.wakes, woken.ours FROM woken;
 
 -- name: SaveTraces :exec
 INSERT INTO trace (execution, parent)

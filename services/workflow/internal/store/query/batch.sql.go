@@ -554,9 +554,9 @@ WITH c AS (
     FROM f
     ORDER BY f.execution, f.event, f.branch, f.op
     ON CONFLICT DO NOTHING
-    RETURNING delivery.execution, delivery.event
+    RETURNING delivery.execution, delivery.branch, delivery.op, delivery.event
 )
-SELECT handed.execution, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed
+SELECT handed.execution, handed.branch, handed.op, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed
 `
 
 type SatisfyParams struct {
@@ -568,6 +568,8 @@ type SatisfyParams struct {
 
 type SatisfyRow struct {
 	Execution int64
+	Branch    int32
+	Op        int32
 	Event     *int64
 	Several   bool
 }
@@ -589,7 +591,13 @@ func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow,
 	var items []SatisfyRow
 	for rows.Next() {
 		var i SatisfyRow
-		if err := rows.Scan(&i.Execution, &i.Event, &i.Several); err != nil {
+		if err := rows.Scan(
+			&i.Execution,
+			&i.Branch,
+			&i.Op,
+			&i.Event,
+			&i.Several,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -729,11 +737,11 @@ UPDATE execution SET
 WHERE id = ANY (ARRAY(
     SELECT e.id FROM execution e WHERE e.id = ANY ($3::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 ))
-RETURNING id, turn, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
+RETURNING id, turn, wakes, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT woken.id, woken.turn, woken.ours FROM woken
+SELECT woken.id, woken.turn, woken.wakes, woken.ours FROM woken
 `
 
 type WakeManyParams struct {
@@ -743,9 +751,10 @@ type WakeManyParams struct {
 }
 
 type WakeManyRow struct {
-	ID   int64
-	Turn int64
-	Ours bool
+	ID    int64
+	Turn  int64
+	Wakes int64
+	Ours  bool
 }
 
 // What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
@@ -759,7 +768,12 @@ func (q *Queries) WakeMany(ctx context.Context, arg WakeManyParams) ([]WakeManyR
 	var items []WakeManyRow
 	for rows.Next() {
 		var i WakeManyRow
-		if err := rows.Scan(&i.ID, &i.Turn, &i.Ours); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Turn,
+			&i.Wakes,
+			&i.Ours,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
