@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 )
 
 // Config is what an operator may set. The zero value works: it listens on all interfaces and refuses every delivery,
@@ -43,6 +44,8 @@ type Config struct {
 	// Registries are where to log in to ask for digests and tags. Git repositories of sources are looked up here too, by host
 	// and path.
 	Registries []AccountConfig `koanf:"registries"`
+	// Vault is where references vault:path#key of hooks and registries lead.
+	Vault secret.VaultConfig `koanf:"vault"`
 	// PollRate is how many looks at sources one registry or forge gets in a second, from this process.
 	PollRate int `koanf:"poll_rate" default:"10"`
 	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
@@ -72,6 +75,7 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.hookProblems()...)
 	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, c.Vault.Check()...)
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
 	}

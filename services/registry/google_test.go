@@ -82,7 +82,7 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 	}
 	config := HookConfig{Source: "google", Issuer: i.URL, Audience: "https://lockstep.example.com", Email: "push@acme.iam.gserviceaccount.com"}
 	h := hook(t, config, Config{AllowNetworks: []string{"127.0.0.0/8"}})
-	path := hookPath(h.config, secret)
+	path := hookPath(h.config, hookSecret)
 	header, body := recorded(t, "google", "artifact-registry")
 	send := func(authorization string) (int, string) {
 		header := header.Clone()
@@ -93,16 +93,16 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 	}
 	_, unknown := h.post(t, path+"x", header, body)
 	for name, authorization := range map[string]string{
-		"none":                 "",
-		"not a token":          "Bearer x",
-		"another key":          "Bearer " + i.token(t, other, nil),
-		"another audience":     "Bearer " + i.token(t, i.key, map[string]any{"aud": "https://evil.example.com"}),
-		"another issuer":       "Bearer " + i.token(t, i.key, map[string]any{"iss": "https://accounts.google.com"}),
-		"another account":      "Bearer " + i.token(t, i.key, map[string]any{"email": "evil@acme.iam.gserviceaccount.com"}),
-		"unverified":           "Bearer " + i.token(t, i.key, map[string]any{"email_verified": false}),
-		"expired":              "Bearer " + i.token(t, i.key, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
-		"signed with nothing":  "Bearer " + segment([]byte(`{"alg":"none"}`)) + "." + segment([]byte(`{"iss":"`+i.URL+`"}`)) + ".",
-		"the secret, as Basic": "Basic " + secret,
+		"none":                     "",
+		"not a token":              "Bearer x",
+		"another key":              "Bearer " + i.token(t, other, nil),
+		"another audience":         "Bearer " + i.token(t, i.key, map[string]any{"aud": "https://evil.example.com"}),
+		"another issuer":           "Bearer " + i.token(t, i.key, map[string]any{"iss": "https://accounts.google.com"}),
+		"another account":          "Bearer " + i.token(t, i.key, map[string]any{"email": "evil@acme.iam.gserviceaccount.com"}),
+		"unverified":               "Bearer " + i.token(t, i.key, map[string]any{"email_verified": false}),
+		"expired":                  "Bearer " + i.token(t, i.key, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
+		"signed with nothing":      "Bearer " + segment([]byte(`{"alg":"none"}`)) + "." + segment([]byte(`{"iss":"`+i.URL+`"}`)) + ".",
+		"the hookSecret, as Basic": "Basic " + hookSecret,
 	} {
 		if status, answer := send(authorization); status != http.StatusNotFound || answer != unknown {
 			t.Errorf("%s: answered %d %s", name, status, answer)
@@ -125,7 +125,7 @@ func TestWithoutTheIssuersKeysNobodyIsBelieved(t *testing.T) {
 	h := hook(t, config, Config{})
 	header, body := recorded(t, "google", "artifact-registry")
 	header.Set("Authorization", "Bearer "+i.token(t, i.key, nil))
-	if status, answer := h.post(t, hookPath(h.config, secret), header, body); status != http.StatusNotFound {
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, body); status != http.StatusNotFound {
 		t.Errorf("answered %d %s", status, answer)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
@@ -18,7 +19,7 @@ type HookConfig struct {
 	Name string `koanf:"name"`
 	// Source is the sender's format, such as harbor or dockerhub.
 	Source string `koanf:"source"`
-	// Secrets are references, env:NAME or file:/path, to what the sender signs with or sends along. The hook's path depends
+	// Secrets are references, env:NAME, file:/path or vault:path#key, to what the sender signs with or sends along. The hook's path depends
 	// on it as well. Two while one is replaced by the other.
 	Secrets []string `koanf:"secrets"`
 	// Host is the registry, with its port if it has one, in place of the one that the sender names.
@@ -40,7 +41,7 @@ type AccountConfig struct {
 	Host string `koanf:"host"`
 	// Username is empty where the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME or file:/path. It is followed again every five minutes, so that it may be replaced
+	// Password is a reference, env:NAME, file:/path or vault:path#key. It is followed again every five minutes, so that it may be replaced
 	// while the service runs.
 	Password string `koanf:"password"`
 	// Insecure speaks HTTP where HTTPS is not to be had. It holds for the whole host, whatever path Host has.
@@ -85,11 +86,11 @@ func (c Config) hookProblems() []fault.Field {
 		if f.NeedsHost && h.Host == "" || h.Host != "" && !hookHost.MatchString(h.Host) {
 			wrong("host", h.Host, "the host of the registry, with its port if it has one")
 		}
-		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, validReference) {
+		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, secret.IsReference) {
 			// What was found is not said: it may be the secret itself, written in place of a reference.
 			problems = append(problems, fault.Field{
 				Name:    fmt.Sprintf("hooks[%d].secrets", i),
-				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME or file:/path", len(h.Secrets)),
+				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path or vault:mount/data/path#key", len(h.Secrets)),
 			})
 		}
 		if h.Rate < 0 {
@@ -102,9 +103,9 @@ func (c Config) hookProblems() []fault.Field {
 	}
 	for i, r := range c.Registries {
 		// What was found is not said: whoever gets this wrong has most likely written the password itself.
-		if r.Password != "" && !validReference(r.Password) {
+		if r.Password != "" && !secret.IsReference(r.Password) {
 			problems = append(problems, fault.Field{
-				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; expected env:NAME or file:/path",
+				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; " + secret.Expected,
 			})
 		}
 	}

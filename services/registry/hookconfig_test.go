@@ -21,30 +21,32 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := func(secret string) bool { return set.Find("quay", filepath.Base(hookPath(config, secret))).Name == "a" }
+	found := func(hookSecret string) bool {
+		return set.Find("quay", filepath.Base(hookPath(config, hookSecret))).Name == "a"
+	}
 	write := func(content string) {
 		if err := os.WriteFile(strings.TrimPrefix(reference, "file:"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c.Advance(rereads)
 	}
-	if !found(oldSecret) || found(secret) {
+	if !found(oldSecret) || found(hookSecret) {
 		t.Fatal("the hook is not at the path of its secret")
 	}
-	write(secret)
-	if found(oldSecret) || !found(secret) {
+	write(hookSecret)
+	if found(oldSecret) || !found(hookSecret) {
 		t.Error("the hook is not at the path of its new secret")
 	}
 	write("")
-	if !found(secret) {
-		t.Error("the hook is gone with a secret that cannot be read")
+	if !found(hookSecret) {
+		t.Error("the hook is gone with a hookSecret that cannot be read")
 	}
 	var list strings.Builder
-	if err := ListHooks(&list, Config{Hooks: []HookConfig{config}}); err == nil {
-		t.Error("a secret that cannot be read is listed")
+	if err := ListHooks(t.Context(), &list, Config{Hooks: []HookConfig{config}}); err == nil {
+		t.Error("a hookSecret that cannot be read is listed")
 	}
-	write(secret)
-	if err := ListHooks(&list, Config{Hooks: []HookConfig{config}}); err != nil || !strings.Contains(list.String(), hookPath(config, secret)) {
+	write(hookSecret)
+	if err := ListHooks(t.Context(), &list, Config{Hooks: []HookConfig{config}}); err != nil || !strings.Contains(list.String(), hookPath(config, hookSecret)) {
 		t.Errorf("list is %q, %v", list.String(), err)
 	}
 }
@@ -69,10 +71,10 @@ func TestWrongHooksAreRefusedByName(t *testing.T) {
 	}
 	missing := Config{Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{"file:/nowhere"}}}}
 	if _, err := newIntake(missing, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "hooks[0].secrets[0]") {
-		t.Errorf("a secret that cannot be read: %v", err)
+		t.Errorf("a hookSecret that cannot be read: %v", err)
 	}
 	short := Config{Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{secretFile(t, "short")}}}}
 	if _, err := newIntake(short, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "found 5 characters") || strings.Contains(fmt.Sprint(err), "short)") {
-		t.Errorf("a short secret: %v", err)
+		t.Errorf("a short hookSecret: %v", err)
 	}
 }

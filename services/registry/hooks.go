@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
@@ -27,6 +28,8 @@ const (
 	// rereads is how long secrets are good for before they are read again: a new one mounted over the old is in use soon,
 	// and a flood of deliveries does not become a flood of reads.
 	rereads = 10 * time.Second
+	// rereadWithin bounds one reading of all of them.
+	rereadWithin = 2 * time.Second
 	// shortest is how long a secret has to be, in bytes. A hook's path is derived from it, so whoever has seen the path
 	// (a proxy's log is enough) could try short ones without ever asking us.
 	shortest    = 16
@@ -35,12 +38,13 @@ const (
 
 // hookSet are the configured hooks, found by the digest of their path.
 type hookSet struct {
-	hooks []*configured
-	desk  *core.Desk
-	store *store.Hooks
-	clock clock.Clock
-	log   *slog.Logger
-	decoy api.Hook
+	hooks   []*configured
+	secrets *secret.Reader
+	desk    *core.Desk
+	store   *store.Hooks
+	clock   clock.Clock
+	log     *slog.Logger
+	decoy   api.Hook
 
 	// mu guards read, byPath and the elements of hooks. What an element points to is never changed, only replaced: a
 	// delivery keeps the secrets it was found with.
@@ -62,7 +66,7 @@ type configured struct {
 
 // newHookSet reads all secrets. Its error names the hook and the reference.
 func newHookSet(c Config, d hookDeps) (*hookSet, error) {
-	s := &hookSet{desk: d.desk, store: d.store, clock: d.clock, log: d.log}
+	s := &hookSet{secrets: d.secrets, desk: d.desk, store: d.store, clock: d.clock, log: d.log}
 	known := formats()
 	for i, h := range c.Hooks {
 		f := known[h.Source]
@@ -84,11 +88,13 @@ func newHookSet(c Config, d hookDeps) (*hookSet, error) {
 
 // hookDeps is what hooks need beside their configuration.
 type hookDeps struct {
-	desk   *core.Desk
-	store  *store.Hooks
-	client *http.Client
-	clock  clock.Clock
-	log    *slog.Logger
+	// secrets follows the hooks' references; nil all but those to Vault.
+	secrets *secret.Reader
+	desk    *core.Desk
+	store   *store.Hooks
+	client  *http.Client
+	clock   clock.Clock
+	log     *slog.Logger
 }
 
 // makeDecoy makes the hook of all paths that no hook has. It checks a signature as a hook would, with a key that nobody
@@ -110,10 +116,13 @@ func (s *hookSet) makeDecoy() error {
 // reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read: half a set
 // would turn senders away whose secrets are fine. The caller holds mu, or is the only one that knows s.
 func (s *hookSet) reread() error {
+	// A Vault that hangs holds deliveries up for no longer than this.
+	ctx, cancel := context.WithTimeout(context.Background(), rereadWithin)
+	defer cancel()
 	fresh := make([][]string, len(s.hooks))
 	for i, h := range s.hooks {
 		for n, reference := range h.config.Secrets {
-			secret, err := readSecret(reference)
+			secret, err := s.secrets.Read(ctx, reference)
 			if err != nil {
 				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: %w", i, n, h.config.Name, err)
 			}
@@ -204,10 +213,14 @@ func (s *hookSet) Status(ctx context.Context) ([]api.HookStatus, error) {
 
 // ListHooks writes the path of every hook, one a line and the newest secret's first: the subcommand hooks. Whoever knows
 // a path can deliver to hooks whose sender has no other proof.
-func ListHooks(w io.Writer, c Config) error {
+func ListHooks(ctx context.Context, w io.Writer, c Config) error {
+	secrets, err := secret.New(c.Vault, clock.System(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("vault: %w", err)
+	}
 	for _, h := range c.Hooks {
 		for _, reference := range h.Secrets {
-			secret, err := readSecret(reference)
+			secret, err := secrets.Read(ctx, reference)
 			if err != nil {
 				return fault.New(fault.Invalid, "hook %s: %w", h.Name, err)
 			}

@@ -30,14 +30,14 @@ type sender struct {
 	// events and hints are what the fixture becomes.
 	events, hints int
 	// sign adds the proof; nil for senders that have none but the path.
-	sign func(h http.Header, secret string, body []byte)
+	sign func(h http.Header, hookSecret string, body []byte)
 	host string
 }
 
 func hexMAC(sum []byte) string { return hex.EncodeToString(sum) }
 
-func sha256MAC(secret string, body ...[]byte) []byte {
-	m := hmac.New(sha256.New, []byte(secret))
+func sha256MAC(hookSecret string, body ...[]byte) []byte {
+	m := hmac.New(sha256.New, []byte(hookSecret))
 	for _, b := range body {
 		_, _ = m.Write(b)
 	}
@@ -45,23 +45,25 @@ func sha256MAC(secret string, body ...[]byte) []byte {
 }
 
 // standard signs as Standard Webhooks do, at an instant.
-func standard(at time.Time) func(h http.Header, secret string, body []byte) {
-	return func(h http.Header, secret string, body []byte) {
+func standard(at time.Time) func(h http.Header, hookSecret string, body []byte) {
+	return func(h http.Header, hookSecret string, body []byte) {
 		id, stamp := "msg_1", strconv.FormatInt(at.Unix(), 10)
 		h.Set("webhook-id", id)
 		h.Set("webhook-timestamp", stamp)
-		sum := sha256MAC(secret, []byte(id+"."+stamp+"."), body)
+		sum := sha256MAC(hookSecret, []byte(id+"."+stamp+"."), body)
 		h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString([]byte("of another key"))+" v1,"+base64.StdEncoding.EncodeToString(sum))
 	}
 }
 
-func inHeader(name, prefix string) func(h http.Header, secret string, body []byte) {
-	return func(h http.Header, secret string, _ []byte) { h.Set(name, prefix+secret) }
+func inHeader(name, prefix string) func(h http.Header, hookSecret string, body []byte) {
+	return func(h http.Header, hookSecret string, _ []byte) { h.Set(name, prefix+hookSecret) }
 }
 
 func senders() []sender {
 	sha256In := func(name, prefix string) func(http.Header, string, []byte) {
-		return func(h http.Header, secret string, body []byte) { h.Set(name, prefix+hexMAC(sha256MAC(secret, body))) }
+		return func(h http.Header, hookSecret string, body []byte) {
+			h.Set(name, prefix+hexMAC(sha256MAC(hookSecret, body)))
+		}
 	}
 	return []sender{
 		{source: "acr", fixture: "push", events: 1, sign: inHeader("Authorization", "Bearer ")},
@@ -75,8 +77,8 @@ func senders() []sender {
 		{source: "cdevents", fixture: "0.4-published-cloudevent", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "dockerhub", fixture: "2025", hints: 1},
 		{source: "ecr", fixture: "2019", events: 1, sign: inHeader("X-Api-Key", "")},
-		{source: "ecr", fixture: "2024-media-types", events: 1, sign: func(h http.Header, secret string, _ []byte) {
-			h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("lockstep:"+secret)))
+		{source: "ecr", fixture: "2024-media-types", events: 1, sign: func(h http.Header, hookSecret string, _ []byte) {
+			h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("lockstep:"+hookSecret)))
 		}},
 		{source: "generic", fixture: "full", events: 1, sign: standard(time.Now())},
 		{source: "gitea", fixture: "1.22", hints: 1, sign: sha256In("X-Gitea-Signature", "")},
@@ -85,8 +87,8 @@ func senders() []sender {
 		{source: "gitlab", fixture: "custom-template", events: 1, sign: standard(time.Now())},
 		{source: "harbor", fixture: "2.0-two-tags", events: 2, sign: inHeader("Authorization", "")},
 		{source: "harbor", fixture: "2.8-cloudevents", events: 1, sign: inHeader("Authorization", "")},
-		{source: "nexus", fixture: "3-component", hints: 1, host: "nexus.example.com:8082", sign: func(h http.Header, secret string, body []byte) {
-			m := hmac.New(sha1.New, []byte(secret))
+		{source: "nexus", fixture: "3-component", hints: 1, host: "nexus.example.com:8082", sign: func(h http.Header, hookSecret string, body []byte) {
+			m := hmac.New(sha1.New, []byte(hookSecret))
 			_, _ = m.Write(body)
 			h.Set("X-Nexus-Webhook-Signature", hexMAC(m.Sum(nil)))
 		}},
@@ -114,10 +116,10 @@ func recorded(t *testing.T, format, name string) (http.Header, []byte) {
 }
 
 // secretFile is a reference to a secret.
-func secretFile(t *testing.T, secret string) string {
+func secretFile(t *testing.T, hookSecret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(hookSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return "file:" + path
@@ -133,8 +135,8 @@ func count(t *testing.T, pool *pgxpool.Pool, table string) int {
 }
 
 const (
-	secret    = "whsec-like but longer: 0123456789"
-	oldSecret = "the one before it: 9876543210"
+	hookSecret = "whsec-like but longer: 0123456789"
+	oldSecret  = "the one before it: 9876543210"
 )
 
 // hooked is a service with one hook, and deliveries to it.
@@ -149,7 +151,7 @@ func hook(t *testing.T, h HookConfig, c Config) hooked {
 	t.Helper()
 	h.Name = "test"
 	if h.Secrets == nil {
-		h.Secrets = []string{secretFile(t, secret), secretFile(t, oldSecret)}
+		h.Secrets = []string{secretFile(t, hookSecret), secretFile(t, oldSecret)}
 	}
 	c.Hooks = []HookConfig{h}
 	c.Tokens = []string{token}
@@ -173,11 +175,11 @@ func TestHooks(t *testing.T) {
 			t.Parallel()
 			h := hook(t, HookConfig{Source: s.source, Host: s.host}, Config{})
 			recordedHeader, body := recorded(t, s.source, s.fixture)
-			path := hookPath(h.config, secret)
-			send := func(path, secret string, body []byte) (int, string) {
+			path := hookPath(h.config, hookSecret)
+			send := func(path, hookSecret string, body []byte) (int, string) {
 				header := recordedHeader.Clone()
 				if s.sign != nil {
-					s.sign(header, secret, body)
+					s.sign(header, hookSecret, body)
 				}
 				return h.post(t, path, header, body)
 			}
@@ -187,18 +189,18 @@ func TestHooks(t *testing.T) {
 					t.Fatalf("%s: %d events and %d hints, want %d and %d", step, e, n, s.events, s.hints)
 				}
 			}
-			status, first := send(path, secret, body)
+			status, first := send(path, hookSecret, body)
 			if status != http.StatusAccepted {
 				t.Fatalf("answered %d %s", status, first)
 			}
 			stored("accepted")
-			if status, again := send(path, secret, body); status != http.StatusAccepted || again != first {
+			if status, again := send(path, hookSecret, body); status != http.StatusAccepted || again != first {
 				t.Errorf("replayed: answered %d %s, at first %s", status, again, first)
 			}
 			if status, again := send(hookPath(h.config, oldSecret), oldSecret, body); status != http.StatusAccepted || again != first {
-				t.Errorf("with the old secret: answered %d %s", status, again)
+				t.Errorf("with the old hookSecret: answered %d %s", status, again)
 			}
-			_, unknown := send(path+"0", secret, body)
+			_, unknown := send(path+"0", hookSecret, body)
 			if s.sign != nil {
 				tampered := bytes.Replace(body, []byte("1.4.0"), []byte("1.4.1"), 1)
 				if status, answer := send(path, "somebody else's secret", tampered); status != http.StatusNotFound || answer != unknown {
@@ -219,14 +221,14 @@ func TestHooks(t *testing.T) {
 				"deeply nested": {`{"x":` + strings.Repeat("[", 5000), http.StatusBadRequest},
 				"empty":         {"", http.StatusBadRequest},
 			} {
-				if status, answer := send(path, secret, []byte(bad.body)); status != bad.want {
+				if status, answer := send(path, hookSecret, []byte(bad.body)); status != bad.want {
 					t.Errorf("%s: answered %d %s, want %d", name, status, answer, bad.want)
 				}
 			}
 			wrong := recordedHeader.Clone()
 			wrong.Set("Content-Type", "application/json; charset=latin1")
 			if s.sign != nil {
-				s.sign(wrong, secret, body)
+				s.sign(wrong, hookSecret, body)
 			}
 			if status, answer := h.post(t, path, wrong, body); status != http.StatusUnsupportedMediaType {
 				t.Errorf("latin1: answered %d %s", status, answer)
@@ -268,13 +270,13 @@ func TestStandardWebhooksOutsideTheToleranceAreRefused(t *testing.T) {
 	h := hook(t, HookConfig{Source: "generic"}, Config{})
 	header, body := recorded(t, "generic", "full")
 	for _, late := range []time.Duration{-time.Hour, -6 * time.Minute, 6 * time.Minute} {
-		standard(time.Now().Add(late))(header, secret, body)
-		if status, _ := h.post(t, hookPath(h.config, secret), header, body); status != http.StatusNotFound {
+		standard(time.Now().Add(late))(header, hookSecret, body)
+		if status, _ := h.post(t, hookPath(h.config, hookSecret), header, body); status != http.StatusNotFound {
 			t.Errorf("signed %s from now: answered %d", late, status)
 		}
 	}
-	standard(time.Now().Add(-4*time.Minute))(header, secret, body)
-	if status, answer := h.post(t, hookPath(h.config, secret), header, body); status != http.StatusAccepted {
+	standard(time.Now().Add(-4*time.Minute))(header, hookSecret, body)
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, body); status != http.StatusAccepted {
 		t.Errorf("signed four minutes ago: answered %d %s", status, answer)
 	}
 }
@@ -282,7 +284,7 @@ func TestStandardWebhooksOutsideTheToleranceAreRefused(t *testing.T) {
 func TestWhatIsNotThereLooksLikeWhatIsForbidden(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "harbor"}, Config{})
-	path := hookPath(h.config, secret)
+	path := hookPath(h.config, hookSecret)
 	header, body := recorded(t, "harbor", "2.0-push-artifact")
 	_, want := h.post(t, path, header, body)
 	for _, other := range []string{
@@ -292,7 +294,7 @@ func TestWhatIsNotThereLooksLikeWhatIsForbidden(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %s", other, status, got, want)
 		}
 	}
-	header.Set("Authorization", secret)
+	header.Set("Authorization", hookSecret)
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
 		if status, _, got := (post{method: method, path: path, header: header, body: string(body)}).do(t, h.server.URL); status != http.StatusNotFound || got != want {
 			t.Errorf("%s: answered %d %s", method, status, got)
@@ -306,7 +308,7 @@ func TestRateLimits(t *testing.T) {
 	header, body := recorded(t, "quay", "build")
 	seen := map[int]int{}
 	for range 10 {
-		status, _ := h.post(t, hookPath(h.config, secret), header, body)
+		status, _ := h.post(t, hookPath(h.config, hookSecret), header, body)
 		seen[status]++
 	}
 	if seen[http.StatusOK] < 2 || seen[http.StatusTooManyRequests] == 0 {

@@ -41,9 +41,9 @@ func TestATagThatGoesBackIsToldAgain(t *testing.T) {
 	tell := func(index v1.ImageIndex) string {
 		t.Helper()
 		header := plainJSON()
-		header.Set("Authorization", "Bearer "+secret)
+		header.Set("Authorization", "Bearer "+hookSecret)
 		body := fmt.Appendf(nil, `{"image":%q,"tag":"edge","digest":%q}`, host+"/shop/api", digestOf(t, index))
-		status, answer := h.post(t, hookPath(h.config, secret), header, body)
+		status, answer := h.post(t, hookPath(h.config, hookSecret), header, body)
 		if status != http.StatusAccepted {
 			t.Fatalf("answered %d %s", status, answer)
 		}

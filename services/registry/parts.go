@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
@@ -91,12 +92,16 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	if err != nil {
 		return nil, fmt.Errorf("allow_networks: %w", err)
 	}
+	secrets, err := secret.New(c.Vault, clock.System(), log)
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
 	accounts := make([]oci.Account, len(c.Registries))
 	for i, r := range c.Registries {
 		accounts[i] = oci.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
 		// A function and not a value: a password that is replaced is found without a restart.
 		if r.Password != "" {
-			accounts[i].Password = func() (string, error) { return readSecret(r.Password) }
+			accounts[i].Password = func() (string, error) { return secrets.Read(context.Background(), r.Password) }
 		}
 	}
 	registries, err := oci.New(oci.Deps{Transport: transport, Accounts: accounts, DockerConfig: c.DockerConfig, Clock: clock.System()})
@@ -110,10 +115,10 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
-	in.sources = newSourceSet(c, pool, kept, registries, transport, log)
+	in.sources = newSourceSet(c, secrets, pool, kept, registries, transport, log)
 
 	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
-	hooks, err := newHookSet(c, hookDeps{desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
+	hooks, err := newHookSet(c, hookDeps{secrets: secrets, desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}

@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Config) error {
 	defer pool.Close()
 
 	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
-	in, err := newIntake(c, pool, log, sender.nudge)
+	in, err := newIntake(c, pool, log, sender.nudge) //nolint:contextcheck // secrets are read whenever they are needed, in nobody's call
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func TestATagIsResolvedAtItsRegistry(t *testing.T) {
 	h.resolving(t)
 	image := host + "/shop/api"
 	first := digestOf(t, push(t, image+":1"))
-	path := hookPath(h.config, secret)
+	path := hookPath(h.config, hookSecret)
 	for range 2 {
 		if status, answer := h.post(t, path, plainJSON(), hub("1", 1774432800)); status != http.StatusAccepted || !strings.Contains(answer, `"resolving":1`) {
 			t.Fatalf("answered %d %s", status, answer)
@@ -142,7 +142,7 @@ func TestATagThatIsNotThereYetIsTriedAgainAndShown(t *testing.T) {
 	h := hook(t, HookConfig{Source: "quay", Host: host}, Config{AllowNetworks: []string{host}})
 	h.resolving(t)
 	body := []byte(`{"docker_url":"quay.io/shop/api","updated_tags":["late"]}`)
-	if status, answer := h.post(t, hookPath(h.config, secret), plainJSON(), body); status != http.StatusAccepted {
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), plainJSON(), body); status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, answer)
 	}
 	eventually(t, "failed attempt", func() bool {
@@ -162,8 +162,8 @@ func TestVerifiedHooksBelieveTheRegistry(t *testing.T) {
 	index := digestOf(t, push(t, host+"/shop/api:1"))
 	body := fmt.Appendf(nil, `{"image":%q,"tag":"1","digest":%q}`, host+"/shop/api", digest)
 	header := plainJSON()
-	header.Set("Authorization", "Bearer "+secret)
-	if status, answer := h.post(t, hookPath(h.config, secret), header, body); status != http.StatusAccepted {
+	header.Set("Authorization", "Bearer "+hookSecret)
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, body); status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, answer)
 	}
 	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + index}) })

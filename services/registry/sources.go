@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
@@ -37,7 +38,7 @@ type sourceSet struct {
 }
 
 // newSourceSet puts the kinds of sources together with what looks at them.
-func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, transport *httpx.Transport, log *slog.Logger) *sourceSet {
+func newSourceSet(c Config, secrets *secret.Reader, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, transport *httpx.Transport, log *slog.Logger) *sourceSet {
 	s := &sourceSet{clock: clock.System(), log: log}
 	s.store = store.NewSources(pool, told, func() { s.poller.Wake() })
 	asked := newAsked(c.PollRate)
@@ -45,7 +46,7 @@ func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *o
 		Queue: s.store, Clock: clock.System(), Log: log, Pace: newPace(c.PollRate), AskedOf: asked.of, AskedAt: asked.at,
 		Lookers: map[string]core.Looker{
 			kinds.OCIImage: registries,
-			kinds.Git:      git.New(git.Deps{Transport: transport, Login: c.login}),
+			kinds.Git:      git.New(git.Deps{Transport: transport, Login: func(repository string) (string, string, error) { return c.login(secrets, repository) }}),
 		},
 	})
 	return s
@@ -53,7 +54,7 @@ func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *o
 
 // login is the account for a Git repository: the one whose host, with its path, is the longest that the repository is at or
 // below.
-func (c Config) login(repository string) (username, password string, err error) {
+func (c Config) login(secrets *secret.Reader, repository string) (username, password string, err error) {
 	var best *AccountConfig
 	for i, r := range c.Registries {
 		host := strings.TrimSuffix(strings.ToLower(r.Host), "/")
@@ -64,7 +65,7 @@ func (c Config) login(repository string) (username, password string, err error) 
 	if best == nil || best.Password == "" {
 		return "", "", nil
 	}
-	password, err = readSecret(best.Password)
+	password, err = secrets.Read(context.Background(), best.Password)
 	if err != nil {
 		return "", "", fmt.Errorf("read the password of %s: %w", best.Host, err)
 	}

@@ -114,7 +114,7 @@ func TestNoWebhookReachesInside(t *testing.T) {
 	taken := 0
 	for i, host := range inwards() {
 		for _, image := range []string{host + ":" + s.port + "/shop/api", fmt.Sprintf("%s/redirect/%d/api", s.outside, i), fmt.Sprintf("%s/realm/%d/api", s.outside, i)} {
-			status, answer := quay.post(t, hookPath(quay.config, secret), plainJSON(), fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image))
+			status, answer := quay.post(t, hookPath(quay.config, hookSecret), plainJSON(), fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image))
 			switch status {
 			case http.StatusAccepted:
 				taken++
@@ -138,7 +138,7 @@ func TestNoWebhookReachesInside(t *testing.T) {
 	push(t, host+"/shop/api:1")
 	for i, spelling := range inwards() {
 		body := fmt.Appendf(nil, `{"push_data":{"tag":"1","pushed_at":%d},"repository":{"repo_name":"shop/api"},"callback_url":%q}`, 1774432800+i, "http://"+spelling+":"+s.port+"/")
-		if status, answer := hub.post(t, hookPath(hub.config, secret), plainJSON(), body); status != http.StatusAccepted {
+		if status, answer := hub.post(t, hookPath(hub.config, hookSecret), plainJSON(), body); status != http.StatusAccepted {
 			t.Errorf("answered %d %s", status, answer)
 		}
 	}

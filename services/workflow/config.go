@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 )
 
 // Config is what an operator may set. The zero value works, but for a database and a token: without a token nobody is
@@ -92,6 +93,8 @@ type Config struct {
 	SandboxCommand []string `koanf:"sandbox_command"`
 	// GitCredentials log in to Git servers, by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
+	// Vault is where references vault:path#key of password_ref lead.
+	Vault secret.VaultConfig `koanf:"vault"`
 	// GitAllowNetworks is what may be reached beyond public addresses on ports 80 and 443 for a repository that a program
 	// names: networks, addresses, and hosts by name, each with a port or else on every port. The servers of GitCredentials
 	// are allowed without being listed.
@@ -132,7 +135,7 @@ type GitCredential struct {
 	URLPrefix string `koanf:"url_prefix" yaml:"url_prefix" json:"url_prefix"`
 	// Username is what the server wants there; for tokens often anything.
 	Username string `koanf:"username" yaml:"username" json:"username"`
-	// PasswordRef is env:NAME or file:/path, read whenever it is needed; never the password itself.
+	// PasswordRef is env:NAME, file:/path or vault:path#key, read whenever it is needed; never the password itself.
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
 	// Forge is the interface that these repositories are read and written through: git (the default), gitlab, github or gitea,
 	// with the password as its token.
@@ -159,6 +162,7 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "grpc_client_ca", Problem: "found without grpc_cert, expected a certificate of our own as well"})
 	}
 	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, c.Vault.Check()...)
 	for i, t := range c.Tokens {
 		if _, err := rpc.ParseScope(t.Scope); err != nil {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})

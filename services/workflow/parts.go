@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
@@ -44,8 +45,12 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 	if err != nil {
 		return nil, fmt.Errorf("git_allow_networks: %w", err)
 	}
+	secrets, err := secret.New(c.Vault, wall, log)
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
 	forge, err := git.New(git.Deps{
-		HTTP: transport, Credentials: credentials, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+		HTTP: transport, Credentials: credentials, Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)

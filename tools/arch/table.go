@@ -83,7 +83,7 @@ func table() []rule {
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch", "pkg/secret"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

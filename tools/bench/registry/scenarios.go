@@ -63,7 +63,7 @@ func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 		return nil, err
 	}
 	var listed bytes.Buffer
-	if err := registry.ListHooks(&listed, registry.Config{Hooks: hooks()}); err != nil {
+	if err := registry.ListHooks(ctx, &listed, registry.Config{Hooks: hooks()}); err != nil {
 		return nil, err
 	}
 	path := "/" + strings.Join(strings.Split(strings.TrimSpace(listed.String()), "/")[1:], "/") // after name and reference

@@ -29,6 +29,8 @@ const disturbFor = 20 * time.Second
 //
 // LOCKSTEP_CHAOS is the number of rollouts; without it the test is skipped, since `make chaos` runs it alone. LOCKSTEP_CHAOS_SEED
 // repeats a run, as far as processes can be made to.
+//
+//nolint:paralleltest,tparallel // its rollouts come one after the other
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	rollouts, err := strconv.Atoi(os.Getenv("LOCKSTEP_CHAOS"))
@@ -44,20 +46,23 @@ func TestChaos(t *testing.T) {
 	t.Logf("LOCKSTEP_CHAOS_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // faults need no secrecy
 	done := map[string]int{}
-	for range rollouts {
-		// A stack of its own for each: what one leaves behind is not the next one's trouble.
-		ctx, w := setup(t, oneStage())
-		set, err := w.Push(ctx, "2.0.0", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error { return w.disturb(ctx, t, random, done) })
-		w.expectAllGates(t, r)
-		for _, row := range r.Journal {
-			if row.ToState == "" || row.PrincipalType == "" {
-				t.Errorf("%s: a row of the journal has no state, or nobody who did it: %+v", r.ID, row)
+	for i := range rollouts {
+		// A stack of its own for each, gone before the next: what one leaves behind is not the next one's trouble, and a run may be as
+		// long as it likes.
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+			ctx, w := setup(t, oneStage())
+			set, err := w.Push(ctx, "2.0.0", nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			r := w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error { return w.disturb(ctx, t, random, done) })
+			w.expectAllGates(t, r)
+			for _, row := range r.Journal {
+				if row.ToState == "" || row.PrincipalType == "" {
+					t.Errorf("%s: a row of the journal has no state, or nobody who did it: %+v", r.ID, row)
+				}
+			}
+		})
 	}
 	faults := 0
 	for _, n := range done {

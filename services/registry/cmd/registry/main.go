@@ -23,7 +23,7 @@ func start(ctx context.Context) error {
 		case "migrate":
 			args, do = args[1:], registry.Migrate
 		case "hooks":
-			args, do = args[1:], func(_ context.Context, c registry.Config) error { return registry.ListHooks(os.Stdout, c) }
+			args, do = args[1:], func(ctx context.Context, c registry.Config) error { return registry.ListHooks(ctx, os.Stdout, c) }
 		}
 	}
 	c, err := config.Load[registry.Config]("registry", args)

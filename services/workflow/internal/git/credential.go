@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -21,7 +21,7 @@ type Credential struct {
 	URLPrefix string
 	// Username is what the forge wants there; for tokens often anything.
 	Username string
-	// PasswordRef is env:NAME or file:/path, read whenever it is needed (D27).
+	// PasswordRef is env:NAME, file:/path or vault:path#key, read whenever it is needed (D27).
 	PasswordRef string
 	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
 	// token; "" is plain Git.
@@ -34,9 +34,9 @@ func (c Credential) check() error {
 	if _, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
 		wrong = append(wrong, fault.FieldsOf(err)...)
 	}
-	if scheme, rest, ok := strings.Cut(c.PasswordRef, ":"); !ok || rest == "" || (scheme != "env" && scheme != "file") {
+	if !secret.IsReference(c.PasswordRef) {
 		// The value is not shown: it may be a password that somebody put here by mistake.
-		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: "expected a reference, env:NAME or file:/path"})
+		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: secret.Expected})
 	}
 	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
 		wrong = append(wrong, fault.Field{Name: "forge", Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", "))})
@@ -74,36 +74,22 @@ func best(credentials []Credential, u *url.URL) *Credential {
 	return best
 }
 
-// authFor finds the credential of a repository, nil where none matches, and reads its password.
-func authFor(ctx context.Context, credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
+// authFor finds the credential of a repository, nil where none matches, and reads its password: a rotated one takes effect with
+// the next operation.
+func authFor(ctx context.Context, secrets *secret.Reader, credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
 	best := best(credentials, u)
 	if best == nil {
 		return nil, nil
 	}
-	password, err := readSecret(best.PasswordRef)
+	password, err := secrets.Read(ctx, best.PasswordRef)
+	if fault.Is(err, fault.Unavailable) { // which passes: the operation is tried again
+		return nil, fault.Because(err, fault.Unavailable, "the password for %s: %s", best.URLPrefix, fault.Public(err))
+	}
 	if err != nil {
 		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", best.URLPrefix, best.PasswordRef)
 	}
 	core.Conceal(ctx, password)
 	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
-}
-
-// readSecret resolves a reference. It is read again for every operation, so that a rotated password takes effect at once.
-func readSecret(ref string) (string, error) {
-	scheme, rest, _ := strings.Cut(ref, ":")
-	if scheme == "env" {
-		v, ok := os.LookupEnv(rest)
-		if !ok {
-			return "", fmt.Errorf("environment variable %s is not set", rest)
-		}
-		return v, nil
-	}
-	b, err := os.ReadFile(rest)
-	if err != nil {
-		return "", fmt.Errorf("read secret: %w", err)
-	}
-	// Editors end a file with a line break, which is no part of the password.
-	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
 // limited refuses to read more of a response than fits into memory. The server of a repository is whoever a program

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/turn"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -29,6 +30,8 @@ type Deps struct {
 	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
+	// Secrets follows their references; nil all but those to Vault.
+	Secrets *secret.Reader
 	// AuthorName and AuthorEmail sign the commits.
 	AuthorName, AuthorEmail string
 	Clock                   clock.Clock
@@ -38,6 +41,7 @@ type Deps struct {
 // Forge is plain Git over HTTP(S). It is safe for concurrent use.
 type Forge struct {
 	credentials []Credential
+	secrets     *secret.Reader
 	author      author
 	client      transport.Transport
 	// rest reaches the interfaces of forges.
@@ -72,9 +76,9 @@ func New(d Deps) (*Forge, error) {
 	}
 	client := &http.Client{Timeout: RequestTimeout, Transport: limited{d.HTTP}}
 	return &Forge{
-		credentials: d.Credentials,
-		author:      author{name: d.AuthorName, email: d.AuthorEmail},
-		client:      githttp.NewClient(client), rest: client,
+		credentials: d.Credentials, secrets: d.Secrets,
+		author: author{name: d.AuthorName, email: d.AuthorEmail},
+		client: githttp.NewClient(client), rest: client,
 		clock: d.Clock, log: d.Log,
 	}, nil
 }

@@ -444,7 +444,7 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := authFor(t.Context(), credentials, u)
+		got, err := authFor(t.Context(), nil, credentials, u)
 		if err != nil {
 			t.Fatal(err)
 		}

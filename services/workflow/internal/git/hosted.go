@@ -94,7 +94,7 @@ func (f *Forge) hosted(ctx context.Context, repoURL string) (*hosted, error) {
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := authFor(ctx, f.credentials, u)
+	auth, err := authFor(ctx, f.secrets, f.credentials, u)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
 		return nil, invalid("repo_url", "found %q, expected an http or https URL", repoURL)
 	}
 	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: memory.NewStorage()}
-	if err := r.authenticate(ctx, f.credentials, u); err != nil {
+	if err := r.authenticate(ctx, f, u); err != nil {
 		return nil, err
 	}
 	r.session, err = f.client.NewUploadPackSession(endpoint, r.auth)
@@ -62,8 +62,8 @@ func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
 }
 
 // authenticate chooses the credentials of the repository, if any are configured.
-func (r *repository) authenticate(ctx context.Context, credentials []Credential, u *url.URL) error {
-	auth, err := authFor(ctx, credentials, u)
+func (r *repository) authenticate(ctx context.Context, f *Forge, u *url.URL) error {
+	auth, err := authFor(ctx, f.secrets, f.credentials, u)
 	if err != nil || auth == nil { // a nil *BasicAuth must not become a non-nil AuthMethod
 		return err
 	}

@@ -1,0 +1,212 @@
+package secret
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// VaultConfig is a HashiCorp Vault, or an OpenBao, whose API is the same. Either a token or a role is given.
+type VaultConfig struct {
+	// Address is its URL: https://vault.example.com:8200. Empty: there is none.
+	Address string `koanf:"address"`
+	// Namespace is the namespace of the paths, where it has namespaces.
+	Namespace string `koanf:"namespace"`
+	// TokenRef is a reference, env:NAME or file:/path, to the token that reads: for an agent that keeps one in a file.
+	TokenRef string `koanf:"token_ref"`
+	// KubernetesRole is the role that the pod signs in as, in place of a token, with the account's token in KubernetesTokenFile
+	// at the authentication method mounted at KubernetesMount.
+	KubernetesRole      string `koanf:"kubernetes_role"`
+	KubernetesMount     string `koanf:"kubernetes_mount"      default:"kubernetes"`
+	KubernetesTokenFile string `koanf:"kubernetes_token_file" default:"/var/run/secrets/kubernetes.io/serviceaccount/token"`
+	// CAFile holds the certificates to check its server's against; empty means the system's.
+	CAFile string `koanf:"ca_file"`
+}
+
+// Check is what is wrong with a configuration, by key below vault.
+func (c VaultConfig) Check() []fault.Field {
+	if c.Address == "" {
+		if c.TokenRef != "" || c.KubernetesRole != "" {
+			return []fault.Field{{Name: "vault.address", Problem: "missing; expected the URL of Vault beside token_ref or kubernetes_role"}}
+		}
+		return nil
+	}
+	var wrong []fault.Field
+	if u, err := url.Parse(c.Address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		wrong = append(wrong, fault.Field{Name: "vault.address", Problem: "expected a URL such as https://vault.example.com:8200"})
+	}
+	if (c.TokenRef == "") == (c.KubernetesRole == "") {
+		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected either token_ref or kubernetes_role"})
+	}
+	if c.TokenRef != "" && (!IsReference(c.TokenRef) || strings.HasPrefix(c.TokenRef, "vault:")) {
+		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected a reference, env:NAME or file:/path"})
+	}
+	return wrong
+}
+
+const (
+	vaultWithin = 5 * time.Second
+	// maxSecret bounds an answer; Vault's own limit of an entry is 1 MiB.
+	maxSecret = 2 << 20
+)
+
+// vault reads entries of KV engines of version 2 by Vault's HTTP API.
+type vault struct {
+	config VaultConfig
+	client *http.Client
+	clock  clock.Clock
+
+	// mu guards the token of a role, and when another one is to be had.
+	mu     sync.Mutex
+	token  string
+	renews time.Time
+}
+
+func newVault(c VaultConfig, now clock.Clock, log *slog.Logger) (*vault, error) {
+	if wrong := c.Check(); len(wrong) > 0 {
+		return nil, fault.InvalidFields(wrong...)
+	}
+	trust, err := certs.Files{CA: c.CAFile}.Client(log)
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
+	if c.KubernetesMount == "" {
+		c.KubernetesMount = "kubernetes"
+	}
+	return &vault{config: c, clock: now, client: &http.Client{
+		Timeout:   vaultWithin,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust.Config(""), ForceAttemptHTTP2: true, IdleConnTimeout: vaultWithin},
+		// A redirect would carry the token to wherever it leads.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// read is the value of a key. A token of a role that Vault has ended before its time is replaced once.
+func (v *vault) read(ctx context.Context, path, key string) (string, error) {
+	for again := v.config.KubernetesRole != ""; ; again = false {
+		token, err := v.current(ctx)
+		if err != nil {
+			return "", err
+		}
+		var answer struct {
+			Data struct {
+				Data map[string]any `json:"data"`
+			} `json:"data"`
+		}
+		err = v.ask(ctx, http.MethodGet, path, token, nil, &answer)
+		if again && fault.Is(err, fault.Denied) {
+			v.forget(token)
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		switch value := answer.Data.Data[key].(type) {
+		case string:
+			return value, nil
+		case nil:
+			return "", fault.New(fault.NotFound, "vault:%s has no key %s", path, key)
+		default:
+			return "", fault.New(fault.Invalid, "vault:%s#%s is no text", path, key)
+		}
+	}
+}
+
+// current is the token to show: the operator's, or that of the role, which is had anew when two thirds of its time are over.
+func (v *vault) current(ctx context.Context) (string, error) {
+	if v.config.TokenRef != "" {
+		token, err := (*Reader)(nil).Read(ctx, v.config.TokenRef)
+		if err != nil {
+			return "", fault.Because(err, fault.Unavailable, "the token of Vault: %s", fault.Public(err))
+		}
+		return token, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.token != "" && v.clock.Now().Before(v.renews) {
+		return v.token, nil
+	}
+	account, err := os.ReadFile(v.config.KubernetesTokenFile) // Kubernetes replaces it every hour
+	if err != nil {
+		return "", fault.Because(err, fault.Unavailable, "the account's token for Vault cannot be read from %s", v.config.KubernetesTokenFile)
+	}
+	body, err := json.Marshal(map[string]string{"role": v.config.KubernetesRole, "jwt": strings.TrimSpace(string(account))})
+	if err != nil {
+		return "", fmt.Errorf("encode the login at vault: %w", err)
+	}
+	var answer struct {
+		Auth struct {
+			ClientToken   string `json:"client_token"`
+			LeaseDuration int64  `json:"lease_duration"` // in seconds; 0 is for ever
+		} `json:"auth"`
+	}
+	if err := v.ask(ctx, http.MethodPost, "auth/"+v.config.KubernetesMount+"/login", "", body, &answer); err != nil {
+		return "", fmt.Errorf("sign in as %s: %w", v.config.KubernetesRole, err)
+	}
+	lease := time.Duration(answer.Auth.LeaseDuration) * time.Second
+	if lease == 0 {
+		lease = time.Hour
+	}
+	v.token, v.renews = answer.Auth.ClientToken, v.clock.Now().Add(lease*2/3)
+	return v.token, nil
+}
+
+// forget drops a token that was refused, unless another one has come meanwhile.
+func (v *vault) forget(token string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.token == token {
+		v.token = ""
+	}
+}
+
+// ask calls the API. What Vault says of a failure stays with it: it may repeat what it was sent.
+func (v *vault) ask(ctx context.Context, method, path, token string, body []byte, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.config.Address, "/")+"/v1/"+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask vault: %w", err)
+	}
+	if token != "" {
+		request.Header.Set("X-Vault-Token", token)
+	}
+	if v.config.Namespace != "" {
+		request.Header.Set("X-Vault-Namespace", v.config.Namespace)
+	}
+	request.Header.Set("X-Vault-Request", "true") // what its agents demand, against requests that somebody is lured into
+	response, err := v.client.Do(request)
+	if err != nil {
+		return fault.Because(err, fault.Unavailable, "Vault at %s does not answer", v.config.Address)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxSecret))
+	if err != nil {
+		return fault.Because(err, fault.Unavailable, "Vault at %s does not answer in full", v.config.Address)
+	}
+	switch code := response.StatusCode; code {
+	case http.StatusOK:
+		if json.Unmarshal(text, answer) != nil {
+			return fault.Because(errors.New("not the JSON expected"), fault.Unavailable, "Vault at %s answers %s with something else than an entry", v.config.Address, path)
+		}
+		return nil
+	case http.StatusNotFound:
+		return fault.New(fault.NotFound, "vault:%s: nothing is there, or it was deleted", path)
+	case http.StatusForbidden, http.StatusUnauthorized, http.StatusBadRequest:
+		return fault.New(fault.Denied, "Vault answers %s with %d: look at the policy of the token or role", path, code)
+	default: // sealed, standby, too many requests, behind a proxy that has lost it
+		return fault.New(fault.Unavailable, "Vault answers %s with %d", path, code)
+	}
+}
