@@ -76,7 +76,7 @@ func newExported(t *testing.T) *exported {
 
 // TestASecretIsInNoSpan: what is exported of a run (OTLP) tells of the Function that failed, and not of the secret that it used and
 // that the server said back (D27). It is not parallel: where traces go is the environment's to say.
-func TestASecretIsInNoSpan(t *testing.T) { //nolint:paralleltest // it sets environment variables
+func TestASecretIsInNoSpan(t *testing.T) {
 	collector := newExported(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+collector.address)
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
