@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -219,7 +220,15 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 	})
 }
 
-// TestDatabaseAndBusGoAwayAndComeBack takes both from a service at work, one after the other.
+// outageVariable is how long PostgreSQL and NATS are away in TestDatabaseAndBusGoAwayAndComeBack, each; `make chaos` sets it.
+const outageVariable = "LOCKSTEP_OUTAGE"
+
+// mostKnocks is how often a second a service may ask for a server that is away: its loops do so once each, and those that wait for
+// an answer begin anew. One that does not wait would ask thousands of times.
+const mostKnocks = 100
+
+// TestDatabaseAndBusGoAwayAndComeBack takes both from a service at work, one after the other, for three seconds or as long as the
+// environment says. It goes on afterwards, nothing is lost, and meanwhile it does not ask for them in a tight loop.
 func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	t.Parallel()
 	place := local.Config{DataDir: filepath.Join(t.TempDir(), "postgres"), Fast: true, Log: bustest.Log(t)}
@@ -228,9 +237,16 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = database.Stop() }) // the last of them
+	outage := 3 * time.Second
+	if text := os.Getenv(outageVariable); text != "" {
+		if outage, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	nats := bustest.Server(t)
+	toDatabase, toNATS := newDoor(t, database.URL()), newDoor(t, nats.URL())
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		DatabaseURL: database.URL(), NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
+		DatabaseURL: through(t, database.URL(), toDatabase), NATSURL: "nats://" + toNATS.address, NATSUser: "workflow", NATSPassword: "workflow",
 		GRPCAddress: rpctest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
@@ -253,18 +269,24 @@ for i in range(100):
 	if err := database.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	pause := func() {
-		if err := clock.Sleep(t.Context(), clock.System(), 3*time.Second); err != nil {
+	pause := func(what string, d *door) {
+		before, began := d.knocks.Load(), clock.System().Now()
+		if err := clock.Sleep(t.Context(), clock.System(), outage); err != nil {
 			t.Fatal(err)
 		}
+		knocks, lasted := d.knocks.Load()-before, clock.System().Now().Sub(began)
+		t.Logf("%s was away for %s, and asked for %d times", what, lasted.Round(time.Millisecond), knocks)
+		if most := int64(mostKnocks * (lasted.Seconds() + 1)); knocks > most {
+			t.Errorf("%s was asked for %d times within %s, expected at most %d", what, knocks, lasted, most)
+		}
 	}
-	pause()
+	pause("PostgreSQL", toDatabase)
 	if database, err = local.Start(t.Context(), place); err != nil {
 		t.Fatal(err)
 	}
 	next(t, told, "com.gitlab.cd.rollout.started")
 	nats.Stop(t)
-	pause()
+	pause("NATS", toNATS)
 	nats.Start(t)
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
 	// next has taken two of the hundred, and drops what it is not asked for.
