@@ -55,7 +55,7 @@ func TestAFullDiskLeavesNothingHalfDone(t *testing.T) {
 	exec(fullDisk)
 	var stop atomic.Bool
 	const poll = 20 * time.Millisecond // newEngines' own
-	e.runWith("one", e.store, func(_ context.Context, c core.Call) (any, error) {
+	e.runWith("one", e.store, func(_ context.Context, _ core.Call) (any, error) {
 		return map[string]any{"stop": stop.Load()}, nil
 	}, 1_000_000)
 	e.start(busy)
