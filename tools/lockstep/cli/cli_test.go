@@ -82,7 +82,7 @@ type api struct {
 	asked map[string]int
 }
 
-var firstField = regexp.MustCompile(`^(?:query|mutation)[^{]*\{ (\w+)`)
+var firstField = regexp.MustCompile(`^(?:query|mutation|subscription)[^{]*\{ (\w+)`)
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
@@ -118,6 +118,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
+	}
+	if r.Header.Get("Accept") == "text/event-stream" {
+		w.Header().Set("Content-Type", "text/event-stream")
 	}
 	_, _ = w.Write(answer)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
@@ -20,11 +21,17 @@ const (
 	exitUnavailable  = 6
 	exitNotCompleted = 7
 	exitUnwell       = 8
+	exitCancelled    = 9
+	exitSuperseded   = 10
+	exitQueued       = 11
 	exitInterrupted  = 130
 )
 
 // notCompletedError is a watched rollout or workflow that ended otherwise.
-type notCompletedError struct{ message string }
+type notCompletedError struct {
+	message string
+	code    int
+}
 
 func (e notCompletedError) Error() string { return e.message }
 
@@ -34,11 +41,14 @@ type childError struct{ error }
 func (e childError) Unwrap() error { return e.error }
 
 func exitCode(ctx context.Context, err error) int {
+	var ended notCompletedError
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &notCompletedError{}):
-		return exitNotCompleted
+	case errors.As(err, &ended):
+		return ended.code
+	case errors.As(err, &client.QueuedError{}):
+		return exitQueued
 	case errors.As(err, &unwellError{}):
 		return exitUnwell
 	case errors.As(err, &childError{}):

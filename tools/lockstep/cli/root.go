@@ -29,7 +29,11 @@ Exit codes:
   4    it does not fit the present state, such as a second active rollout
   5    the token is missing or not good enough
   6    the API does not answer
-  7    the rollout or workflow that was watched ended otherwise
+  7    the rollout or workflow that was watched failed
+  8    lockstep doctor found something wrong
+  9    the rollout that was watched was cancelled
+  10   the rollout that was watched was superseded by a newer version set
+  11   the rollout is queued: it begins when the active one is over
   130  interrupted`
 
 // command is what all subcommands share.
@@ -94,6 +98,7 @@ func (c *command) root() *cobra.Command {
 		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
 	)
 	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
+	c.completions(root)
 	return root
 }
 

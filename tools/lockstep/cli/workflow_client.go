@@ -104,13 +104,13 @@ func (e *engine) follow(ctx context.Context, client autoflowv1.AutoFlowClient, i
 		final, err := e.followOnce(ctx, client, id, &after, &lastNews)
 		switch {
 		case final != nil && final.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:
-			return notCompletedError{fmt.Sprintf("%s is %s: %s", id, stateName(final.GetState()), firstLineOf(final.GetError()))}
+			return notCompletedError{fmt.Sprintf("%s is %s: %s", id, stateName(final.GetState()), firstLineOf(final.GetError())), exitNotCompleted}
 		case final != nil:
 			return nil
 		case !fault.Is(err, fault.Unavailable) || e.clock.Now().Sub(lastNews) > patience:
 			return err
 		}
-		if err := clock.Sleep(ctx, e.clock, watchInterval); err != nil {
+		if err := clock.Sleep(ctx, e.clock, watchPause); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // change sends a mutation whose payload has one object and errors.
@@ -68,7 +66,7 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 		})
 }
 
-// CreateRollout begins to promote a version set. A Refused error says so when the application's policy has queued it.
+// CreateRollout begins to promote a version set. The error is a QueuedError when the application's policy has queued it.
 func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (Rollout, error) {
 	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,
 		map[string]any{"versionSetId": versionSet, "reason": reason})
@@ -76,9 +74,17 @@ func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (
 		return Rollout{}, err
 	}
 	if one == nil {
-		return Rollout{}, fault.New(fault.Refused, "rollout: another one is active; %s is queued, and begins when that is over", versionSet)
+		return Rollout{}, QueuedError{versionSet}
 	}
 	return *one, nil
+}
+
+// QueuedError is that a rollout was not begun but queued: another one is active, and the application's policy says so.
+type QueuedError struct{ VersionSet string }
+
+// Error says so.
+func (e QueuedError) Error() string {
+	return fmt.Sprintf("rollout: another one is active; %s is queued, and begins when that is over", e.VersionSet)
 }
 
 // AbortRollout takes back what is being deployed.

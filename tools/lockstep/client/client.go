@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -23,12 +24,15 @@ type Config struct {
 	Token string
 	// HTTP sends the requests; nil is http.DefaultClient.
 	HTTP *http.Client
+	// Clock says when a stream has been quiet for too long; nil is the system's.
+	Clock clock.Clock
 }
 
 // Client asks one API. It is safe for concurrent use.
 type Client struct {
 	endpoint, token string
 	http            *http.Client
+	clock           clock.Clock
 }
 
 // New makes a client. Nothing is sent before the first question.
@@ -36,7 +40,10 @@ func New(c Config) *Client {
 	if c.HTTP == nil {
 		c.HTTP = http.DefaultClient
 	}
-	return &Client{endpoint: c.Endpoint, token: c.Token, http: c.HTTP}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	return &Client{endpoint: c.Endpoint, token: c.Token, http: c.HTTP, clock: c.Clock}
 }
 
 type request struct {

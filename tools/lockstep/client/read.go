@@ -149,24 +149,8 @@ func (c *Client) Rollouts(ctx context.Context, f Filter) ([]Rollout, error) {
 
 // Rollout finds a rollout with its journal.
 func (c *Client) Rollout(ctx context.Context, id string) (Rollout, error) {
-	var rollout Rollout
-	journal, err := all(0, func(first int, after *string) (connection[Transition], error) {
-		var data struct {
-			Rollout *struct {
-				Rollout
-
-				Journal connection[Transition] `json:"journal"`
-			}
-		}
-		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+
-			` journal(first: $first, after: $after) { nodes { `+transitionFields+` } `+pageInfo+` } } }`,
-			map[string]any{"id": id, "first": first, "after": after}, &data)
-		r, err := found(data.Rollout, err, "rollout", id)
-		rollout = r.Rollout
-		return r.Journal, err
-	})
-	rollout.Journal = journal
-	return rollout, err
+	r, _, err := c.RolloutSince(ctx, id, "")
+	return r, err
 }
 
 // found is the object of an answer; a null is NotFound.

@@ -84,6 +84,14 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RevokeAgent(ctx, "agent_1"); return err },
 		func() error { _, err := c.RevokeAgentKey(ctx, "agentkey_1"); return err },
 		func() error { _, err := c.AccessChanges(ctx, 0); return err },
+		func() error { _, err := c.ArchiveApplication(ctx, "shop", ""); return err },
+		func() error { _, err := c.RestoreApplication(ctx, "shop", ""); return err },
+		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },
+		func() error { _, err := c.RestoreEnvironment(ctx, "environment_1", ""); return err },
+		func() error { _, err := c.JournalCursor(ctx); return err },
+		func() error {
+			return c.FollowRollout(ctx, "rollout_1", "", func() {}, func(string) error { return nil })
+		},
 	}
 	for _, call := range calls {
 		_ = call() // the empty answer is an error for most; what was asked is the point

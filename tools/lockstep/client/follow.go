@@ -1,0 +1,175 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+const (
+	// maxEvent bounds one event of a stream.
+	maxEvent = 1 << 20
+	// silence is how long a stream may be quiet: three times as long as the server is. A connection whose other end has gone
+	// without a word would be read from for ever.
+	silence = 45 * time.Second
+)
+
+// RolloutSince is a rollout as it stands, with the rows of its journal after a cursor, oldest first, and the cursor of the last
+// one; an empty cursor is the beginning. Every row comes once, in whatever many pieces the journal is read.
+func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, string, error) {
+	var rollout Rollout
+	rows, err := all(0, func(first int, after *string) (connection[Transition], error) {
+		if after == nil && cursor != "" {
+			after = &cursor
+		}
+		var data struct {
+			Rollout *struct {
+				Rollout
+
+				Journal connection[Transition] `json:"journal"`
+			}
+		}
+		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+
+			` journal(first: $first, after: $after) { nodes { `+transitionFields+` } `+pageInfo+` } } }`,
+			map[string]any{"id": id, "first": first, "after": after}, &data)
+		r, err := found(data.Rollout, err, "rollout", id)
+		rollout = r.Rollout
+		if end := r.Journal.PageInfo.EndCursor; end != "" {
+			cursor = end
+		}
+		return r.Journal, err
+	})
+	rollout.Journal = rows
+	return rollout, cursor, err
+}
+
+// JournalCursor is where the organization's journal ends now: what to follow it from.
+func (c *Client) JournalCursor(ctx context.Context) (string, error) {
+	var data struct{ JournalCursor string }
+	err := c.do(ctx, `query { journalCursor }`, nil, &data)
+	return data.JournalCursor, err
+}
+
+// FollowRollout tells of every row of a rollout's journal after a cursor of the organization's journal, as it is written, with the
+// row's own cursor, from which another call goes on. It returns nil when the server ends the stream, which it does now and
+// then, the error of tell, or one that is Unavailable when the stream broke. Opened is called once the server has answered.
+func (c *Client) FollowRollout(ctx context.Context, rollout, cursor string, opened func(), tell func(cursor string) error) error {
+	body, err := json.Marshal(request{
+		`subscription($after: String, $rollout: ID) { journal(after: $after, rollout: $rollout) { cursor } }`, map[string]any{"after": cursor, "rollout": rollout},
+	})
+	if err != nil {
+		return fmt.Errorf("encode subscription: %w", err)
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	alive := make(chan struct{}, 1)
+	go c.expect(reading, alive, stop)
+	r, err := http.NewRequestWithContext(reading, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/event-stream")
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return c.broken(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "text/event-stream" {
+		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		if err != nil {
+			return c.broken(ctx, err)
+		}
+		return c.decode(response, text, &struct{}{})
+	}
+	opened()
+	return c.events(ctx, response.Body, alive, tell)
+}
+
+// events reads a stream of server-sent events (HTML Living Standard, 9.2) until its end.
+func (c *Client) events(ctx context.Context, stream io.Reader, alive chan<- struct{}, tell func(cursor string) error) error {
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(make([]byte, 0, 4096), maxEvent)
+	name, data := "", ""
+	for lines.Scan() {
+		select {
+		case alive <- struct{}{}:
+		default: // the last sign of life has not been noticed yet
+		}
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			data += value
+		}
+		if lines.Text() != "" {
+			continue
+		}
+		switch name {
+		case "complete":
+			return nil
+		case "next":
+			var next struct {
+				Data struct {
+					Journal *struct{ Cursor string }
+				}
+				Errors []graphError
+			}
+			if err := json.Unmarshal([]byte(data), &next); err != nil {
+				return fmt.Errorf("decode event of %s: %w", c.endpoint, err)
+			}
+			if len(next.Errors) > 0 {
+				return graphErrors(next.Errors)
+			}
+			if next.Data.Journal != nil {
+				if err := tell(next.Data.Journal.Cursor); err != nil {
+					return err
+				}
+			}
+		}
+		name, data = "", ""
+	}
+	if err := lines.Err(); err != nil {
+		return c.broken(ctx, err)
+	}
+	return c.broken(ctx, io.ErrUnexpectedEOF)
+}
+
+// expect gives up once there was no sign of life for too long.
+func (c *Client) expect(ctx context.Context, alive <-chan struct{}, giveUp func()) {
+	for {
+		limit := c.clock.NewTimer(silence)
+		select {
+		case <-alive:
+			limit.Stop()
+		case <-limit.C():
+			giveUp()
+			return
+		case <-ctx.Done():
+			limit.Stop()
+			return
+		}
+	}
+}
+
+// broken is the error of a connection that was not made, or was lost.
+func (c *Client) broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("follow: %w", ctx.Err())
+	}
+	return fault.New(fault.Unavailable, "%s does not answer: %w", c.endpoint, err)
+}
