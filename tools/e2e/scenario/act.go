@@ -17,6 +17,7 @@ func (a Act) fields() []string {
 		}
 	}
 	add(a.Setup != nil, "setup")
+	add(a.Register != "", "register")
 	add(a.Push != nil, "push")
 	add(a.Rollout != nil, "rollout")
 	add(a.Start != nil, "start")
@@ -53,6 +54,8 @@ func (r *run) act(ctx context.Context, a Act) error {
 	switch {
 	case a.Setup != nil:
 		return r.setup(ctx, *a.Setup)
+	case a.Register != "":
+		return r.register(ctx, a.Register)
 	case a.Push != nil:
 		return r.push(ctx, *a.Push)
 	case a.Rollout != nil:

@@ -62,6 +62,8 @@ type Edit struct {
 type Act struct {
 	// Setup creates everything and waits until it is ready.
 	Setup *Setup `yaml:"setup"`
+	// Register makes an agent for an environment, and nothing connects as it.
+	Register string `yaml:"register"`
 	// Push pushes an image for each service, and keeps the version set by its tag.
 	Push *Push `yaml:"push"`
 	// Rollout promotes a version set to its end. Gates that ask for approval are approved.
@@ -69,7 +71,8 @@ type Act struct {
 	// Start promotes a version set and does not wait; Finish waits for its end.
 	Start  *Rollout `yaml:"start"`
 	Finish *Rollout `yaml:"finish"`
-	// Apply applies objects to the cluster. ${staging} is the Application and the namespace of that environment, ${repository} the URL.
+	// Apply applies objects to the cluster. ${staging} is the Application and the namespace of that environment, ${repository} the URL,
+	// and ${uid:ApplicationSet:staging} the identity of Argo CD's object of that kind with the Application's name.
 	Apply string `yaml:"apply"`
 	// Kill ends a part of Lockstep (kill -9), which is started again.
 	Kill string `yaml:"kill"`

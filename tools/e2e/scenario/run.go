@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -151,7 +152,35 @@ func (r *run) expand(ctx context.Context, text string) string {
 		short := strings.TrimPrefix(stage.Environment, r.scenario.Name+"-")
 		pairs = append(pairs, "${"+short+"}", r.world.Scenario.Namespace(stage), "${path:"+short+"}", stage.Environment)
 	}
-	return strings.NewReplacer(pairs...).Replace(text)
+	return uid.ReplaceAllStringFunc(strings.NewReplacer(pairs...).Replace(text), func(found string) string {
+		named := uid.FindStringSubmatch(found)
+		objects, err := r.Cluster.Resource(argo, named[1], "argocd")
+		if err != nil {
+			return found
+		}
+		object, err := objects.Get(ctx, r.namespace(named[2]), metav1.GetOptions{})
+		if err != nil {
+			return found
+		}
+		return string(object.GetUID())
+	})
+}
+
+// uid stands for the identity of one of Argo CD's objects. What is not there stays as it was written, and is refused by the cluster.
+var uid = regexp.MustCompile(`\$\{uid:(\w+):([^}]+)\}`)
+
+// register makes an agent that nothing connects as.
+func (r *run) register(ctx context.Context, environment string) error {
+	agent, err := r.world.API.RegisterAgent(ctx, r.scenario.full(environment))
+	if err != nil {
+		return err
+	}
+	for i, stage := range r.world.Scenario.Stages {
+		if stage.Environment == r.scenario.full(environment) {
+			r.world.Scenario.Stages[i].Agent = int(agent.Number)
+		}
+	}
+	return nil
 }
 
 // setup creates everything.

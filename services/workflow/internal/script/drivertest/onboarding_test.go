@@ -27,7 +27,7 @@ func TestOnboarding(t *testing.T) {
 		{"Argo Rollouts is missing", func(w *world) { delete(w.objects, "Deployment argo-rollouts/argo-rollouts") }, "argo-rollouts controller not found: expected Deployment argo-rollouts/argo-rollouts"},
 		{"Argo CD is missing", func(w *world) { delete(w.objects, "StatefulSet argocd/argocd-application-controller") }, "Argo CD application controller not found: expected StatefulSet argocd/argocd-application-controller"},
 		{"Argo CD does not run", func(w *world) { w.objects["StatefulSet argocd/argocd-application-controller"] = object{} }, "Argo CD application controller does not run: StatefulSet argocd/argocd-application-controller has no ready replica"},
-		{"no relay", func(w *world) { w.fail = failing("k8s.get", core.CodeTimeout, "agent 42 did not answer") }, "the cluster cannot be reached through agent 42: agent 42 did not answer"},
+		{"no relay", func(w *world) { w.fail = failing("k8s.get", core.CodeTimeout, "agent 42 did not answer") }, "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
 		{"a relay without rights", func(w *world) { w.fail = failing("k8s.get", "forbidden", "deployments is forbidden") }, "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
 		{"no such kind", func(w *world) {
 			w.fail = func(_ string, args object) *core.FunctionError {
