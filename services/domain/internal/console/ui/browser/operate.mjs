@@ -181,6 +181,22 @@ test('an agent is registered and gets another key, each shown once; then it is r
   await page.finish()
 })
 
+for (const look of [{ name: 'dark', dark: true }, { name: 'forced', forced: true, dark: true }]) {
+  test(`the pipeline editor in every form, chosen and with findings, ${look.name}`, async () => {
+    const page = await open(browser, stack, look)
+    await page.goto('/applications/shop/pipeline')
+    await page.getByText('Nothing is wrong with it.').waitFor()
+    await page.getByRole('button', { name: 'Add approval' }).first().click()
+    await page.getByText(/ to mend\./).waitFor()
+    for (const view of ['Canvas', 'List', 'JSON']) {
+      await page.getByRole('button', { name: view, exact: true }).click()
+      await check(page, `pipeline ${view} ${look.name}`)
+      await shot(page, `pipeline-${view.toLowerCase()}-${look.name}`)
+    }
+    await page.finish()
+  })
+}
+
 test('a pipeline is made on the canvas, by keyboard and by dragging; the list is the same; the server says what is wrong at its step', async () => {
   const page = await open(browser, stack)
   await page.goto('/applications/shop/pipeline')

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { createRepository, graphql, pushImage, rolloutState, rollTo, start, tell, until } from './stack.mjs'
+import { createRepository, graphql, moveFile, pushImage, rolloutState, rollTo, start, tell, until } from './stack.mjs'
 
 let browser
 let dir
@@ -195,7 +195,7 @@ describe('an installation with a history', () => {
     await page.finish()
   })
 
-  const routes = ['/', '/?q=sho&health=healthy', '/?q=nothing', '/waiting', '/rollouts', '/rollouts?state=failed', '/rollouts/rollout_2', '/rollouts/rollout_2?beside=log', '/rollouts/rollout_3', '/rollouts/rollout_999', '/applications', '/applications/shop',
+  const routes = ['/', '/start', '/?q=sho&health=healthy', '/?q=nothing', '/waiting', '/rollouts', '/rollouts?state=failed', '/rollouts/rollout_2', '/rollouts/rollout_2?beside=log', '/rollouts/rollout_3', '/rollouts/rollout_999', '/applications', '/applications/shop',
     '/applications/shop/sets', '/applications/shop/pipeline', '/applications/new', '/applications/nothing', '/environments', '/environments/staging', '/environments/new', '/nowhere']
   for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: '200-percent', width: 680, height: 450, zoom: 2 }, { name: 'forced', forced: true }]) {
     test(`every route, ${look.name}`, async () => {
@@ -230,33 +230,38 @@ test('from an empty installation to the first rollout', async () => {
     await page.getByRole('heading', { name: 'Welcome to Lockstep' }).waitFor()
     await check(page, 'welcome')
     await shot(page, 'welcome-light')
-    await page.getByRole('link', { name: 'Create an application' }).click()
+    assert.match(page.url(), /\/start$/)
+    const step = (name) => page.getByRole('listitem').filter({ has: page.getByRole('heading', { name }) })
     await page.getByRole('button', { name: 'Create application' }).click()
     await page.getByText(/expected 1 to 63 letters/).first().waitFor()
     await shot(page, 'new-application-wrong-light')
     await page.getByLabel('Name', { exact: true }).fill('books')
     await page.getByLabel('Name of the service').fill('store')
     await page.getByLabel('Image').fill(`${stack.oci}/books/store`)
-    await page.getByRole('button', { name: 'Create application' }).click()
-    await page.getByRole('heading', { name: 'books', exact: true }).waitFor()
+    await page.keyboard.press('Enter')
+    await step(/^An application/).getByRole('link', { name: 'books' }).waitFor()
+    // The form has gone with its step, and the focus has gone on to the next one.
+    await page.locator('h2:focus').filter({ hasText: 'An environment' }).waitFor()
 
-    await page.getByRole('link', { name: 'Environments' }).click()
-    await page.getByRole('link', { name: 'New environment' }).click()
     await page.getByLabel('Name', { exact: true }).fill('test')
     await page.getByRole('button', { name: 'Create environment' }).click()
     await page.getByText('This is needed.').waitFor()
     await page.getByLabel('Cluster agent').fill('42')
-    await page.getByRole('button', { name: 'Create environment' }).click()
-    await page.getByText('The driver has found everything').waitFor({ timeout: 60_000 })
-    await shot(page, 'environment-ready-light')
+    await page.keyboard.press('Enter')
+    await step('An environment').getByText('Ready', { exact: true }).waitFor({ timeout: 60_000 })
+    await check(page, 'start, environment')
+    await shot(page, 'start-environment-light')
 
-    const repository = await createRepository(stack, 'books', 'test', ['store'])
-    await page.goto('/applications/books/pipeline')
+    // Whoever comes back goes on where they were: the server knows how far it is.
+    await page.goto('/rollouts')
+    await page.goto('/start')
+    await page.locator('.steps [aria-current=step]').getByRole('heading', { name: 'A pipeline, and where the manifests are' }).waitFor()
     await page.getByLabel('Argo CD Application', { exact: true }).fill('books-test')
+    const repository = await createRepository(stack, 'books', 'test', ['store'])
     await page.getByLabel('Git repository').fill(repository)
     await page.getByLabel('Folder in Git').fill('test')
     await page.getByLabel('Namespace of the workloads').fill('books-test')
-    await page.getByLabel('Manifest file').fill('test/store.yaml')
+    await page.getByLabel('Manifest file').fill('test/nowhere.yaml')
     await page.getByLabel('Container').fill('Not A Container')
     const seconds = page.getByLabel('Seconds between two looks at the cluster')
     await page.locator('details').filter({ has: seconds }).locator('> summary').click()
@@ -266,15 +271,26 @@ test('from an empty installation to the first rollout', async () => {
     await shot(page, 'new-pipeline-wrong-light')
     await page.getByLabel('Container').fill('store')
     await page.getByRole('button', { name: 'Create pipeline' }).click()
-    await page.getByRole('heading', { name: 'books', exact: true }).waitFor()
-    await page.getByRole('listitem').filter({ hasText: 'gates at' }).getByText('Ready').waitFor({ timeout: 60_000 })
+    // The file is not there: the reason is shown where one stands, and once it is there, it is checked again.
+    const manifests = step('A pipeline, and where the manifests are')
+    await manifests.getByText(/nowhere\.yaml/).waitFor({ timeout: 60_000 })
+    await check(page, 'start, not ready')
+    await shot(page, 'start-not-ready-light')
+    await moveFile(stack, 'books', 'test/store.yaml', 'test/nowhere.yaml')
+    const again = manifests.getByRole('button', { name: 'Check again: test' })
+    await tabTo(page, again)
+    await page.keyboard.press('Enter')
+    await manifests.getByText('Ready', { exact: true }).waitFor({ timeout: 60_000 })
 
-    await page.goto('/')
-    await page.getByText('A version of every service').waitFor()
-    await shot(page, 'welcome-almost-light')
+    await step('A version of every service').getByText(`${stack.oci}/books/store`).waitFor()
+    await shot(page, 'start-almost-light')
     await pushImage(stack, 'books/store', '1.0')
-    await page.getByRole('button', { name: 'Roll out books' }).click({ timeout: 60_000 })
-    await page.getByRole('dialog').getByRole('button', { name: 'Roll out' }).click()
+    const go = page.getByRole('button', { name: 'Roll out books' })
+    await go.waitFor({ timeout: 60_000 })
+    await tabTo(page, go)
+    await page.keyboard.press('Enter')
+    await tabTo(page, page.getByRole('dialog').getByRole('button', { name: 'Roll out' }))
+    await page.keyboard.press('Enter')
     await page.locator('.page-head .chip').getByText('Completed').waitFor({ timeout: 60_000 })
     await shot(page, 'first-rollout-light')
     const { rollouts } = await graphql(stack, '{ rollouts { nodes { state } } }')

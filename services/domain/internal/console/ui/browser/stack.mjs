@@ -96,6 +96,18 @@ export async function createRepository(stack, name, namespace, services) {
   return `${url.protocol}//${url.host}/${name}.git`
 }
 
+/** The team moves a file of its repository, and pushes that. */
+export async function moveFile(stack, name, from, to) {
+  const bare = join(stack.dir, 'git', `${name}.git`)
+  const work = await mkdtemp(join(stack.dir, 'work-'))
+  await run('git', ['clone', '-q', bare, work])
+  const git = (...args) => run('git', ['-c', 'user.name=Team', '-c', 'user.email=team@example.com', ...args], { cwd: work })
+  await git('mv', from, to)
+  await git('commit', '-q', '-m', 'where it is looked for')
+  await git('push', '-q', 'origin', 'main')
+  await rm(work, { recursive: true })
+}
+
 const manifest = (name, image) => `apiVersion: argoproj.io/v1alpha1
 kind: Rollout
 metadata:

@@ -20,6 +20,7 @@ import { SignIn } from './pages/sign-in'
 import { inboxPage, WaitingForMe } from './pages/waiting'
 import { Where } from './pages/where'
 
+const Start = lazy(() => import('./pages/start'))
 const NewApplication = lazy(() => import('./pages/new-application'))
 const NewEnvironment = lazy(() => import('./pages/new-environment'))
 const NewPipeline = lazy(() => import('./pages/new-pipeline'))
@@ -101,6 +102,7 @@ function Frame({ organization, cursor }: { organization: { id: string; name: str
           <Suspense fallback={<Loading what="page" />}>
             <Routes>
               <Route path="/" element={<Where />} />
+              <Route path="/start" element={<Start />} />
               <Route path="/waiting" element={<WaitingForMe />} />
               <Route path="/rollouts" element={<Rollouts />} />
               <Route path="/rollouts/:id" element={<RolloutDetail />} />

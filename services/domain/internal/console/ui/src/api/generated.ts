@@ -1260,6 +1260,14 @@ export interface BeginningData {
     nodes: Array<{
       id: string
       name: string
+      services: Array<{
+        id: string
+        name: string
+        artifactSources: Array<{
+          id: string
+          sourceConfig: unknown
+        }>
+      }>
       environments: Array<{
         id: string
         readiness: Readiness
@@ -1269,6 +1277,11 @@ export interface BeginningData {
           name: string
           tier: Tier
         }
+        viewerCan: Array<{
+          action: string
+          allowed: boolean
+          reason: string | null
+        }>
       }>
       flowDefinition: {
         id: string
@@ -1283,13 +1296,16 @@ export interface BeginningData {
       rollouts: {
         nodes: Array<{
           id: string
+          state: RolloutState
         }>
       }
     }>
   }
 }
-export type BeginningVariables = Record<string, never>
-export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { applications(first: 2) { nodes { id name environments { id readiness readinessReason environment { id name tier } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 1) { nodes { id } } } } }' }
+export interface BeginningVariables {
+  first: number
+}
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning($first: Int!) { applications(first: $first) { nodes { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 1) { nodes { id state } } } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface RolloutsData {
   rollouts: {

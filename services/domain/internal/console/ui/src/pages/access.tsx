@@ -7,6 +7,7 @@ import { useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Field, findingsUnder, FormError } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
@@ -189,18 +190,11 @@ function NewMember({ onClose }: { onClose: () => void }) {
 }
 
 function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
-  const change = useChange(
-    async () => accepted((await ask(RemoveMember, { input: { memberId: member.id } })).removeMember),
-    () => {
-      announce(`${member.name} is removed.`)
-      onClose()
-    },
-  )
+  const send = async () => accepted((await ask(RemoveMember, { input: { memberId: member.id } })).removeMember)
   return (
-    <Dialog title={`Remove ${member.name}`} submit="Remove" tone="danger" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
+    <Confirm title={`Remove ${member.name}`} submit="Remove" done={`${member.name} is removed.`} send={send} onClose={onClose}>
       <p>Every token and session of {member.name} is good for nothing from now on. What was done stays on record under the name.</p>
-      <FormError error={change.error} shown={() => false} />
-    </Dialog>
+    </Confirm>
   )
 }
 

@@ -7,6 +7,7 @@ import { useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Field, findingsUnder, FormError } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
@@ -209,35 +210,21 @@ function Rotate({ agent, onClose, onMade }: { agent: Agent; onClose: () => void;
 }
 
 function Revoke({ agent, onClose }: { agent: Agent; onClose: () => void }) {
-  const change = useChange(
-    async () => accepted((await ask(RevokeAgent, { input: { agentId: agent.id } })).revokeAgent),
-    () => {
-      announce(`${agent.name} is revoked.`)
-      onClose()
-    },
-  )
+  const send = async () => accepted((await ask(RevokeAgent, { input: { agentId: agent.id } })).revokeAgent)
   return (
-    <Dialog title={`Revoke ${agent.name}`} submit="Revoke" tone="danger" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
+    <Confirm title={`Revoke ${agent.name}`} submit="Revoke" done={`${agent.name} is revoked.`} send={send} onClose={onClose}>
       <p>Its connections are cut off at once, for good. {agent.environments.length > 0 && `Nothing can be rolled out to ${agent.environments.map((e) => e.name).join(', ')} until another agent is named there.`}</p>
-      <FormError error={change.error} shown={() => false} />
-    </Dialog>
+    </Confirm>
   )
 }
 
 function RevokeKey({ agent, agentKey, onClose }: { agent: Agent; agentKey: Key; onClose: () => void }) {
-  const change = useChange(
-    async () => accepted((await ask(RevokeAgentKey, { input: { keyId: agentKey.id } })).revokeAgentKey),
-    () => {
-      announce('The key is revoked.')
-      onClose()
-    },
-  )
+  const send = async () => accepted((await ask(RevokeAgentKey, { input: { keyId: agentKey.id } })).revokeAgentKey)
   return (
-    <Dialog title={`Revoke a key of ${agent.name}`} submit="Revoke" tone="danger" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
+    <Confirm title={`Revoke a key of ${agent.name}`} submit="Revoke" done="The key is revoked." send={send} onClose={onClose}>
       <p>
         The connections that <code>{agentKey.publicKey.slice(0, 12)}…</code> has opened are cut off at once.
       </p>
-      <FormError error={change.error} shown={() => false} />
-    </Dialog>
+    </Confirm>
   )
 }

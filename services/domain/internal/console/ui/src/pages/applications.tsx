@@ -18,7 +18,7 @@ export function Applications() {
         <Empty icon="app" title="No applications yet">
           <p>An application is the services that ship together.</p>
           <p>
-            <Link to="/applications/new">Create the first</Link>
+            <Link to="/start">Go through the steps to a first rollout</Link>, or <Link to="/applications/new">create an application</Link>
           </p>
         </Empty>
       ) : (

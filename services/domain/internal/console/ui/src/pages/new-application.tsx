@@ -16,10 +16,19 @@ interface ServiceDraft {
 const blankService = (): ServiceDraft => ({ name: '', images: [''] })
 
 export default function NewApplication() {
+  const navigate = useNavigate()
+  return (
+    <Page title="New application" above={<Link to="/applications">applications</Link>} lead={<p>The services that ship together. Each is an image, wherever it is built.</p>}>
+      <ApplicationForm done={(name) => void navigate(`/applications/${name}`)} />
+    </Page>
+  )
+}
+
+/** The form alone; done gets the name of what was made. */
+export function ApplicationForm({ done }: { done: (name: string) => void }) {
   const [name, setName] = useState('')
   const [description, setDescription] = useState('')
   const [services, setServices] = useState<ServiceDraft[]>([blankService()])
-  const navigate = useNavigate()
   const change = useChange(
     async () =>
       accepted(
@@ -38,7 +47,7 @@ export default function NewApplication() {
       ),
     (payload) => {
       announce(`${name} is there.`)
-      void navigate(`/applications/${payload.application?.name ?? name}`)
+      done(payload.application?.name ?? name)
     },
   )
   const findings = findingsUnder(change.error)
@@ -46,61 +55,59 @@ export default function NewApplication() {
   const setService = (i: number, next: ServiceDraft) => setServices(services.map((s, j) => (j === i ? next : s)))
   const known = new Set(['name', 'description', ...services.flatMap((s, i) => [`services/${i}/name`, ...s.images.map((_, j) => `services/${i}/artifactSources/${j}/sourceConfig/image`)])])
   return (
-    <Page title="New application" above={<Link to="/applications">applications</Link>} lead={<p>The services that ship together. Each is an image, wherever it is built.</p>}>
-      <form
-        className="card form"
-        onSubmit={(e) => {
-          e.preventDefault()
-          change.mutate(undefined)
-        }}
-      >
-        <Text label="Name" value={name} onChange={setName} problem={problem('name')} field="name" />
-        <Text label="Description" value={description} onChange={setDescription} problem={problem('description')} field="description" optional />
-        {services.map((s, i) => (
-          <fieldset className="group" key={i}>
-            <legend>Service {i + 1}</legend>
-            <Text label="Name of the service" value={s.name} onChange={(v) => setService(i, { ...s, name: v })} problem={problem('services', String(i), 'name')} field={`service-${i}`} />
-            {s.images.map((image, j) => (
-              <Text
-                key={j}
-                label={s.images.length > 1 ? `Image ${j + 1}` : 'Image'}
-                help="Without tag and digest: registry.example.com/shop/api"
-                value={image}
-                onChange={(v) => setService(i, { ...s, images: s.images.map((x, k) => (k === j ? v : x)) })}
-                problem={problem('services', String(i), 'artifactSources', String(j), 'sourceConfig', 'image') ?? problem('services', String(i), 'artifactSources', String(j), 'sourceConfig')}
-                field={`image-${i}-${j}`}
-              />
-            ))}
-            <div className="line">
-              <button type="button" className="quiet" onClick={() => setService(i, { ...s, images: [...s.images, ''] })}>
-                Another image of this service
+    <form
+      className="card form"
+      onSubmit={(e) => {
+        e.preventDefault()
+        change.mutate(undefined)
+      }}
+    >
+      <Text label="Name" value={name} onChange={setName} problem={problem('name')} field="name" />
+      <Text label="Description" value={description} onChange={setDescription} problem={problem('description')} field="description" optional />
+      {services.map((s, i) => (
+        <fieldset className="group" key={i}>
+          <legend>Service {i + 1}</legend>
+          <Text label="Name of the service" value={s.name} onChange={(v) => setService(i, { ...s, name: v })} problem={problem('services', String(i), 'name')} field={`service-${i}`} />
+          {s.images.map((image, j) => (
+            <Text
+              key={j}
+              label={s.images.length > 1 ? `Image ${j + 1}` : 'Image'}
+              help="Without tag and digest: registry.example.com/shop/api"
+              value={image}
+              onChange={(v) => setService(i, { ...s, images: s.images.map((x, k) => (k === j ? v : x)) })}
+              problem={problem('services', String(i), 'artifactSources', String(j), 'sourceConfig', 'image') ?? problem('services', String(i), 'artifactSources', String(j), 'sourceConfig')}
+              field={`image-${i}-${j}`}
+            />
+          ))}
+          <div className="line">
+            <button type="button" className="quiet" onClick={() => setService(i, { ...s, images: [...s.images, ''] })}>
+              Another image of this service
+            </button>
+            {s.images.length > 1 && (
+              <button type="button" className="quiet" onClick={() => setService(i, { ...s, images: s.images.slice(0, -1) })}>
+                Remove the last image
               </button>
-              {s.images.length > 1 && (
-                <button type="button" className="quiet" onClick={() => setService(i, { ...s, images: s.images.slice(0, -1) })}>
-                  Remove the last image
-                </button>
-              )}
-              {services.length > 1 && (
-                <button type="button" className="quiet" onClick={() => setServices(services.filter((_, j) => j !== i))}>
-                  Remove service {i + 1}
-                </button>
-              )}
-            </div>
-          </fieldset>
-        ))}
-        <p>
-          <button type="button" onClick={() => setServices([...services, blankService()])}>
-            Add a service
-          </button>
-        </p>
-        <FormError error={change.error} shown={(path) => known.has(path.join('/'))} />
-        <div className="actions">
-          <button type="submit" className="primary" disabled={change.isPending}>
-            {change.isPending ? 'Creating…' : 'Create application'}
-          </button>
-        </div>
-      </form>
-    </Page>
+            )}
+            {services.length > 1 && (
+              <button type="button" className="quiet" onClick={() => setServices(services.filter((_, j) => j !== i))}>
+                Remove service {i + 1}
+              </button>
+            )}
+          </div>
+        </fieldset>
+      ))}
+      <p>
+        <button type="button" onClick={() => setServices([...services, blankService()])}>
+          Add a service
+        </button>
+      </p>
+      <FormError error={change.error} shown={(path) => known.has(path.join('/'))} />
+      <div className="actions">
+        <button type="submit" className="primary" disabled={change.isPending}>
+          {change.isPending ? 'Creating…' : 'Create application'}
+        </button>
+      </div>
+    </form>
   )
 }
 

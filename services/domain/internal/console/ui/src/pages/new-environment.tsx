@@ -19,12 +19,18 @@ const tiers: Array<[Tier, string]> = [
 ]
 
 export default function NewEnvironment() {
-  const drivers = useAsk(Drivers, {}, { once: true })
+  const navigate = useNavigate()
   return (
     <Page title="New environment" above={<Link to="/environments">environments</Link>} lead={<p>A place to deploy to. The driver checks at once whether it has what it needs there.</p>}>
-      {drivers.data ? <Form drivers={drivers.data.drivers} /> : <Waiting query={drivers} what="drivers" />}
+      <EnvironmentForm done={(name) => void navigate(`/environments/${name}`)} />
     </Page>
   )
+}
+
+/** The form alone; done gets the name of what was made. */
+export function EnvironmentForm({ done }: { done: (name: string) => void }) {
+  const drivers = useAsk(Drivers, {}, { once: true })
+  return drivers.data ? <Form drivers={drivers.data.drivers} done={done} /> : <Waiting query={drivers} what="drivers" />
 }
 
 /** The agents there are, for the picker. */
@@ -32,7 +38,7 @@ export function useAgents(): Agent[] {
   return useAsk(AgentNumbers, { first: 200 }).data?.agents.nodes ?? []
 }
 
-function Form({ drivers }: { drivers: DriversData['drivers'] }) {
+function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name: string) => void }) {
   const [name, setName] = useState('')
   const [description, setDescription] = useState('')
   const [tier, setTier] = useState<Tier>('STAGING')
@@ -40,7 +46,6 @@ function Form({ drivers }: { drivers: DriversData['drivers'] }) {
   const [config, setConfig] = useState<Json>({})
   const [tried, setTried] = useState(false)
   const agents = useAgents()
-  const navigate = useNavigate()
   const tierId = useId()
   const driverId = useId()
   const schema = (drivers.find((d) => d.ref === ref)?.environmentSchema ?? true) as Schema
@@ -50,7 +55,7 @@ function Form({ drivers }: { drivers: DriversData['drivers'] }) {
     async () => accepted((await ask(CreateEnvironment, { input: { name, description, tier, driverRef: ref, driverConfig: value } })).createEnvironment),
     () => {
       announce(`${name} is there, and is being onboarded.`)
-      void navigate(`/environments/${name}`)
+      done(name)
     },
   )
   const findings = [...(tried ? local : []), ...findingsUnder(change.error, 'driverConfig')]

@@ -11,43 +11,57 @@ import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
 import { Field, FormError, Problem, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
-import { NotThere, Page, Waiting } from '../parts/page'
+import { Empty, Page, Waiting } from '../parts/page'
 import { PipelineCanvas } from '../parts/pipeline-canvas'
 import { StepForm } from '../parts/pipeline-step'
 
 export default function NewPipeline() {
   const { name = '' } = useParams()
+  const navigate = useNavigate()
+  return (
+    <Page title={`Pipeline of ${name}`} above={<Link to={`/applications/${name}`}>{name}</Link>} lead={<p>Environments in the order in which a version set goes through them. At each gate all services wait for each other.</p>}>
+      <PipelineForm name={name} done={() => void navigate(`/applications/${name}`)} />
+    </Page>
+  )
+}
+
+/** The editor alone; done is called when there is a new version. */
+export function PipelineForm({ name, done }: { name: string; done: () => void }) {
   const app = useAsk(ApplicationPage, { name }, { once: true })
   const environments = useAsk(Environments, { first: 200 })
   const drivers = useAsk(Drivers, {}, { once: true })
   if (!app.data || !environments.data || !drivers.data) {
+    return <Waiting query={[app, environments, drivers].find((q) => q.error) ?? app} what="form" />
+  }
+  if (!app.data.application) {
     return (
-      <Page title="Pipeline">
-        <Waiting query={[app, environments, drivers].find((q) => q.error) ?? app} what="form" />
-      </Page>
+      <Empty icon="cancelled" title="There is no such application">
+        <p>
+          <Link to="/applications">All applications</Link>
+        </p>
+      </Empty>
     )
   }
-  if (!app.data.application) return <NotThere what="application" to="/applications" list="All applications" />
   const known = [...environments.data.environments.nodes].sort(byTier)
-  return <Form key={app.data.application.id} app={app.data.application} environments={known} drivers={drivers.data.drivers} />
+  return <Form key={app.data.application.id} app={app.data.application} environments={known} drivers={drivers.data.drivers} done={done} />
 }
 
 interface FormProps {
   app: NonNullable<ApplicationPageData['application']>
   environments: EnvironmentFields[]
   drivers: DriversData['drivers']
+  done: () => void
 }
 
 const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analysis']
 
-function Form({ app, environments, drivers }: FormProps) {
+function Form({ app, environments, drivers, done }: FormProps) {
   const names = environments.map((e) => e.name)
   const services = app.services.map((s) => s.name)
   const [steps, setSteps] = useState<Step[]>(() => (app.flowDefinition ? stepsOf(app.flowDefinition.definition) : names.slice(0, 1).map((e) => newDeploy(e, services))))
   const [chosen, setChosen] = useState(steps[0]?.key ?? '')
   const [view, setView] = useState<'canvas' | 'list'>('canvas')
   const [text, setText] = useState<string | null>(null)
-  const navigate = useNavigate()
   const schemaOf = (step: Step): { schema: Schema; driver: string } => {
     const driver = environments.find((e) => e.name === environmentOf(step))?.driverBindings[0]?.driverRef ?? ''
     return { schema: (drivers.find((d) => d.ref === driver)?.applicationEnvironmentSchema ?? true) as Schema, driver }
@@ -63,7 +77,7 @@ function Form({ app, environments, drivers }: FormProps) {
     async () => accepted((await ask(CreatePipeline, { input: { application: app.name, definition: parsed } })).createFlowDefinition),
     () => {
       announce(`The pipeline of ${app.name} has a new version.`)
-      void navigate(`/applications/${app.name}`)
+      done()
     },
   )
   const of = (index: number) => checked.found.filter((l) => l.step === index).map((l) => l.finding)
@@ -94,103 +108,101 @@ function Form({ app, environments, drivers }: FormProps) {
   }
   const at = steps.findIndex((s) => s.key === chosen)
   return (
-    <Page title={`Pipeline of ${app.name}`} above={<Link to={`/applications/${app.name}`}>{app.name}</Link>} lead={<p>Environments in the order in which a version set goes through them. At each gate all services wait for each other.</p>}>
-      <form
-        className="pipeline-editor stack"
-        onSubmit={(e) => {
-          e.preventDefault()
-          if (parsed !== undefined) change.mutate(undefined)
-        }}
-      >
-        <div className="line">
-          <div className="tabs" role="group" aria-label="How to edit it">
-            {(['canvas', 'list', 'json'] as const).map((v) => (
-              <button
-                key={v}
-                type="button"
-                aria-pressed={v === 'json' ? text !== null : text === null && view === v}
-                disabled={v !== 'json' && text !== null && parsed === undefined}
-                onClick={() => {
-                  if (v === 'json') setText(text ?? JSON.stringify(built, null, 2))
-                  else {
-                    if (text !== null) setSteps(stepsOf(parsed))
-                    setText(null)
-                    setView(v)
-                  }
-                }}
-              >
-                {v === 'canvas' ? 'Canvas' : v === 'list' ? 'List' : 'JSON'}
+    <form
+      className="pipeline-editor stack"
+      onSubmit={(e) => {
+        e.preventDefault()
+        if (parsed !== undefined) change.mutate(undefined)
+      }}
+    >
+      <div className="line">
+        <div className="tabs" role="group" aria-label="How to edit it">
+          {(['canvas', 'list', 'json'] as const).map((v) => (
+            <button
+              key={v}
+              type="button"
+              aria-pressed={v === 'json' ? text !== null : text === null && view === v}
+              disabled={v !== 'json' && text !== null && parsed === undefined}
+              onClick={() => {
+                if (v === 'json') setText(text ?? JSON.stringify(built, null, 2))
+                else {
+                  if (text !== null) setSteps(stepsOf(parsed))
+                  setText(null)
+                  setView(v)
+                }
+              }}
+            >
+              {v === 'canvas' ? 'Canvas' : v === 'list' ? 'List' : 'JSON'}
+            </button>
+          ))}
+        </div>
+        <p className={`verdict ${checked.found.length > 0 ? 'bad' : 'good'}`} role="status">
+          {parsed === undefined ? 'This is not JSON yet.'
+          : checked.pending ? 'Looking it over…'
+          : checked.found.length === 0 ? <><Icon name="completed" /> Nothing is wrong with it.</>
+          : <><Icon name="failed" /> {checked.found.length} to mend.</>}
+        </p>
+      </div>
+      {text !== null ? (
+        <div className="card form">
+          <Document text={text} onChange={setText} />
+          {checked.found.map((l) => (
+            <Problem key={`${l.step}${l.finding.path.join('/')}${l.finding.message}`} message={`${l.step < 0 ? '' : `Step ${l.step + 1}: `}${l.finding.path.join(' › ')}: ${l.finding.message}`} />
+          ))}
+        </div>
+      ) : view === 'canvas' ? (
+        <>
+          <PipelineCanvas steps={steps} chosen={chosen} wrong={steps.map((_, i) => of(i).length)} palette={palette} onChoose={setChosen} onMove={move} onRemove={remove} onAdd={add} />
+          {of(-1).map((f) => <Problem key={f.message} message={sentence(f.message)} />)}
+          {at >= 0 && (
+            <section className="card form" aria-labelledby="chosen">
+              <h2 id="chosen">
+                Step {at + 1}: {titleOf(steps[at] as Step)}
+              </h2>
+              {form(at)}
+            </section>
+          )}
+        </>
+      ) : (
+        <ol className="step-list" aria-label="Steps, in order">
+          {steps.map((s, i) => (
+            <li key={s.key} className="card form">
+              <header className="line">
+                <h2>
+                  Step {i + 1}: {titleOf(s)}
+                </h2>
+                <span className="buttons push">
+                  <button type="button" disabled={i === 0} onClick={() => move(i, i - 1)} aria-label={`Move ${titleOf(s)} up`}>
+                    Up
+                  </button>
+                  <button type="button" disabled={i === steps.length - 1} onClick={() => move(i, i + 1)} aria-label={`Move ${titleOf(s)} down`}>
+                    Down
+                  </button>
+                  <button type="button" onClick={() => remove(i)} aria-label={`Remove ${titleOf(s)}`}>
+                    Remove
+                  </button>
+                </span>
+              </header>
+              {form(i)}
+            </li>
+          ))}
+          <li className="buttons">
+            {[...palette.environments, ...palette.types].map((what) => (
+              <button type="button" key={what} onClick={() => add(what, steps.length)}>
+                Add {what}
               </button>
             ))}
-          </div>
-          <p className={`verdict ${checked.found.length > 0 ? 'bad' : 'good'}`} role="status">
-            {parsed === undefined ? 'This is not JSON yet.'
-            : checked.pending ? 'Looking it over…'
-            : checked.found.length === 0 ? <><Icon name="completed" /> Nothing is wrong with it.</>
-            : <><Icon name="failed" /> {checked.found.length} to mend.</>}
-          </p>
-        </div>
-        {text !== null ? (
-          <div className="card form">
-            <Document text={text} onChange={setText} />
-            {checked.found.map((l) => (
-              <Problem key={`${l.step}${l.finding.path.join('/')}${l.finding.message}`} message={`${l.step < 0 ? '' : `Step ${l.step + 1}: `}${l.finding.path.join(' › ')}: ${l.finding.message}`} />
-            ))}
-          </div>
-        ) : view === 'canvas' ? (
-          <>
-            <PipelineCanvas steps={steps} chosen={chosen} wrong={steps.map((_, i) => of(i).length)} palette={palette} onChoose={setChosen} onMove={move} onRemove={remove} onAdd={add} />
-            {of(-1).map((f) => <Problem key={f.message} message={sentence(f.message)} />)}
-            {at >= 0 && (
-              <section className="card form" aria-labelledby="chosen">
-                <h2 id="chosen">
-                  Step {at + 1}: {titleOf(steps[at] as Step)}
-                </h2>
-                {form(at)}
-              </section>
-            )}
-          </>
-        ) : (
-          <ol className="step-list" aria-label="Steps, in order">
-            {steps.map((s, i) => (
-              <li key={s.key} className="card form">
-                <header className="line">
-                  <h2>
-                    Step {i + 1}: {titleOf(s)}
-                  </h2>
-                  <span className="buttons push">
-                    <button type="button" disabled={i === 0} onClick={() => move(i, i - 1)} aria-label={`Move ${titleOf(s)} up`}>
-                      Up
-                    </button>
-                    <button type="button" disabled={i === steps.length - 1} onClick={() => move(i, i + 1)} aria-label={`Move ${titleOf(s)} down`}>
-                      Down
-                    </button>
-                    <button type="button" onClick={() => remove(i)} aria-label={`Remove ${titleOf(s)}`}>
-                      Remove
-                    </button>
-                  </span>
-                </header>
-                {form(i)}
-              </li>
-            ))}
-            <li className="buttons">
-              {[...palette.environments, ...palette.types].map((what) => (
-                <button type="button" key={what} onClick={() => add(what, steps.length)}>
-                  Add {what}
-                </button>
-              ))}
-            </li>
-          </ol>
-        )}
-        {environments.length === 0 && <p><Link to="/environments/new">Create an environment first</Link></p>}
-        <FormError error={change.error} shown={(path) => text === null && path[0] === 'definition' && checked.found.length > 0} />
-        <div className="actions">
-          <button type="submit" className="primary" disabled={change.isPending || parsed === undefined}>
-            {change.isPending ? 'Creating…' : 'Create pipeline'}
-          </button>
-        </div>
-      </form>
-    </Page>
+          </li>
+        </ol>
+      )}
+      {environments.length === 0 && <p><Link to="/environments/new">Create an environment first</Link></p>}
+      <FormError error={change.error} shown={(path) => text === null && path[0] === 'definition' && checked.found.length > 0} />
+      <div className="actions">
+        <button type="submit" className="primary" disabled={change.isPending || parsed === undefined}>
+          {change.isPending ? 'Creating…' : 'Create pipeline'}
+        </button>
+      </div>
+    </form>
   )
 }
 

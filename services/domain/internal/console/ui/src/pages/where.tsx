@@ -1,8 +1,8 @@
 // What is where: applications down, environments across. Filters and pages are the server's, and in the address.
 import { memo, useCallback, useId, useMemo, useState } from 'react'
-import { Link, useSearchParams } from 'react-router'
-import { Beginning as BeginningOperation, Columns, Environments, Where as WhereOperation, type WhereData } from '../api/generated'
-import { always, useAsk } from '../api/hooks'
+import { Link, Navigate, useSearchParams } from 'react-router'
+import { Columns, Where as WhereOperation, type WhereData } from '../api/generated'
+import { useAsk } from '../api/hooks'
 import { byTier, filterOf, filterNames, healths, states } from '../logic/where'
 import { Cell } from '../parts/cell'
 import { Tier } from '../parts/lane'
@@ -11,7 +11,6 @@ import { Promote } from '../parts/promote'
 import { stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
 import { useTyped } from '../parts/typed'
-import { Start } from './start'
 
 type RowData = WhereData['matrix']['nodes'][number]
 type Column = { id: string; name: string; tier: string }
@@ -43,7 +42,7 @@ export function Where() {
     )
   }
   const beginning = !after && !filter && rows.length <= 1 && !rows[0]?.cells.some((c) => c.latest)
-  if (beginning) return <Beginning />
+  if (beginning) return <Navigate to="/start" replace />
   return (
     <Page title="What is where" lead={<p>Which version set is live in each environment, how it does, and what is on its way.</p>}>
       <Filters environments={all} />
@@ -51,20 +50,6 @@ export function Where() {
       <More info={query.data.matrix.pageInfo} after={after} />
     </Page>
   )
-}
-
-/** An installation in which nothing has been rolled out yet. */
-function Beginning() {
-  const applications = useAsk(BeginningOperation, {}, { live: always })
-  const environments = useAsk(Environments, { first: 200 }, { live: always })
-  if (!applications.data || !environments.data) {
-    return (
-      <Page title="Welcome to Lockstep">
-        <Waiting query={applications.error ? applications : environments} what="way to a first rollout" />
-      </Page>
-    )
-  }
-  return <Start app={applications.data.applications.nodes[0] ?? null} environments={environments.data.environments.nodes} />
 }
 
 function NoRows({ after }: { after: string | null }) {

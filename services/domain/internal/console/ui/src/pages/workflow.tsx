@@ -4,15 +4,13 @@ import { useState, type ReactNode } from 'react'
 import { Link, useParams, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { CancelRun, RetryRun, WorkflowHistory, WorkflowLogs, WorkflowPage, type WorkflowHistoryData, type WorkflowLogsData, type WorkflowPageData } from '../api/generated'
-import { useAsk, useChange } from '../api/hooks'
+import { useAsk } from '../api/hooks'
 import { humanise } from '../form/copy'
 import { ability } from '../logic/ability'
 import { clockTime } from '../logic/time'
 import { ActButton } from '../parts/act'
-import { announce } from '../parts/announce'
-import { Reason } from '../parts/decide'
-import { Dialog } from '../parts/dialog'
-import { FormError, sentence } from '../parts/form'
+import { Confirm } from '../parts/confirm'
+import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Ago } from '../parts/time'
@@ -96,46 +94,25 @@ export default function WorkflowDetail() {
 
 function Acts({ run }: { run: Run }) {
   const [open, setOpen] = useState<'retry' | 'cancel' | null>(null)
-  const [reason, setReason] = useState('')
-  const input = { workflowId: run.workflowId, reason }
+  const input = (reason: string) => ({ input: { workflowId: run.workflowId, reason } })
   const close = () => setOpen(null)
-  const change = useChange(
-    async (what: 'retry' | 'cancel') => (what === 'retry' ? accepted((await ask(RetryRun, { input })).retryWorkflow) : accepted((await ask(CancelRun, { input })).cancelWorkflow)),
-    () => {
-      announce(open === 'retry' ? 'It goes on.' : 'It was asked to stop.')
-      close()
-    },
-  )
-  const show = (what: 'retry' | 'cancel') => {
-    change.reset()
-    setReason('')
-    setOpen(what)
-  }
   return (
     <span className="buttons">
-      <ActButton ability={ability(run.viewerCan, 'retryWorkflow')} onClick={() => show('retry')}>
+      <ActButton ability={ability(run.viewerCan, 'retryWorkflow')} onClick={() => setOpen('retry')}>
         Retry from the failed step
       </ActButton>
-      <ActButton ability={ability(run.viewerCan, 'cancelWorkflow')} onClick={() => show('cancel')}>
+      <ActButton ability={ability(run.viewerCan, 'cancelWorkflow')} onClick={() => setOpen('cancel')}>
         Cancel workflow
       </ActButton>
-      {open && (
-        <Dialog
-          title={open === 'retry' ? `Retry ${run.workflowId}` : `Cancel ${run.workflowId}`}
-          submit={open === 'retry' ? 'Retry' : 'Cancel workflow'}
-          tone={open === 'retry' ? 'primary' : 'danger'}
-          busy={change.isPending}
-          onSubmit={() => change.mutate(open)}
-          onClose={close}
-        >
-          <p>
-            {open === 'retry'
-              ? 'It goes on from the step that failed: what came before is kept and not done again. What it was run for may be over by now, and stays so.'
-              : 'It is asked to stop. What it is run for ends with it.'}
-          </p>
-          <Reason value={reason} onChange={setReason} />
-          <FormError error={change.error} shown={() => false} />
-        </Dialog>
+      {open === 'retry' && (
+        <Confirm title={`Retry ${run.workflowId}`} submit="Retry" tone="primary" reasoned done="It goes on." onClose={close} send={async (reason) => accepted((await ask(RetryRun, input(reason))).retryWorkflow)}>
+          <p>It goes on from the step that failed: what came before is kept and not done again. What it was run for may be over by now, and stays so.</p>
+        </Confirm>
+      )}
+      {open === 'cancel' && (
+        <Confirm title={`Cancel ${run.workflowId}`} submit="Cancel workflow" reasoned done="It was asked to stop." onClose={close} send={async (reason) => accepted((await ask(CancelRun, input(reason))).cancelWorkflow)}>
+          <p>It is asked to stop. What it is run for ends with it.</p>
+        </Confirm>
       )}
     </span>
   )

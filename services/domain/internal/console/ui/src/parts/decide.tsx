@@ -1,51 +1,14 @@
 // What people do to a rollout: resolve a gate, pause, abort, go back. Each asks for a reason, because the journal keeps it, and shows the
 // server's own when it is not allowed.
-import { useId, useState, type ReactNode } from 'react'
+import { useState } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { AbortRollout, ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
-import { useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { isOver } from '../logic/waiting'
 import { ActButton } from './act'
-import { announce } from './announce'
-import { Dialog } from './dialog'
-import { Field, FormError } from './form'
+import { Confirm } from './confirm'
 import { Due } from './time'
-
-export function Reason({ value, onChange, label = 'Reason' }: { value: string; onChange: (v: string) => void; label?: string }) {
-  const id = useId()
-  return (
-    <Field id={id} label={label} optional help="It is kept in the journal.">
-      <input id={id} aria-describedby={`${id}-notes`} type="text" maxLength={900} autoFocus value={value} onChange={(e) => onChange(e.target.value)} />
-    </Field>
-  )
-}
-
-interface Act {
-  title: string
-  submit: string
-  tone: 'primary' | 'danger'
-  explain: ReactNode
-  done: string
-  send: (reason: string) => Promise<unknown>
-  onClose: () => void
-}
-
-function Confirm({ title, submit, tone, explain, done, send, onClose }: Act) {
-  const [reason, setReason] = useState('')
-  const change = useChange(send, () => {
-    announce(done)
-    onClose()
-  })
-  return (
-    <Dialog title={title} submit={submit} tone={tone} busy={change.isPending} onSubmit={() => change.mutate(reason)} onClose={onClose}>
-      {explain}
-      <Reason value={reason} onChange={setReason} />
-      <FormError error={change.error} shown={() => false} />
-    </Dialog>
-  )
-}
 
 /** Approve and Reject, for one open gate. */
 export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate: GateFields; what: string }) {
@@ -66,22 +29,26 @@ export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate
           title={`Approve “${gateId}”`}
           submit="Approve"
           tone="primary"
-          explain={<p>{missing > 0 ? `${what} goes on when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} goes on.`}</p>}
+          reasoned
           done={`Approved “${gateId}” of ${what}.`}
           onClose={close}
           send={async (reason) => accepted((await ask(ApproveGate, { input: { rolloutId, gateId, reason } })).approveGate)}
-        />
+        >
+          <p>{missing > 0 ? `${what} goes on when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} goes on.`}</p>
+        </Confirm>
       )}
       {open === 'reject' && (
         <Confirm
           title={`Reject “${gateId}”`}
           submit="Reject and cancel"
           tone="danger"
-          explain={<p>{what} is cancelled where it stands. What is deployed stays as it is.</p>}
+          reasoned
           done={`Rejected “${gateId}” of ${what}.`}
           onClose={close}
           send={async (reason) => accepted((await ask(RejectGate, { input: { rolloutId, gateId, reason } })).rejectGate)}
-        />
+        >
+          <p>{what} is cancelled where it stands. What is deployed stays as it is.</p>
+        </Confirm>
       )}
     </span>
   )
@@ -164,11 +131,13 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
           title={open.title}
           submit={open.label}
           tone={open.tone ?? 'primary'}
-          explain={<p>{open.explain}</p>}
+          reasoned
           done={open.done}
           onClose={() => setOpen(null)}
           send={(reason) => open.send({ input: { rolloutId: rollout.id, reason } })}
-        />
+        >
+          <p>{open.explain}</p>
+        </Confirm>
       )}
     </div>
   )

@@ -9,12 +9,12 @@ import { ability } from '../logic/ability'
 import { isOver } from '../logic/waiting'
 import { announce } from './announce'
 import { Changes } from './changes'
-import { Reason } from './decide'
 import { Dialog } from './dialog'
 import { Field, FormError, sentence } from './form'
 import { Icon } from './icon'
 import { Loading } from './page'
 import { WouldCommit } from './preview'
+import { Reason } from './reason'
 
 interface PromoteProps {
   application: string

@@ -4,6 +4,7 @@ import { accepted, ask } from '../api/client'
 import { AddToken, RevokeToken, type MembersData, type Permission } from '../api/generated'
 import { useChange } from '../api/hooks'
 import { announce } from './announce'
+import { Confirm } from './confirm'
 import { Dialog } from './dialog'
 import { Field, findingsUnder, FormError } from './form'
 import { Secret } from './secret'
@@ -174,17 +175,10 @@ function NewToken({ member, may, onClose, onMade }: NewTokenProps) {
 }
 
 function Revoke({ token, onClose }: { token: Token; onClose: () => void }) {
-  const change = useChange(
-    async () => accepted((await ask(RevokeToken, { input: { tokenId: token.id } })).revokeToken),
-    () => {
-      announce(`${token.name} is revoked.`)
-      onClose()
-    },
-  )
+  const send = async () => accepted((await ask(RevokeToken, { input: { tokenId: token.id } })).revokeToken)
   return (
-    <Dialog title={`Revoke “${token.name}”`} submit="Revoke" tone="danger" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
+    <Confirm title={`Revoke “${token.name}”`} submit="Revoke" done={`${token.name} is revoked.`} send={send} onClose={onClose}>
       <p>It is good for nothing from now on, and the sessions that browsers began with it end at once.</p>
-      <FormError error={change.error} shown={() => false} />
-    </Dialog>
+    </Confirm>
   )
 }
