@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"syscall"
 	"text/tabwriter"
@@ -49,7 +50,9 @@ type options struct {
 	events int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
 	data string
-	out  string
+	// profile is where the processor's time during the pages goes to; empty for none.
+	profile string
+	out     string
 }
 
 func main() {
@@ -60,6 +63,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
+	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
@@ -269,11 +273,21 @@ type figure struct {
 	Load  string  `json:"load"`
 }
 
-func measure(ctx context.Context, api probe.API, o options) ([]figure, error) {
+func measure(ctx context.Context, api probe.API, o options) (all []figure, err error) {
 	if err := api.Await(ctx); err != nil {
 		return nil, err
 	}
-	var all []figure
+	if o.profile != "" {
+		f, err := os.Create(filepath.Clean(o.profile))
+		if err != nil {
+			return nil, fmt.Errorf("make the profile: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return nil, fmt.Errorf("begin the profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	for _, p := range pages() {
 		var took []time.Duration
 		largest := 0

@@ -105,20 +105,26 @@ func (s *Store) In(ctx context.Context, organization int64, fn func(context.Cont
 	})
 }
 
-// view is how reads outside of a use case run.
+// view is how reads outside of a use case run. The organization is entered on the same journey as the first query: a page
+// makes a score of reads, and each would wait for two journeys more.
 func (s *Store) view(ctx context.Context, organization int64, fn func(*sqlc.Queries) error) error {
-	return s.inOrganization(ctx, organization, func(_ pgx.Tx, q *sqlc.Queries) error { return fn(q) })
+	return pg.InPipeline(ctx, s.deps.Pool, func(t pgx.Tx) error {
+		return entered(ctx, t, organization, func(_ pgx.Tx, q *sqlc.Queries) error { return fn(q) })
+	})
 }
 
 func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
-	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error {
-		q := sqlc.New(t)
-		// For this transaction only: the pooled connection forgets it at the end, so the next one begins outside again.
-		if err := q.EnterOrganization(ctx, organization); err != nil {
-			return pg.Classify(err, "enter organization %d", organization)
-		}
-		return fn(t, q)
-	})
+	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error { return entered(ctx, t, organization, fn) })
+}
+
+// entered runs fn in a transaction of an organization.
+func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
+	q := sqlc.New(t)
+	// For this transaction only: the pooled connection forgets it at the end, so the next one begins outside again.
+	if err := q.EnterOrganization(ctx, organization); err != nil {
+		return pg.Classify(err, "enter organization %d", organization)
+	}
+	return fn(t, q)
 }
 
 // EnsureOrganization makes an organization of a given id, or gives it its present name.
