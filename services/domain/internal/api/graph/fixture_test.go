@@ -53,17 +53,31 @@ type fixture struct {
 	as core.Permissions
 }
 
-// counter counts the statements of our own; what a transaction adds is the same for each.
+// counter counts the statements of our own; what a transaction adds is the same for each. Those of reads travel as batches.
 type counter struct{ n atomic.Int64 }
 
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(d.SQL, "-- name: ") && !strings.Contains(d.SQL, "EnterOrganization") && !strings.Contains(d.SQL, "PlanForValues") {
+func (c *counter) count(sql string) {
+	if strings.Contains(sql, "-- name: ") && !strings.Contains(sql, "EnterOrganization") && !strings.Contains(sql, "PlanForValues") {
 		c.n.Add(1)
 	}
+}
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	c.count(d.SQL)
 	return ctx
 }
 
 func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	for _, q := range d.Batch.QueuedQueries {
+		c.count(q.SQL)
+	}
+	return ctx
+}
+
+func (*counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 func setup(t *testing.T) *fixture {
 	t.Helper()

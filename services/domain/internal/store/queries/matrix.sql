@@ -23,8 +23,9 @@ WHERE b.organization_id = @organization_id AND b.driver_ref = ANY(@drivers::text
 
 -- name: PlanForValues :exec
 -- The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
--- those parts out, and goes by the index that finds the fewest rows.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
+-- those parts out, and goes by the index that finds the fewest rows. A table that the planner would rather read whole is
+-- one that is small today, or was when its statistics were taken.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true);
 
 -- name: MatrixByCell :many
 -- Applications that have a cell that meets everything that is asked: waiting is 0 for all, 1 for stops, 2 for all others.

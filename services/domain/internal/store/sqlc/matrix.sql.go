@@ -264,11 +264,12 @@ func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) 
 }
 
 const planForValues = `-- name: PlanForValues :exec
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true)
 `
 
 // The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
-// those parts out, and goes by the index that finds the fewest rows.
+// those parts out, and goes by the index that finds the fewest rows. A table that the planner would rather read whole is
+// one that is small today, or was when its statistics were taken.
 func (q *Queries) PlanForValues(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planForValues)
 	return err
