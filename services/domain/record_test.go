@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,8 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 		`UPDATE cd_rollout_environments SET finished_at = finished_at + interval '1 hour' WHERE position = 1`,
 		`ALTER TABLE cd_deployment_transitions DISABLE TRIGGER cd_deployment_transitions_are_append_only`,
 		fmt.Sprintf(`DELETE FROM cd_deployment_transitions WHERE deployment_id = %d AND event = 'start'`, d.ID),
+		fmt.Sprintf(`UPDATE cd_cells SET latest_state = 4 WHERE environment_id = %d`, s.staging.ID),
+		fmt.Sprintf(`DELETE FROM cd_cells WHERE environment_id = %d`, s.production.ID),
 	} {
 		_, err := s.pool.Exec(t.Context(), sql)
 		s.ok(err)
@@ -57,6 +60,8 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 	for _, want := range []string{
 		"rollout the state is failed; the journal says completed", "rolloutenvironment it ended at",
 		"found it from deploying; expected from pending, where the row before leaves it", "deployment it started at",
+		fmt.Sprintf("rolloutenvironment the matrix has for environment %d: stop %d failed", s.staging.ID, s.stops(r)[0].ID),
+		fmt.Sprintf("rolloutenvironment the matrix has for environment %d: nothing; the rollouts say: stop %d completed, version set %d live", s.production.ID, s.stops(r)[1].ID, s.set.ID),
 	} {
 		if !strings.Contains(strings.Join(text, "\n"), want) {
 			t.Errorf("not found: %q in\n%s", want, strings.Join(text, "\n"))
@@ -160,8 +165,81 @@ func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
 	}
 }
 
+// TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables tells all that is said of a rollout through two environments and
+// every gate, each word twice anywhere, in batches of any size (D16).
+func TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables(t *testing.T) {
+	t.Parallel()
+	for _, healthy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("healthy %v", healthy), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same orders at every run
+			var want []string
+			for round := range 12 {
+				r := s.rollout(s.set)
+				var all []event.Event
+				for _, data := range s.script(r, healthy) {
+					all = append(all, s.emit(data, ""))
+				}
+				all = slices.Concat(all, all)
+				if round > 0 { // the first one in its order
+					random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+				}
+				for len(all) > 0 {
+					n := min(len(all), 1+random.IntN(20))
+					s.deliver(all[:n]...)
+					all = all[n:]
+				}
+				s.close()
+				got := s.table(r)
+				if want == nil {
+					want = got
+					s.want(want[0], map[bool]string{true: "rollout completed", false: "rollout failed"}[healthy])
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("in order %d (-first +this):\n%s", round, diff)
+				}
+			}
+			if found := s.checked(); len(found) > 0 {
+				t.Errorf("the record differs: %v", found)
+			}
+		})
+	}
+}
+
+// script is all that is said of a rollout, in its order: to its end, or to the failure of its last environment.
+func (s *shop) script(r core.Rollout, healthy bool) []event.Data {
+	s.t.Helper()
+	all := []event.Data{event.RolloutStarted{RolloutID: r.ID}}
+	stops := s.stops(r)
+	for n, e := range stops {
+		fails := !healthy && n == len(stops)-1
+		all = append(all, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		for i, d := range s.deployments(e) {
+			all = append(all,
+				event.DeploymentStarted{DeploymentID: d.ID},
+				event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: fmt.Sprintf("%040x", d.ID), ManifestDigest: digestOf(int(d.ID))},
+				event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25},
+				event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+			if fails && i == 0 {
+				all = append(all, event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
+			} else {
+				all = append(all, event.DeploymentHealthy{DeploymentID: d.ID})
+			}
+		}
+		if fails {
+			return append(all,
+				event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "degraded"},
+				event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"},
+				event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "degraded"})
+		}
+		all = append(all, event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+	}
+	return append(all, event.RolloutHealthy{RolloutID: r.ID}, event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)})
+}
+
 // TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth drives a rollout with random verbs and random words of its workflow,
-// some of them twice, and rebuilds every state after each run (R42).
+// some of them twice, and rebuilds every state, and the cells of the matrix, after each run (R42).
 func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -74,6 +74,8 @@ type Reads interface {
 
 	// Cells are of application environments, by their ids.
 	Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Cell, error)
+	// CellDifferences are the cells of applications that are not what their rollouts say.
+	CellDifferences(ctx context.Context, organization int64, applications []int64) ([]CellDifference, error)
 	// MatrixApplications are applications that have a cell as it is asked for, by name. Stops are the rollout environments at
 	// which a gate is open, which f.Waiting goes by.
 	MatrixApplications(ctx context.Context, organization int64, f MatrixFilter, stops []int64, p Page) (Slice[Application], error)

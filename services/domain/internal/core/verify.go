@@ -23,7 +23,8 @@ type JournalCheck struct {
 	Next string
 }
 
-// CheckJournal rebuilds the states of a page of rollouts, newest first, and of everything under them. It changes nothing.
+// CheckJournal rebuilds the states of a page of rollouts, newest first, and of everything under them, and compares the cells
+// of the matrix with the rollouts of their applications. It changes nothing.
 func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalCheck, error) {
 	var check JournalCheck
 	if err := a.May(ActionCheckJournal); err != nil {
@@ -37,6 +38,7 @@ func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalChec
 	if page.HasNext {
 		check.Next = page.EndCursor()
 	}
+	var applications []int64
 	for _, r := range page.Nodes {
 		// Under the lock of the rollout: a look beside it would take a change under way for a difference.
 		err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
@@ -52,8 +54,49 @@ func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalChec
 		if err != nil {
 			return check, fmt.Errorf("check journal of rollout %d: %w", r.ID, err)
 		}
+		applications = append(applications, r.ApplicationID)
 	}
-	return check, nil
+	cells, err := d.CellDifferences(ctx, a.Organization, distinct(applications))
+	for _, c := range cells {
+		check.Differences = append(check.Differences, c.difference())
+	}
+	return check, err
+}
+
+// CellContent is what the matrix keeps of an application in an environment, as far as it is compared.
+type CellContent struct {
+	// LatestStopID is the newest rollout's rollout environment, and LatestState its state; 0 and -1 for none.
+	LatestStopID int64
+	LatestState  int16
+	// LiveStopID is that of the newest rollout that completed there, with its version set and when; 0 and empty for none.
+	LiveStopID, LiveVersionSetID int64
+	LiveSince                    string
+}
+
+// String says it for people.
+func (c CellContent) String() string {
+	if c.LatestStopID == 0 {
+		return "nothing"
+	}
+	text := fmt.Sprintf("stop %d %s", c.LatestStopID, StateName(SubjectRolloutEnvironment, c.LatestState))
+	if c.LiveStopID == 0 {
+		return text + ", nothing live"
+	}
+	return text + fmt.Sprintf(", version set %d live by stop %d since %s", c.LiveVersionSetID, c.LiveStopID, c.LiveSince)
+}
+
+// CellDifference is a cell that is not what the application's rollouts say.
+type CellDifference struct {
+	// StopID is the newest stop, by which the cell is named.
+	StopID, EnvironmentID int64
+	Kept, Told            CellContent
+}
+
+func (c CellDifference) difference() JournalDifference {
+	return JournalDifference{
+		Subject{SubjectRolloutEnvironment, c.StopID},
+		fmt.Sprintf("the matrix has for environment %d: %s; the rollouts say: %s", c.EnvironmentID, c.Kept, c.Told),
+	}
 }
 
 func wholeJournal(ctx context.Context, r Reads, organization, rollout int64) ([]Transition, error) {

@@ -101,3 +101,15 @@ func matrix(
 	}
 	return all, items, err
 }
+
+// CellDifferences implements core.Reads.
+func (r reader) CellDifferences(ctx context.Context, organization int64, applications []int64) ([]core.CellDifference, error) {
+	rows, err := fetch(ctx, r, organization, applications, "cells that differ", (*sqlc.Queries).CellDifferences)
+	return convertAll(rows, func(row sqlc.CellDifferencesRow) core.CellDifference {
+		return core.CellDifference{
+			StopID: row.StopID, EnvironmentID: row.EnvironmentID,
+			Kept: core.CellContent{LatestStopID: row.KeptLatest, LatestState: row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince},
+			Told: core.CellContent{LatestStopID: row.ToldLatest, LatestState: row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince},
+		}
+	}), err
+}

@@ -10,6 +10,83 @@ import (
 	"time"
 )
 
+const cellDifferences = `-- name: CellDifferences :many
+WITH stops AS (
+    SELECT r.application_id, e.environment_id, e.id, e.state, r.version_set_id, e.finished_at
+    FROM cd_rollouts r JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+    WHERE r.organization_id = $1 AND r.application_id = ANY($2::bigint[])
+), latest AS (
+    SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.state FROM stops s
+    ORDER BY s.application_id, s.environment_id, s.id DESC
+), live AS (
+    SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
+    WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
+), kept AS (
+    SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, created_at, updated_at FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
+)
+SELECT COALESCE(l.id, c.latest_rollout_environment_id)::bigint AS stop_id, COALESCE(l.environment_id, c.environment_id)::bigint AS environment_id,
+    COALESCE(l.id, 0)::bigint AS told_latest, COALESCE(l.state, -1)::smallint AS told_state, COALESCE(v.id, 0)::bigint AS told_live,
+    COALESCE(v.version_set_id, 0)::bigint AS told_set, COALESCE(v.finished_at::text, '')::text AS told_since,
+    COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
+    COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
+FROM latest l
+LEFT JOIN live v ON v.application_id = l.application_id AND v.environment_id = l.environment_id
+FULL JOIN kept c ON c.application_id = l.application_id AND c.environment_id = l.environment_id
+WHERE (l.id, l.state, v.id, v.version_set_id, v.finished_at)
+    IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since)
+ORDER BY 1
+`
+
+type CellDifferencesRow struct {
+	StopID        int64
+	EnvironmentID int64
+	ToldLatest    int64
+	ToldState     int16
+	ToldLive      int64
+	ToldSet       int64
+	ToldSince     string
+	KeptLatest    int64
+	KeptState     int16
+	KeptLive      int64
+	KeptSet       int64
+	KeptSince     string
+}
+
+// Cells of applications that are not what their rollouts say. In one statement, since what is read one after the other may
+// change in between; what is missing on a side is 0, -1 or empty there.
+func (q *Queries) CellDifferences(ctx context.Context, organizationID int64, applications []int64) ([]CellDifferencesRow, error) {
+	rows, err := q.db.Query(ctx, cellDifferences, organizationID, applications)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CellDifferencesRow
+	for rows.Next() {
+		var i CellDifferencesRow
+		if err := rows.Scan(
+			&i.StopID,
+			&i.EnvironmentID,
+			&i.ToldLatest,
+			&i.ToldState,
+			&i.ToldLive,
+			&i.ToldSet,
+			&i.ToldSince,
+			&i.KeptLatest,
+			&i.KeptState,
+			&i.KeptLive,
+			&i.KeptSet,
+			&i.KeptSince,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const cells = `-- name: Cells :many
 
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
