@@ -38,6 +38,24 @@ func Rollback(ctx context.Context, c Config, name string, migrations fs.FS, vers
 	})
 }
 
+// Newest is the version of the last of these migrations; 0 where there is none. Code is ahead of tables whose version is lower, and
+// behind those whose version is higher.
+func Newest(migrations fs.FS) (int64, error) {
+	names, err := fs.Glob(migrations, "*.sql")
+	if err != nil {
+		return 0, fmt.Errorf("list migrations: %w", err)
+	}
+	newest := int64(0)
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("migration %s: %w", name, err)
+		}
+		newest = max(newest, version)
+	}
+	return newest, nil
+}
+
 func withProvider(ctx context.Context, c Config, name string, migrations fs.FS, run func(*goose.Provider) error) error {
 	if !identifier.MatchString("goose_" + name) {
 		return fault.InvalidFields(fault.Field{Name: "migration set", Problem: fmt.Sprintf("found %q; expected lower-case letters, digits and underscores", name)})

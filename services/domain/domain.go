@@ -8,6 +8,7 @@ package domain
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -124,6 +125,11 @@ func Run(ctx context.Context, c Config) error {
 // only needed where the service's own account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+// Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
+func Tables() map[string]fs.FS {
+	return map[string]fs.FS{"outbox": outbox.Migrations(), name: store.Migrations()}
 }
 
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {

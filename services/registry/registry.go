@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -83,15 +85,18 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
+func Tables() map[string]fs.FS {
+	return map[string]fs.FS{store.MigrationName: store.Migrations(), store.HookMigrationName: store.HookMigrations()}
+}
+
 // migrate brings both sets of tables up to date. The outbox's is the package's, with versions of its own, so that the
 // two change independently of each other.
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
-	for _, set := range []struct {
-		name   string
-		tables fs.FS
-	}{{store.MigrationName, store.Migrations()}, {store.HookMigrationName, store.HookMigrations()}} {
-		if err := pg.Migrate(ctx, database(c, log), set.name, set.tables); err != nil {
-			return fmt.Errorf("migrate %s in schema %s: %w", set.name, c.Schema, err)
+	all := Tables()
+	for _, set := range slices.Sorted(maps.Keys(all)) {
+		if err := pg.Migrate(ctx, database(c, log), set, all[set]); err != nil {
+			return fmt.Errorf("migrate %s in schema %s: %w", set, c.Schema, err)
 		}
 	}
 	return nil

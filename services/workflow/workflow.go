@@ -7,6 +7,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -149,6 +150,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 func Migrate(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+// Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
+func Tables() map[string]fs.FS {
+	return map[string]fs.FS{"outbox": outbox.Migrations(), name: store.Migrations()}
 }
 
 // migrate brings the outbox's tables up to date first. They are pkg/outbox's, with a version of their own.

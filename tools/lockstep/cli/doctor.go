@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain"
+	"github.com/lockstep-cd/lockstep/services/registry"
+	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
 )
 
@@ -25,7 +30,7 @@ func (c *command) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine an installation, and say what is wrong and how to mend it",
 		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate; the services' health; PostgreSQL
-with its version, its room and the services' tables; NATS with its account, its streams and their consumers; the relays' heartbeats.
+with its version, its room, the services' tables and what waits in their outboxes; NATS with its account, its streams and their consumers; the relays' heartbeats.
 It changes nothing. It exits with 8 when something is wrong.`,
 		Example: `  lockstep doctor --endpoint https://lockstep.example.com/graphql
   lockstep doctor --health domain=http://lockstep-domain-health:9090 --health workflow=http://lockstep-workflow-health:9090
@@ -36,6 +41,10 @@ It changes nothing. It exits with 8 when something is wrong.`,
 				return err
 			}
 			if err := c.examination(&config, health); err != nil {
+				return err
+			}
+			var err error
+			if config.Newest, err = newest(); err != nil {
 				return err
 			}
 			findings := doctor.Examine(cmd.Context(), config)
@@ -70,6 +79,21 @@ It changes nothing. It exits with 8 when something is wrong.`,
 	flags.Int64SliceVar(&config.Agents, "agent", nil, "`number` of a relay whose heartbeat is waited for; repeatable, needs the account workflow")
 	flags.DurationVar(&config.Listen, "listen", config.Listen, "how long heartbeats are waited for")
 	return cmd
+}
+
+// newest are the versions of the tables of this release, by set of migrations.
+func newest() (map[string]int64, error) {
+	versions := map[string]int64{}
+	for _, tables := range []map[string]fs.FS{registry.Tables(), domain.Tables(), workflow.Tables()} {
+		for set, migrations := range tables {
+			version, err := pg.Newest(migrations)
+			if err != nil {
+				return nil, fmt.Errorf("tables of %s: %w", set, err)
+			}
+			versions[set] = version
+		}
+	}
+	return versions, nil
 }
 
 // examination completes what to examine. The API is examined where it is named.

@@ -47,13 +47,14 @@ func (c Config) database(ctx context.Context) []Finding {
 		findings = append(findings, ok("connections of the database", connections))
 	}
 	for _, schema := range c.Schemas {
-		findings = append(findings, migrations(ctx, conn, schema))
+		findings = append(findings, c.migrations(ctx, conn, schema))
+		findings = append(findings, outbox(ctx, conn, schema)...)
 	}
 	return findings
 }
 
 // migrations says how far the tables of a schema are: each set has a table goose_<set> of its own.
-func migrations(ctx context.Context, conn *pgx.Conn, schema string) Finding {
+func (c Config) migrations(ctx context.Context, conn *pgx.Conn, schema string) Finding {
 	check := "tables of schema " + schema
 	remedy := "start the service, or run its `migrate`, with an account that may create tables there"
 	rows, err := conn.Query(ctx, `SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename LIKE 'goose\_%' ORDER BY 1`, schema)
@@ -67,7 +68,7 @@ func migrations(ctx context.Context, conn *pgx.Conn, schema string) Finding {
 	case len(sets) == 0:
 		return wrong(check, "there are none", remedy)
 	}
-	var found []string
+	var found, behind, ahead []string
 	for _, set := range sets {
 		var at int64
 		err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+pgx.Identifier{schema, set}.Sanitize()).Scan(&at)
@@ -79,8 +80,55 @@ func migrations(ctx context.Context, conn *pgx.Conn, schema string) Finding {
 			return wrong(check, name+" has been begun, and not finished", remedy)
 		}
 		found = append(found, fmt.Sprintf("%s is at %d", name, at))
+		switch newest, known := c.Newest[name]; {
+		case known && at < newest:
+			behind = append(behind, fmt.Sprintf("%s is at %d, this release has %d", name, at, newest))
+		case known && at > newest:
+			ahead = append(ahead, fmt.Sprintf("%s is at %d, this release has %d", name, at, newest))
+		}
+	}
+	switch {
+	case len(behind) > 0:
+		return wrong(check, strings.Join(behind, ", "), "upgrade the service to the release of this command, or take the command of the service's release; "+remedy)
+	case len(ahead) > 0:
+		return warning(check, strings.Join(ahead, ", "), "a newer release has changed the tables: take its command, and finish the upgrade if older pods are left")
 	}
 	return ok(check, strings.Join(found, ", "))
+}
+
+// lagging is how long an event may wait in an outbox before somebody should look: what is confirmed at once takes well under a second.
+const lagging = time.Minute
+
+// outbox says how many events of a schema wait to be published or confirmed, and for how long. A schema without an outbox has nothing
+// to say.
+func outbox(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
+	check := "outbox of schema " + schema
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, pgx.Identifier{schema, "outbox"}.Sanitize()).Scan(&there); err != nil || !there {
+		return nil // the finding about the tables says why
+	}
+	var waiting int64
+	var seconds float64
+	var problem string
+	err := conn.QueryRow(ctx, `SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(added_at)), 0)::float8,
+		coalesce((array_agg(last_error ORDER BY id) FILTER (WHERE last_error IS NOT NULL))[1], '') FROM `+pgx.Identifier{schema, "outbox"}.Sanitize()).
+		Scan(&waiting, &seconds, &problem)
+	if err != nil {
+		return []Finding{wrong(check, err.Error(), "the account has to own the tables, or be allowed to read them")}
+	}
+	age := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	found := fmt.Sprintf("%d events wait", waiting)
+	if waiting > 0 {
+		found += fmt.Sprintf(", the oldest for %v", age)
+	}
+	if age <= lagging {
+		return []Finding{ok(check, found)}
+	}
+	if problem != "" {
+		found += ": " + excerpt(problem)
+	}
+	return []Finding{warning(check, found, "is the service that sends them up, and the one that receives them, and NATS between them? "+
+		"Nothing is lost: they are sent until they are confirmed")}
 }
 
 // connectRemedy tells apart why nobody could connect.

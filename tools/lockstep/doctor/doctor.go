@@ -24,6 +24,9 @@ type Config struct {
 	// DatabaseURL is PostgreSQL, Schemas the services' schemas there.
 	DatabaseURL string
 	Schemas     []string
+	// Newest are the versions that the services of this release bring their tables to, by set of migrations; a set that is not
+	// named is not compared.
+	Newest map[string]int64
 	// NATSURL is the event bus. The account, such as workflow, decides which streams can be looked at.
 	NATSURL, NATSUser, NATSPassword string
 	// Agents are the relays whose heartbeats are waited for, for as long as Listen. Only the account workflow hears them.

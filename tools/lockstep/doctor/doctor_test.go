@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
@@ -144,6 +145,35 @@ func TestDatabase(t *testing.T) {
 	if strings.Contains(away[0].Found, "hunter2") {
 		t.Errorf("the password is told: %s", away[0].Found)
 	}
+}
+
+// TestTablesAndOutboxes: tables that are behind or ahead of the release, and events that wait too long.
+func TestTablesAndOutboxes(t *testing.T) {
+	t.Parallel()
+	pool, c := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
+	newest, err := pg.Newest(outbox.Migrations())
+	if err != nil || newest == 0 {
+		t.Fatalf("newest migration %d, %v", newest, err)
+	}
+	examine := func(release int64) []doctor.Finding {
+		return doctor.Examine(t.Context(), doctor.Config{DatabaseURL: c.URL, Schemas: []string{c.Schema}, Newest: map[string]int64{"outbox": release}})
+	}
+	expect(t, examine(newest), "tables of schema "+c.Schema, doctor.OK, "outbox is at")
+	expect(t, examine(newest), "outbox of schema "+c.Schema, doctor.OK, "0 events wait")
+	expect(t, examine(newest+1), "tables of schema "+c.Schema, doctor.Wrong, "this release has")
+	expect(t, examine(newest-1), "tables of schema "+c.Schema, doctor.Warning, "this release has")
+	add := func(id, age string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), `INSERT INTO outbox (source, event_id, event, receipted, added_at, last_error)
+			VALUES ('/test', $1, '{}', true, now() - $2::interval, 'nats cannot be reached')`, id, age); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("fresh", "0 seconds")
+	expect(t, examine(newest), "outbox of schema "+c.Schema, doctor.OK, "1 events wait")
+	add("late", "2 hours")
+	expect(t, examine(newest), "outbox of schema "+c.Schema, doctor.Warning, "the oldest for 2h0m")
+	expect(t, examine(newest), "outbox of schema "+c.Schema, doctor.Warning, "nats cannot be reached")
 }
 
 func TestBus(t *testing.T) {
