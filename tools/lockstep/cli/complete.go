@@ -52,7 +52,10 @@ func (c *command) completions(root *cobra.Command) {
 	arguments := map[string]struct {
 		placeholder string
 		names       lookup
-	}{"application": {"NAME", applicationNames}, "environment": {"NAME", environmentNames}, "rollout": {"ID", rolloutNames}}
+	}{
+		"application": {"NAME", applicationNames}, "environment": {"NAME", environmentNames}, "rollout": {"ID", rolloutNames},
+		"pipeline": {"APPLICATION", applicationNames}, "version-set": {"APPLICATION", applicationNames},
+	}
 	flags := map[string]lookup{"application": applicationNames, "environment": environmentNames}
 	for _, noun := range root.Commands() {
 		for _, verb := range noun.Commands() {
