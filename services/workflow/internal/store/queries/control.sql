@@ -1,5 +1,5 @@
 -- name: ListExecutions :many
--- The newest executions of an organization, by execution_newest.
+-- The newest executions of an organization, by execution_by_age, from its end.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
     coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
 FROM execution

@@ -108,7 +108,7 @@ type ListExecutionsRow struct {
 	UpdatedAt    time.Time
 }
 
-// The newest executions of an organization, by execution_newest.
+// The newest executions of an organization, by execution_by_age, from its end.
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, listExecutions,
 		arg.Organization,
