@@ -44,7 +44,7 @@ var listed = map[string]place{
 	"Query.environments":    {`%s`, `{ name }`},
 	"Query.rollouts":        {`%s`, `{ id }`},
 	"Query.matrix":          {`%s`, `{ application { name } }`},
-	"Query.gatesForMe":      {`%s`, `{ gateId rollout { id } }`},
+	"Query.gatesForMe":      {`%s`, `{ gateId requestedAt }`},
 	"Query.journal":         {`%s`, `{ cursor }`},
 	"Query.members":         {`%s`, `{ name }`},
 	"Query.groups":          {`%s`, `{ name }`},
