@@ -174,6 +174,13 @@ console-test: console-unit ## Test the web console in Chromium against a real st
 	go build -o "$$out/lockstep" ./tools/lockstep; \
 	cd $(UI) && LOCKSTEP="$$out/lockstep" SHOTS="$(abspath $(SHOTS))" npm run --silent browser
 
+.PHONY: console-scale
+console-scale: $(UI)/node_modules/.package-lock.json ## Measure the matrix of 10,000 applications in Chromium: first page, JavaScript, longest task at 50 events a second
+	@$(UI)/browser/chromium.sh
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/lockstep" ./tools/lockstep; \
+	cd $(UI) && LOCKSTEP="$$out/lockstep" node --test --test-reporter=spec browser/scale.mjs
+
 .PHONY: console-shots
 console-shots: ## Write screenshots of every page of the console into bin/shots
 	@mkdir -p bin/shots && $(MAKE) console-test SHOTS=bin/shots

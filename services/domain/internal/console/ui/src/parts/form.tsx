@@ -48,7 +48,8 @@ export function findingsUnder(error: unknown, ...under: string[]): Finding[] {
 }
 
 export function sentence(message: string): string {
-  const text = message.charAt(0).toUpperCase() + message.slice(1)
+  // A path, a file or an identifier at the beginning stays as it is spelt.
+  const text = /^[a-z]+([\s,:;]|$)/.test(message) ? message.charAt(0).toUpperCase() + message.slice(1) : message
   return /[.!?]$/.test(text) ? text : `${text}.`
 }
 
