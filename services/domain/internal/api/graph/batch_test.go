@@ -62,7 +62,10 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 	for name, query := range lists {
 		short, long := cost(query, 1), cost(query, many)
 		t.Logf("%s: %d queries for one item, %d for %d", name, short, long, many)
-		// A busy machine may tear a batch in two; it does not turn it into one query for each item.
+		// A busy machine may tear a batch in pieces, now and then; one query for each item costs as much every time.
+		for tries := 1; long > short+many/2 && tries < 10; tries++ {
+			long = min(long, cost(query, many))
+		}
 		if short == 0 || long > short+many/2 {
 			t.Errorf("%s: one item costs %d queries, %d cost %d", name, short, many, long)
 		}
