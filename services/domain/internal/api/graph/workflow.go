@@ -45,7 +45,7 @@ func (r workflow) History(ctx context.Context, w *model.Workflow, first *int, af
 		return model.WorkflowHistoryConnection{}, err
 	}
 	s, err := r.domain.WorkflowHistory(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowHistoryConnection(model.Connect[model.WorkflowHistoryEdge](s, asItIs[model.WorkflowEntry], nil)), err
+	return model.WorkflowHistoryConnection(model.Connect[model.WorkflowHistoryEdge](s, asItIs[core.WorkflowEntry], nil)), err
 }
 
 // Logs is what it printed.
@@ -55,7 +55,7 @@ func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after
 		return model.WorkflowLogConnection{}, err
 	}
 	s, err := r.domain.WorkflowLogs(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[model.WorkflowLine], nil)), err
+	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[core.WorkflowLine], nil)), err
 }
 
 // asItIs wraps nothing: the schema shows what the engine tells.

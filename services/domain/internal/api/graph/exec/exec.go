@@ -26282,7 +26282,7 @@ func (ec *executionContext) _WorkflowHistoryConnection_nodes(ctx context.Context
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowEntry) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []core.WorkflowEntry) graphql.Marshaler {
 			return ec.marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx, selections, v)
 		},
 		true,
@@ -26640,7 +26640,7 @@ func (ec *executionContext) _WorkflowLogConnection_nodes(ctx context.Context, fi
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.WorkflowLine) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []core.WorkflowLine) graphql.Marshaler {
 			return ec.marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx, selections, v)
 		},
 		true,
@@ -42651,11 +42651,11 @@ func (ec *executionContext) marshalNWorkflowEdge2ᚕgithubᚗcomᚋlockstepᚑcd
 	return ret
 }
 
-func (ec *executionContext) marshalNWorkflowEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntry(ctx context.Context, sel ast.SelectionSet, v model.WorkflowEntry) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowEntry2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntry(ctx context.Context, sel ast.SelectionSet, v core.WorkflowEntry) graphql.Marshaler {
 	return ec._WorkflowEntry(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowEntry) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowEntry2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowEntryᚄ(ctx context.Context, sel ast.SelectionSet, v []core.WorkflowEntry) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -42699,7 +42699,7 @@ func (ec *executionContext) marshalNWorkflowLine2githubᚗcomᚋlockstepᚑcdᚋ
 	return ec._WorkflowLine(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx context.Context, sel ast.SelectionSet, v []model.WorkflowLine) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowLine2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐWorkflowLineᚄ(ctx context.Context, sel ast.SelectionSet, v []core.WorkflowLine) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]

@@ -129,12 +129,12 @@ type (
 	WorkflowEdge Edge[Workflow]
 
 	// WorkflowHistoryConnection is a page of them.
-	WorkflowHistoryConnection Connection[WorkflowEntry, WorkflowHistoryEdge]
+	WorkflowHistoryConnection Connection[core.WorkflowEntry, WorkflowHistoryEdge]
 	// WorkflowHistoryEdge is one of them.
-	WorkflowHistoryEdge Edge[WorkflowEntry]
+	WorkflowHistoryEdge Edge[core.WorkflowEntry]
 
 	// WorkflowLogConnection is a page of them.
-	WorkflowLogConnection Connection[WorkflowLine, WorkflowLogEdge]
+	WorkflowLogConnection Connection[core.WorkflowLine, WorkflowLogEdge]
 	// WorkflowLogEdge is one of them.
-	WorkflowLogEdge Edge[WorkflowLine]
+	WorkflowLogEdge Edge[core.WorkflowLine]
 )

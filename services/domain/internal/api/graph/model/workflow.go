@@ -11,15 +11,6 @@ import (
 // Workflow wraps the domain's.
 type Workflow struct{ core.WorkflowRun }
 
-// WorkflowRetry wraps the domain's.
-type WorkflowRetry = core.WorkflowRetry
-
-// WorkflowEntry wraps the domain's.
-type WorkflowEntry = core.WorkflowEntry
-
-// WorkflowLine wraps the domain's.
-type WorkflowLine = core.WorkflowLine
-
 // WrapWorkflow wraps the domain's.
 func WrapWorkflow(w core.WorkflowRun) Workflow { return Workflow{w} }
 
