@@ -140,6 +140,9 @@ type GitCredential struct {
 	// Forge is the interface that these repositories are read and written through: git (the default), gitlab, github or gitea,
 	// with the password as its token.
 	Forge string `koanf:"forge" yaml:"forge" json:"forge"`
+	// Organizations are those whose workflows it logs in; none means all. Any program may name any repository, so an
+	// installation that several organizations share says here whose each credential is.
+	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
 }
 
 // Validate finds mistakes that only this service knows to be some. 0 passes: it means the default.

@@ -63,6 +63,38 @@ run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path"
 	return s, w, canary, file
 }
 
+// TestACredentialIsItsOrganizationsOwn: a program that names another organization's repository is not logged in there.
+func TestACredentialIsItsOrganizationsOwn(t *testing.T) {
+	t.Parallel()
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var asked, loggedIn atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(true)
+		if _, _, given := r.BasicAuth(); given {
+			loggedIn.Store(true)
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(web.Close)
+	s := startWith(t, func(c *workflow.Config) {
+		c.GitCredentials = []workflow.GitCredential{{URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + password, Organizations: []int64{organization + 1}}}
+	})
+	s.submit("thief", `
+arguments = {"repo_url": "`+web.URL+`/x.git", "branch": "main", "path": "a", "content": "b", "message": "m"}
+r = run("git.commit", arguments, retry = False, on_error = "return")
+if r.ok or r.code != "unauthorized":
+    fail("found %s, expected unauthorized" % r)
+`, `{}`)
+	s.await("thief", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	if !asked.Load() || loggedIn.Load() {
+		t.Errorf("the server was asked: %t, with the password: %t; expected to be asked without", asked.Load(), loggedIn.Load())
+	}
+}
+
 // TestASecretLeavesNoTrace: a secret that was used, and said back by the server that it is for, is in no table, in no file of
 // JetStream and in no answer.
 func TestASecretLeavesNoTrace(t *testing.T) {

@@ -211,7 +211,8 @@ type StartWorkflowRequest struct {
 	// The Starlark program, UTF-8, at most 1 MiB.
 	Starlark []byte `protobuf:"bytes,2,opt,name=starlark,proto3" json:"starlark,omitempty"`
 	// Secret *references* by name (k8s:ns/name#key, env:NAME, file:/path, vault:path#key), resolved inside a Function at
-	// call time and never stored (D27).
+	// call time and never stored (D27). They are handed to every Function of the run. The Functions that Lockstep brings use
+	// none of them: they log in by the service's configuration, which says for which organizations.
 	Secrets map[string]string `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A JSON object; each member becomes a global of the program.
 	Inputs []byte `protobuf:"bytes,4,opt,name=inputs,proto3" json:"inputs,omitempty"`

@@ -19,7 +19,7 @@ type forge struct {
 	commit  core.CommitRequest
 }
 
-func (f *forge) ReadFile(_ context.Context, _, ref, _ string) ([]byte, string, error) {
+func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
 	return f.content, "sha-of-" + ref, f.err
 }
 
@@ -151,12 +151,12 @@ func TestCommit(t *testing.T) {
 		return more
 	}
 	want := core.CommitRequest{
-		RepoURL: "https://git/x", Branch: "main", Message: "Deploy", Activity: "exec/0.1",
+		Organization: 7, RepoURL: "https://git/x", Branch: "main", Message: "Deploy", Activity: "exec/0.1",
 		Files: map[string][]byte{"a": []byte("x")}, Trailers: map[string]string{"Lockstep-Rollout": "12"},
 	}
 	for _, args := range []m{add(m{"path": "a", "content": "x"}), add(m{"files": []any{m{"path": "a", "content": "x"}}})} {
 		f := &forge{}
-		got, err := named(t, f, "git.commit").Call(t.Context(), core.Call{ID: "exec/0.1", Args: args})
+		got, err := named(t, f, "git.commit").Call(t.Context(), core.Call{ID: "exec/0.1", Organization: 7, Args: args})
 		if diff := cmp.Diff(want, f.commit); diff != "" || err != nil || got != "sha" {
 			t.Errorf("%v, %v (-want +got):\n%s", got, err, diff)
 		}

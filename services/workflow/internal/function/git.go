@@ -24,7 +24,7 @@ func readFile(forge core.Forge) *Function {
 		},
 		do: func(ctx context.Context, call core.Call) (any, error) {
 			path := text(call.Args, "path")
-			content, sha, err := forge.ReadFile(ctx, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
+			content, sha, err := forge.ReadFile(ctx, call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
 			if err != nil {
 				return nil, err
 			}
@@ -64,7 +64,8 @@ func commit(forge core.Forge) *Function {
 				return nil, err
 			}
 			sha, err := forge.Commit(ctx, core.CommitRequest{
-				RepoURL: text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
+				Organization: call.Organization,
+				RepoURL:      text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
 				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,
 			})
 			if err != nil {

@@ -26,6 +26,8 @@ type Credential struct {
 	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
 	// token; "" is plain Git.
 	Forge string
+	// Organizations are those whose workflows it is for; none means all. To others it is as if it were not there.
+	Organizations []int64
 }
 
 // check finds credentials that could never work when the process starts, not when the first commit is due.
@@ -40,6 +42,11 @@ func (c Credential) check() error {
 	}
 	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
 		wrong = append(wrong, fault.Field{Name: "forge", Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", "))})
+	}
+	for _, o := range c.Organizations {
+		if o <= 0 {
+			wrong = append(wrong, fault.Field{Name: "organizations", Problem: fmt.Sprintf("found %d, expected numbers above zero", o)})
+		}
 	}
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
@@ -61,12 +68,16 @@ func (c Credential) matches(u *url.URL) int {
 	return len(prefix)
 }
 
-// best is the credential of a repository, nil where none matches. The longest prefix wins; of equal ones the first in the
-// configuration.
-func best(credentials []Credential, u *url.URL) *Credential {
+// best is the credential of a repository for an organization, nil where none matches. The longest prefix wins; of equal ones
+// the first in the configuration. A program names any repository that it likes, so what is one organization's must not log
+// another one in.
+func best(credentials []Credential, organization int64, u *url.URL) *Credential {
 	var best *Credential
 	longest := -1
 	for i := range credentials {
+		if only := credentials[i].Organizations; len(only) > 0 && !slices.Contains(only, organization) {
+			continue
+		}
 		if n := credentials[i].matches(u); n > longest {
 			best, longest = &credentials[i], n
 		}
@@ -76,8 +87,8 @@ func best(credentials []Credential, u *url.URL) *Credential {
 
 // authFor finds the credential of a repository, nil where none matches, and reads its password: a rotated one takes effect with
 // the next operation.
-func authFor(ctx context.Context, secrets *secret.Reader, credentials []Credential, u *url.URL) (*githttp.BasicAuth, error) {
-	best := best(credentials, u)
+func authFor(ctx context.Context, secrets *secret.Reader, credentials []Credential, organization int64, u *url.URL) (*githttp.BasicAuth, error) {
+	best := best(credentials, organization, u)
 	if best == nil {
 		return nil, nil
 	}

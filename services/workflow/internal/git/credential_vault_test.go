@@ -41,15 +41,15 @@ func TestAPasswordInVault(t *testing.T) {
 	}
 	for _, want := range []string{"first", "second"} {
 		password.Store(want)
-		if got, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), u); err != nil || got.Password != want {
+		if got, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), 1, u); err != nil || got.Password != want {
 			t.Errorf("%v, %v; want %s", got, err, want)
 		}
 	}
-	if _, err := authFor(t.Context(), secrets, credentials("secret/data/other"), u); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
+	if _, err := authFor(t.Context(), secrets, credentials("secret/data/other"), 1, u); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
 		t.Errorf("an entry that may not be read: %v", err)
 	}
 	vault.Close()
-	if _, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), u); !fault.Is(err, fault.Unavailable) {
+	if _, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), 1, u); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a Vault that is away: %v", err)
 	}
 }

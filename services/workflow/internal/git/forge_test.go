@@ -42,12 +42,12 @@ func forgeReads(t *testing.T, s *server) {
 	second := s.add(t, "main", map[string]string{"staging/api.yaml": "two ü\n"})
 	s.add(t, "feature/x", map[string]string{"a": "b"})
 	for ref, want := range map[string]string{"main": second, "v1": first, second: second} {
-		content, sha, err := s.forge.ReadFile(t.Context(), s.url, ref, "staging/api.yaml")
+		content, sha, err := s.forge.ReadFile(t.Context(), 1, s.url, ref, "staging/api.yaml")
 		if err != nil || sha != want || string(content) != s.git(t, s.dir, "show", want+":staging/api.yaml") {
 			t.Errorf("at %s: %q, %s, %v", ref, content, sha, err)
 		}
 	}
-	if content, _, err := s.forge.ReadFile(t.Context(), s.url, "feature/x", "a"); err != nil || string(content) != "b" {
+	if content, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "feature/x", "a"); err != nil || string(content) != "b" {
 		t.Errorf("a branch with a slash: %q, %v", content, err)
 	}
 	for _, tt := range []struct {
@@ -59,17 +59,17 @@ func forgeReads(t *testing.T, s *server) {
 		{"main", "staging", fault.Invalid},
 		{"main", "../x", fault.Invalid},
 	} {
-		if _, _, err := s.forge.ReadFile(t.Context(), s.url, tt.ref, tt.path); !fault.Is(err, tt.class) {
+		if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, tt.ref, tt.path); !fault.Is(err, tt.class) {
 			t.Errorf("%s at %s: %v", tt.path, tt.ref, err)
 		}
 	}
-	if _, _, err := s.forge.ReadFile(t.Context(), s.url+"x", "main", "a"); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
+	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url+"x", "main", "a"); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
 		t.Errorf("no such repository: %v", err)
 	}
 	if err := os.WriteFile(strings.TrimPrefix(s.forge.credentials[0].PasswordRef, "file:"), []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.forge.ReadFile(t.Context(), s.url, "main", "a"); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "wrong") {
+	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong password: %v", err)
 	}
 }

@@ -84,17 +84,17 @@ func New(d Deps) (*Forge, error) {
 }
 
 // ReadFile is a file's content at a ref, and the commit it was read at.
-func (f *Forge) ReadFile(ctx context.Context, repoURL, ref, path string) (content []byte, sha string, err error) {
+func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error) {
 	if err := checkPath("path", path); err != nil {
 		return nil, "", err
 	}
-	if h, err := f.hosted(ctx, repoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, organization, repoURL); err != nil || h != nil {
 		if err != nil {
 			return nil, "", err
 		}
 		return h.readFile(ctx, ref, path)
 	}
-	r, err := f.open(ctx, repoURL)
+	r, err := f.open(ctx, organization, repoURL)
 	if err != nil {
 		return nil, "", err
 	}
@@ -150,13 +150,13 @@ var errMoved = errors.New("the branch has moved")
 // commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
 // commit is there by now, because the answer to a push can be lost.
 func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
-	if h, err := f.hosted(ctx, c.RepoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil {
 		if err != nil {
 			return "", err
 		}
 		return h.commitOnce(ctx, c, f.author)
 	}
-	r, err := f.open(ctx, c.RepoURL)
+	r, err := f.open(ctx, c.Organization, c.RepoURL)
 	if err != nil {
 		return "", err
 	}

@@ -146,7 +146,7 @@ func TestReadFile(t *testing.T) {
 		"main": {"two\n", second}, "HEAD": {"two\n", second}, "refs/heads/main": {"two\n", second}, second: {"two\n", second},
 		"v1": {"one\n", first}, "light": {"one\n", first}, "refs/tags/v1": {"one\n", first}, first: {"one\n", first},
 	} {
-		content, sha, err := s.forge.ReadFile(t.Context(), s.url, ref, "staging/api.yaml")
+		content, sha, err := s.forge.ReadFile(t.Context(), 1, s.url, ref, "staging/api.yaml")
 		if err != nil || string(content) != want[0] || sha != want[1] {
 			t.Errorf("at %s: %q, %s, %v; want %q, %s", ref, content, sha, err, want[0], want[1])
 		}
@@ -154,7 +154,7 @@ func TestReadFile(t *testing.T) {
 	// An older commit that is no head, from a server that serves any.
 	s.add(t, "main", map[string]string{"staging/api.yaml": "three\n"})
 	s.git(t, s.dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
-	if content, _, err := s.forge.ReadFile(t.Context(), s.url, second, "staging/api.yaml"); err != nil || string(content) != "two\n" {
+	if content, _, err := s.forge.ReadFile(t.Context(), 1, s.url, second, "staging/api.yaml"); err != nil || string(content) != "two\n" {
 		t.Errorf("an older commit: %q, %v", content, err)
 	}
 }
@@ -164,7 +164,7 @@ func TestReadOfAnOlderCommitFromAServerThatServesHeadsOnly(t *testing.T) {
 	s := setup(t)
 	first := s.add(t, "main", map[string]string{"a": "one\n"})
 	s.add(t, "main", map[string]string{"a": "two\n"})
-	content, sha, err := s.forge.ReadFile(t.Context(), s.url, first, "a")
+	content, sha, err := s.forge.ReadFile(t.Context(), 1, s.url, first, "a")
 	if err != nil || string(content) != "one\n" || sha != first {
 		t.Errorf("%q, %s, %v", content, sha, err)
 	}
@@ -173,7 +173,7 @@ func TestReadOfAnOlderCommitFromAServerThatServesHeadsOnly(t *testing.T) {
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	if _, _, err := s.forge.ReadFile(t.Context(), s.url, "main", "a"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "is empty") {
+	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("empty repository: %v", err)
 	}
 	s.add(t, "main", map[string]string{"dir/a": "x"})
@@ -216,7 +216,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := tc.forge.ReadFile(t.Context(), tc.url, tc.ref, tc.path)
+			_, _, err := tc.forge.ReadFile(t.Context(), 1, tc.url, tc.ref, tc.path)
 			if !fault.Is(err, tc.class) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v of class %v, want %v: …%s…", err, fault.ClassOf(err), tc.class, tc.want)
 			}
@@ -430,11 +430,15 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 	credentials := []Credential{
 		{URLPrefix: "https://git.example.com", Username: "all", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
 		{URLPrefix: "https://git.example.com/team/", Username: "team", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
+		{URLPrefix: "https://git.example.com/team/two", Username: "two", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD", Organizations: []int64{2, 3}},
+		{URLPrefix: "https://other.example.com", Username: "other", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD", Organizations: []int64{2}},
 	}
 	for raw, want := range map[string]string{
 		"https://git.example.com/shop":          "all",
 		"https://GIT.example.com/shop":          "all",
 		"https://git.example.com/team/shop":     "team",
+		"https://git.example.com/team/two":      "team",
+		"https://other.example.com/shop":        "",
 		"https://git.example.com/teammate/shop": "all",
 		"https://git.example.com.evil.org/shop": "",
 		"http://git.example.com/shop":           "",
@@ -444,13 +448,25 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := authFor(t.Context(), nil, credentials, u)
+		got, err := authFor(t.Context(), nil, credentials, 1, u)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if (got == nil) != (want == "") || (got != nil && got.Username != want) {
 			t.Errorf("%s: %v, want user %q", raw, got, want)
 		}
+	}
+	for organization, want := range map[int64]string{1: "team", 2: "two", 3: "two", 0: "team"} {
+		u, err := parseURL("repo_url", "https://git.example.com/team/two/shop", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := authFor(t.Context(), nil, credentials, organization, u); err != nil || got == nil || got.Username != want {
+			t.Errorf("organization %d logs in as %v, %v; expected %s", organization, got, err, want)
+		}
+	}
+	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "env:X", Organizations: []int64{0}}}}); err == nil || !strings.Contains(err.Error(), "organizations") {
+		t.Errorf("credentials of organization 0: %v", err)
 	}
 	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password instead of a reference: %v", err)

@@ -85,16 +85,16 @@ type hosted struct {
 }
 
 // hosted is the repository behind its forge's own interface; nil for those that plain Git is configured for, or nothing.
-func (f *Forge) hosted(ctx context.Context, repoURL string) (*hosted, error) {
+func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) (*hosted, error) {
 	u, err := parseURL("repo_url", repoURL, false)
 	if err != nil {
 		return nil, err
 	}
-	c := best(f.credentials, u)
+	c := best(f.credentials, organization, u)
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := authFor(ctx, f.secrets, f.credentials, u)
+	auth, err := authFor(ctx, f.secrets, f.credentials, organization, u)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type repository struct {
 }
 
 // open asks the repository for its refs.
-func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
+func (f *Forge) open(ctx context.Context, organization int64, repoURL string) (*repository, error) {
 	u, err := parseURL("repo_url", repoURL, false)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
 		return nil, invalid("repo_url", "found %q, expected an http or https URL", repoURL)
 	}
 	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: memory.NewStorage()}
-	if err := r.authenticate(ctx, f, u); err != nil {
+	if err := r.authenticate(ctx, f, organization, u); err != nil {
 		return nil, err
 	}
 	r.session, err = f.client.NewUploadPackSession(endpoint, r.auth)
@@ -61,9 +61,9 @@ func (f *Forge) open(ctx context.Context, repoURL string) (*repository, error) {
 	return r, nil
 }
 
-// authenticate chooses the credentials of the repository, if any are configured.
-func (r *repository) authenticate(ctx context.Context, f *Forge, u *url.URL) error {
-	auth, err := authFor(ctx, f.secrets, f.credentials, u)
+// authenticate chooses the credentials of the repository, if any are configured for the organization.
+func (r *repository) authenticate(ctx context.Context, f *Forge, organization int64, u *url.URL) error {
+	auth, err := authFor(ctx, f.secrets, f.credentials, organization, u)
 	if err != nil || auth == nil { // a nil *BasicAuth must not become a non-nil AuthMethod
 		return err
 	}
