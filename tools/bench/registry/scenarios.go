@@ -14,6 +14,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -89,7 +92,7 @@ func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 			}
 			took = append(took, clock.System().Now().Sub(began))
 		}
-		f := figure{Name: "webhook to version set, digest told", N: o.pushes, Note: "index of two platforms, TLS, password"}
+		f := figure{Name: "webhook to version set, digest told", N: o.pushes, Note: "signed index of two platforms, TLS, password"}
 		if !digested {
 			f.Name = "webhook to version set, digest looked up"
 		}
@@ -99,7 +102,7 @@ func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 	return figures, nil
 }
 
-// push pushes an index as a client does.
+// push pushes an index as a client does, and what refers to it as signing tools do.
 func (w *world) push(ctx context.Context, reference string) (string, error) {
 	tag, err := name.NewTag(reference)
 	if err != nil {
@@ -109,12 +112,32 @@ func (w *world) push(ctx context.Context, reference string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make an index: %w", err)
 	}
-	err = remote.WriteIndex(tag, index, remote.WithContext(ctx), remote.WithTransport(w.oci.Client().Transport), remote.WithAuth(&authn.Basic{Username: username, Password: secret}))
-	if err != nil {
+	options := []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(w.oci.Client().Transport), remote.WithAuth(&authn.Basic{Username: username, Password: secret}),
+	}
+	if err := remote.WriteIndex(tag, index, options...); err != nil {
 		return "", fmt.Errorf("push %s: %w", reference, err)
 	}
-	digest, err := index.Digest()
-	return digest.String(), err
+	subject, err := partial.Descriptor(index)
+	if err != nil {
+		return "", fmt.Errorf("describe %s: %w", reference, err)
+	}
+	signature, err := random.Image(100, 1)
+	if err != nil {
+		return "", fmt.Errorf("make a signature: %w", err)
+	}
+	referrer, ok := mutate.Subject(signature, *subject).(v1.Image)
+	if !ok {
+		return "", fmt.Errorf("the signature of %s is a %T", reference, referrer)
+	}
+	digest, err := referrer.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest of a signature: %w", err)
+	}
+	if err := remote.Write(tag.Context().Digest(digest.String()), referrer, options...); err != nil {
+		return "", fmt.Errorf("push the signature of %s: %w", reference, err)
+	}
+	return subject.Digest.String(), nil
 }
 
 // await looks every two milliseconds until a count is what it has to be.
