@@ -37,13 +37,11 @@ func TestWrongInputs(t *testing.T) { //nolint:tparallel // its subtests share on
 	t.Run("a second rollout", func(t *testing.T) { w.secondRollout(ctx, t) })                 //nolint:paralleltest // see above
 }
 
-func (w *world) eventWithoutDigest(ctx context.Context, t *testing.T) {
+// tell posts a CloudEvent about an image as a CI job does, and answers the status and the text of the answer.
+func (w *world) tell(ctx context.Context, t *testing.T, id string, data map[string]any) (status int, answer string) {
 	t.Helper()
 	e := w.stack.Endpoints()
-	body, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": "1", "source": "/ci", "type": "com.gitlab.cd.artifact.published",
-		"data": map[string]any{"image": w.Scenario.Image(e.OCI, "api"), "tag": "9.9.9"},
-	})
+	body, err := json.Marshal(map[string]any{"specversion": "1.0", "id": id, "source": "/ci", "type": "com.gitlab.cd.artifact.published", "data": data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +57,14 @@ func (w *world) eventWithoutDigest(ctx context.Context, t *testing.T) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, _ := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "digest") {
-		t.Errorf("got %s: %s; want 400 with the field digest", response.Status, text)
+	return response.StatusCode, string(text)
+}
+
+func (w *world) eventWithoutDigest(ctx context.Context, t *testing.T) {
+	t.Helper()
+	status, text := w.tell(ctx, t, "1", map[string]any{"image": w.Scenario.Image(w.stack.Endpoints().OCI, "api"), "tag": "9.9.9"})
+	if status != http.StatusBadRequest || !strings.Contains(text, "digest") {
+		t.Errorf("got %d: %s; want 400 with the field digest", status, text)
 	}
 	sets, err := w.API.VersionSets(ctx, w.Scenario.Application, 0)
 	if err != nil || len(sets) > 0 {

@@ -1,10 +1,15 @@
 package crash
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
@@ -120,5 +125,82 @@ func TestSourcesReachTheRegistryService(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// One push that the registry notifies of, that a look finds and that a CI job tells of, twice, and again after a restart, is one
+// version (E61).
+func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
+	t.Parallel()
+	ctx, w := start(t, oneStage())
+	if err := w.CreateApplication(ctx); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.API.Sources(ctx, w.Scenario.Application)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("sources %v, %v", all, err)
+	}
+	image := w.stack.Endpoints().OCI + "/other/web"
+	config := fmt.Appendf(nil, `{"image":%q,"selection":"semver","poll":true,"poll_interval_seconds":86400}`, image)
+	web, err := w.API.CreateSource(ctx, all[0].Service.ID, source.OCIImage, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(id, tag, digest string) {
+		t.Helper()
+		if status, text := w.tell(ctx, t, id, map[string]any{"image": image, "tag": tag, "digest": digest}); status != http.StatusAccepted {
+			t.Fatalf("told of %s: answered %d %s", tag, status, text)
+		}
+	}
+	look := func(tag, digest string) {
+		t.Helper()
+		if err := w.Await(ctx, "a look to find "+tag, func() (string, bool, error) {
+			sight, err := w.API.LookAtSource(ctx, web.ID)
+			return fmt.Sprintf("%+v, %v", sight, err), sight.Artifact == image+":"+tag+"@"+digest, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push := func(tag string) string {
+		t.Helper()
+		digest, err := demo.PushImage(ctx, w.stack.Endpoints().OCI, "other/web", tag, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return digest
+	}
+	first := push("1.0.0")
+	look("1.0.0", first)
+	tell("1", "1.0.0", first)
+	tell("1", "1.0.0", first)
+	tell("2", "1.0.0", first)
+	starts, err := w.stack.Kill("registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.stack.AwaitRestart(ctx, "registry", starts); err != nil {
+		t.Fatal(err)
+	}
+	look("1.0.0", first)
+	tell("1", "1.0.0", first)
+	second := push("1.1.0")
+	look("1.1.0", second)
+
+	conn, err := pgx.Connect(ctx, pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	query := fmt.Sprintf(`SELECT coalesce(array_agg(digest ORDER BY id), '{}') FROM %s.cd_versions WHERE digest = ANY($1)`, pgx.Identifier{w.stack.Schema("domain")}.Sanitize())
+	// What was told is taken in its order: once the second is there, so is everything about the first.
+	var digests []string
+	if err := w.Await(ctx, "a version of the second push", func() (string, bool, error) {
+		err := conn.QueryRow(ctx, query, []string{first, second}).Scan(&digests)
+		return fmt.Sprintf("%v, %v", digests, err), slices.Contains(digests, second), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{first, second}; !slices.Equal(digests, want) {
+		t.Errorf("versions: found %q, expected %q", digests, want)
 	}
 }
