@@ -38,7 +38,11 @@ func TestBlueGreenPausesBeforeItsPromotion(t *testing.T) {
 	f := newFixture(t)
 	f.begin("shop", blueGreen(f.push("")))
 	f.awaitActive("Healthy", true)
-	f.sync(f.commit("shop/api.yaml", blueGreen(f.push(""))))
+	app := f.sync(f.commit("shop/api.yaml", blueGreen(f.push(""))))
+	// The Service stands second in the file; a Rollout that came before it would be invalid for a moment.
+	if applied, _, _ := unstructured.NestedSlice(app.Object, "status", "operationState", "syncResult", "resources"); len(applied) != 2 || applied[0].(map[string]any)["kind"] != "Service" {
+		t.Errorf("applied: found %v, expected the Service first", applied)
+	}
 	paused := f.awaitActive("Paused", false)
 	if message := text(paused, "status", "message"); message != "BlueGreenPause" {
 		t.Errorf("message: found %q, expected BlueGreenPause", message)

@@ -109,7 +109,7 @@ func (c *Controller) apply(app, sync apiserver.Object, wanted []desired) (result
 			failed = message
 		}
 	}
-	for _, d := range wanted {
+	for _, d := range slices.SortedStableFunc(slices.Values(wanted), inOrder) {
 		message, err := c.put(d)
 		if err != nil {
 			tell(d.key, "SyncFailed", "Failed", err.Error())
@@ -129,6 +129,27 @@ func (c *Controller) apply(app, sync apiserver.Object, wanted []desired) (result
 		tell(k, "Pruned", "Succeeded", "pruned")
 	}
 	return results, failed
+}
+
+// first are the kinds that Argo CD applies before others, in its order (its sync_tasks.go), as far as the cluster has them: a
+// Rollout finds the Service that it names. Kinds that are not listed come after them.
+//
+//nolint:gochecknoglobals // a constant of a slice type
+var first = []string{
+	"Namespace", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolumeClaim", "Role",
+	"RoleBinding", "Service", "DaemonSet", "Pod", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job", "CronJob",
+	"Ingress",
+}
+
+// inOrder compares objects by when Argo CD applies them.
+func inOrder(a, b desired) int {
+	rank := func(d desired) int {
+		if i := slices.Index(first, d.key.Resource.Kind); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	return rank(a) - rank(b)
 }
 
 // put applies one object.
