@@ -2,9 +2,6 @@ package scenario
 
 import (
 	"context"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -96,11 +93,7 @@ func (r *run) onCluster(ctx context.Context, a Act) error {
 	case a.Apply != "":
 		return r.Cluster.Apply(ctx, []byte(r.expand(ctx, a.Apply)))
 	case a.Delete != nil:
-		objects, err := r.Cluster.Resource(a.Delete.APIVersion, a.Delete.Kind, r.expand(ctx, a.Delete.Namespace))
-		if err != nil {
-			return err
-		}
-		return objects.Delete(ctx, r.expand(ctx, a.Delete.Name), metav1.DeleteOptions{})
+		return r.remove(ctx, *a.Delete)
 	case a.Available != nil:
 		return r.available(ctx, *a.Available)
 	case a.Kill != "":

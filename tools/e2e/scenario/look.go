@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,31 @@ func (r *run) inPhase(ctx context.Context, want string) error {
 			}
 		}
 		return "", len(all.Items) == len(r.scenario.Services), nil
+	})
+}
+
+// remove deletes an object after everything that belongs to it, and waits until it is gone. Left to the background, what belonged to
+// it may outlive it unnoticed where it is made anew under its name at once: Kubernetes' garbage collector sees no end of an
+// object that ended while its watch was away, as after a restart of the API server, and the pod of the old one stands in the way of the new.
+func (r *run) remove(ctx context.Context, o Object) error {
+	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
+	if err != nil {
+		return err
+	}
+	name, foreground := r.expand(ctx, o.Name), metav1.DeletePropagationForeground
+	if err := objects.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		return fmt.Errorf("delete %s %s: %w", o.Kind, name, err)
+	}
+	return r.world.Await(ctx, o.Kind+" "+name+" to be gone", func() (string, bool, error) {
+		_, err := objects.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return "it is gone", true, nil
+		case err != nil:
+			return "", false, away(err)
+		default:
+			return "it is there", false, nil
+		}
 	})
 }
 
