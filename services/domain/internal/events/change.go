@@ -2,6 +2,8 @@ package events
 
 import (
 	"encoding/json"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -32,9 +34,19 @@ func as[T event.Data](read func(T) core.Change) reader {
 	}
 }
 
-// readers is made for each event: a table in a variable could be changed by anybody. A type that the catalogue gains
-// has to be added here, or its first event is rejected.
-func readers() map[string]reader {
+// readers is made once. A type that the catalogue gains has to be added to one of its parts, or its first event is rejected.
+//
+//nolint:gochecknoglobals // a constant of a map type, which nothing changes
+var readers = sync.OnceValue(func() map[string]reader {
+	all := ofRollouts()
+	for _, part := range []map[string]reader{ofDeployments(), ofEnvironments(), ofWorkflows()} {
+		maps.Copy(all, part)
+	}
+	return all
+})
+
+// ofRollouts is what programs say of rollouts and their gates.
+func ofRollouts() map[string]reader {
 	return map[string]reader{
 		event.TypeRolloutStarted: as(func(d event.RolloutStarted) core.Change {
 			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbStart}
@@ -54,21 +66,6 @@ func readers() map[string]reader {
 		event.TypeRolloutEnvironmentFailed: as(func(d event.RolloutEnvironmentFailed) core.Change {
 			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
-		event.TypeDeploymentStarted: as(func(d event.DeploymentStarted) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbStart}
-		}),
-		event.TypeDeploymentHealthy: as(func(d event.DeploymentHealthy) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbComplete}
-		}),
-		event.TypeDeploymentDegraded: as(func(d event.DeploymentDegraded) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbDegrade, Reason: d.Reason}
-		}),
-		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
-		}),
-		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) core.Change {
-			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters, Changes: changes(d.Changes)}
-		}),
 		event.TypeRolloutPreviewed: as(func(d event.RolloutPreviewed) core.Change {
 			m := core.RolloutPreviewed{PreviewID: d.PreviewID}
 			for _, e := range d.Environments {
@@ -78,53 +75,6 @@ func readers() map[string]reader {
 		}),
 		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) core.Change {
 			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, EnvironmentID: d.EnvironmentID, Reason: d.Reason}
-		}),
-		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) core.Change {
-			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}
-		}),
-		event.TypeEnvironmentNotReady: as(func(d event.EnvironmentNotReady) core.Change {
-			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Reason: d.Reason}
-		}),
-		event.TypeApplicationEnvironmentReady: as(func(d event.ApplicationEnvironmentReady) core.Change {
-			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Ready: true, Discovered: discovered(d)}
-		}),
-		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
-			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
-		}),
-		event.TypeServiceHealthObserved: func(e event.Event) (core.Change, error) {
-			return observed(e, func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) core.Change {
-				return core.ServiceHealth{ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at}
-			})
-		},
-		event.TypeApplicationEnvironmentReconciled: func(e event.Event) (core.Change, error) {
-			return observed(e, func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) core.Change {
-				return core.Reconciliation{
-					ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
-					Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
-				}
-			})
-		},
-		event.TypeEnvironmentContactChanged: func(e event.Event) (core.Change, error) {
-			return observed(e, func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) core.Change {
-				return core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at}
-			})
-		},
-		// The engine's own words come for every run, whatever its program said before (D36).
-		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
-		}),
-		event.TypeWorkflowFailed: as(func(d event.WorkflowFailed) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbFail, Reason: d.Error}
-		}),
-		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
-		}),
-		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) core.Change {
-			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
-		}),
-		// The contract calls it advance: the command to go past a gate is also the news that it is passed (E69).
-		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
-			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
 		}),
 		event.TypeRolloutGateReached: as(func(d event.RolloutGateReached) core.Change {
 			return core.RolloutGateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
@@ -143,6 +93,79 @@ func readers() map[string]reader {
 	}
 }
 
+// ofDeployments is what they say of deployments.
+func ofDeployments() map[string]reader {
+	return map[string]reader{
+		event.TypeDeploymentStarted: as(func(d event.DeploymentStarted) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbStart}
+		}),
+		event.TypeDeploymentHealthy: as(func(d event.DeploymentHealthy) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbComplete}
+		}),
+		event.TypeDeploymentDegraded: as(func(d event.DeploymentDegraded) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbDegrade, Reason: d.Reason}
+		}),
+		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) core.Change {
+			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
+		}),
+		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) core.Change {
+			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters, Changes: changes(d.Changes)}
+		}),
+		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) core.Change {
+			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
+		}),
+		// The contract calls it advance: the command to go past a gate is also the news that it is passed (E69).
+		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
+			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
+		}),
+	}
+}
+
+// ofEnvironments is what they, and standing observers, say of environments.
+func ofEnvironments() map[string]reader {
+	return map[string]reader{
+		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) core.Change {
+			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}
+		}),
+		event.TypeEnvironmentNotReady: as(func(d event.EnvironmentNotReady) core.Change {
+			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Reason: d.Reason}
+		}),
+		event.TypeApplicationEnvironmentReady: as(func(d event.ApplicationEnvironmentReady) core.Change {
+			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Ready: true, Discovered: discovered(d)}
+		}),
+		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
+			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
+		}),
+		event.TypeServiceHealthObserved: observed(func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) core.Change {
+			return core.ServiceHealth{ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at}
+		}),
+		event.TypeApplicationEnvironmentReconciled: observed(func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) core.Change {
+			return core.Reconciliation{
+				ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
+				Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+			}
+		}),
+		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) core.Change {
+			return core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at}
+		}),
+	}
+}
+
+// ofWorkflows is the engine's own words, which come for every run, whatever its program said before (D36).
+func ofWorkflows() map[string]reader {
+	return map[string]reader{
+		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
+		}),
+		event.TypeWorkflowFailed: as(func(d event.WorkflowFailed) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbFail, Reason: d.Error}
+		}),
+		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) core.Change {
+			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
+		}),
+	}
+}
+
 // changes are those of files.
 func changes(all []event.FileChange) []core.FileChange {
 	told := make([]core.FileChange, len(all))
@@ -152,17 +175,19 @@ func changes(all []event.FileChange) []core.FileChange {
 	return told
 }
 
-// observed makes a change of what was seen at a time.
-func observed[T event.Data](e event.Event, seenAt func(T) string, read func(T, time.Time) core.Change) (core.Change, error) {
-	data, err := event.Decode[T](e)
-	if err != nil {
-		return nil, err
+// observed is as for what was seen at a time.
+func observed[T event.Data](seenAt func(T) string, read func(T, time.Time) core.Change) reader {
+	return func(e event.Event) (core.Change, error) {
+		data, err := event.Decode[T](e)
+		if err != nil {
+			return nil, err
+		}
+		at, err := time.Parse(time.RFC3339Nano, seenAt(data))
+		if err != nil {
+			return nil, fault.InvalidFields(fault.Field{Name: "data.observed_at", Problem: "found " + seenAt(data) + ", expected a time stamp (RFC 3339)"})
+		}
+		return read(data, at), nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, seenAt(data))
-	if err != nil {
-		return nil, fault.InvalidFields(fault.Field{Name: "data.observed_at", Problem: "found " + seenAt(data) + ", expected a time stamp (RFC 3339)"})
-	}
-	return read(data, at), nil
 }
 
 // health finds the health that a word means.
