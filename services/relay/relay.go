@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 
@@ -102,12 +101,6 @@ func health(c Config, log *slog.Logger, checks map[string]func(context.Context) 
 			<-ctx.Done()
 			return nil
 		}
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", c.HealthAddress)
-		if err != nil {
-			return fmt.Errorf("listen on %s: %w", c.HealthAddress, err)
-		}
-		ready()
-		return rpc.ServeHTTP(ctx, log, listener, telemetry.Health(checks))
+		return rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks)).Run(ctx, ready)
 	}}
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// longestSocketDir leaves room for "/.s.PGSQL.5432" in the 107 bytes that the path of a unix socket may have (103 on BSD
+// longestSocketDir leaves room for "/.s.PGSQL." and a port in the 107 bytes that the path of a unix socket may have (103 on BSD
 // and macOS).
 const longestSocketDir = 103 - len("/.s.PGSQL.65535")
 

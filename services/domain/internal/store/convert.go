@@ -150,3 +150,11 @@ func orNull[T comparable](v T) *T {
 	}
 	return &v
 }
+
+// given is a list for a column that is never null: none is an empty one.
+func given[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}

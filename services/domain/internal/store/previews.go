@@ -33,11 +33,3 @@ func preview(row sqlc.RolloutPreview) core.Preview {
 		Environments: row.Environments, RequestedAt: row.CreatedAt,
 	}
 }
-
-// given is a list for a column that is never null: none is an empty one.
-func given[T any](all []T) []T {
-	if all == nil {
-		return []T{}
-	}
-	return all
-}
