@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 )
 
 // TestCertificatesOfTheBusRotate: a connection with certificates on both sides outlives a rotation with a question under way, and
@@ -27,7 +27,7 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 	folder := t.TempDir()
 	first := certstest.New(t)
 	theirs, ours := first.Files(t, folder, "server"), first.Files(t, folder, "client")
-	host, port, err := net.SplitHostPort(rpctest.FreeAddress(t))
+	host, port, err := net.SplitHostPort(porttest.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 )
 
 // secured is a real server that takes only encrypted connections from those whom its authority vouches for.
@@ -29,7 +29,7 @@ type secured struct {
 func newSecured(t *testing.T, a *certstest.Authority) *secured {
 	t.Helper()
 	s := &secured{}
-	address := rpctest.FreeAddress(t)
+	address := porttest.FreeAddress(t)
 	dir, err := os.MkdirTemp("", "lockstep-pg-test-") //nolint:usetesting // t.TempDir is open to its owner only, and the server has an account of its own
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package port reserves TCP ports of the loopback interface for servers that are told their address and started later:
-// those of `lockstep dev`, of the demo and of tests.
+// those of `lockstep dev`, of the demo, of tests and of the cluster that they run on.
 //
 // It is not for servers that can be handed a listener: listen on port 0 and pass that on.
 package port
@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -47,6 +48,19 @@ func Choose(n int) ([]int, *Reservation, error) {
 	}
 	r.Release()
 	return nil, nil, fmt.Errorf("found %d free ports from %d to %d, expected %d", len(ports), first, first+count-1, n)
+}
+
+// ChooseFor is Choose for the things of these names, which are told apart by them.
+func ChooseFor(names ...string) (map[string]int, *Reservation, error) {
+	chosen, r, err := Choose(len(names))
+	if err != nil {
+		return nil, nil, fmt.Errorf("ports of %s: %w", strings.Join(names, ", "), err)
+	}
+	ports := make(map[string]int, len(names))
+	for i, name := range names {
+		ports[name] = chosen[i]
+	}
+	return ports, r, nil
 }
 
 // Hold takes one port that was chosen before. It gives a process that is just ending a second to let go of it; false when

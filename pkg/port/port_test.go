@@ -3,6 +3,7 @@ package port_test
 import (
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,24 @@ func TestAPortIsHandedOutOnceAtATime(t *testing.T) {
 	slices.Sort(all)
 	if n := len(slices.Compact(slices.Clone(all))); n != 200 {
 		t.Errorf("ports: found %d different ones of %d, expected all to be: %v", n, len(all), all)
+	}
+}
+
+func TestEachNameHasAPortOfItsOwn(t *testing.T) {
+	t.Parallel()
+	names := strings.Fields("etcd etcd-peer apiserver scheduler redis kwok")
+	ports, r, err := port.ChooseFor(names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	owners := map[int]string{}
+	for _, name := range names {
+		p, ok := ports[name]
+		if other, taken := owners[p]; !ok || taken {
+			t.Errorf("%s: found port %d, of %q too; expected one of its own", name, p, other)
+		}
+		owners[p] = name
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -31,7 +31,7 @@ func start(t *testing.T, db pg.Config, nats *bustest.TestServer) *process {
 	t.Helper()
 	p := &process{config: Config{
 		DatabaseURL: db.URL, Schema: db.Schema, NATSURL: nats.URL(), NATSUser: "registry", NATSPassword: "registry",
-		HTTPAddress: rpctest.FreeAddress(t), HealthAddress: rpctest.FreeAddress(t), Tokens: []string{token}, LogLevel: "error",
+		HTTPAddress: porttest.FreeAddress(t), HealthAddress: porttest.FreeAddress(t), Tokens: []string{token}, LogLevel: "error",
 	}}
 	p.run(t)
 	return p

@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
@@ -247,7 +247,7 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	toDatabase, toNATS := newDoor(t, database.URL()), newDoor(t, nats.URL())
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: through(t, database.URL(), toDatabase), NATSURL: "nats://" + toNATS.address, NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: rpctest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {

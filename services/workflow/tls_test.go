@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
@@ -26,7 +26,7 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	callers, strangers := certstest.New(t).Files(t, dir, "caller"), certstest.New(t).Files(t, dir, "stranger")
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: rpctest.FreeAddress(t), GRPCCert: ours.Cert, GRPCKey: ours.Key, GRPCClientCA: callers.CA,
+		GRPCAddress: porttest.FreeAddress(t), GRPCCert: ours.Cert, GRPCKey: ours.Key, GRPCClientCA: callers.CA,
 		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {

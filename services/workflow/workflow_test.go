@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
@@ -56,7 +56,7 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema,
 		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: rpctest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
@@ -250,7 +250,7 @@ func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
 // when the bus is there.
 func TestTheServiceServesWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = rpctest.FreeAddress(t) })
+	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = porttest.FreeAddress(t) })
 	s.down()
 	s.bus.Stop(t)
 	s.up()

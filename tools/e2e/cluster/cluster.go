@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // startWithin bounds the whole start, on a machine that does other things as well.
@@ -43,6 +44,7 @@ type Config struct {
 type Cluster struct {
 	config    Config
 	ports     map[string]int
+	reserved  *port.Reservation // of the ports, while a program is started again
 	tokens    map[string]string
 	processes []*process // in the order of their start
 	rest      *rest.Config
@@ -126,6 +128,9 @@ func (c *Cluster) Stop() {
 		p.end()
 	}
 	c.processes = nil
+	if c.reserved != nil {
+		c.reserved.Release()
+	}
 }
 
 // Restart ends a program as a crash would, starts it again and waits until it is ready.
@@ -155,7 +160,7 @@ func (c *Cluster) Programs() []string {
 }
 
 // URL is the API server's.
-func (c *Cluster) URL() string { return "https://" + address(c.ports["apiserver"]) }
+func (c *Cluster) URL() string { return "https://" + port.Address(c.ports["apiserver"]) }
 
 // Kubeconfig is a file with which the named account signs in: admin, or relay, who may do what a relay has to and no more.
 func (c *Cluster) Kubeconfig(account string) string { return c.path("kubeconfig-" + account) }

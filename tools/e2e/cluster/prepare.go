@@ -6,22 +6,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-)
 
-const (
-	// Ports are chosen below those of stacks (20000) and of outgoing connections.
-	firstPort = 10000
-	portCount = 10000
-	attempts  = 1000
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // The accounts that sign in with a token.
@@ -38,7 +29,7 @@ func (c *Cluster) prepare() error {
 		}
 	}
 	var err error
-	if c.ports, err = choosePorts("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
+	if c.ports, c.reserved, err = port.ChooseFor("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
 		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok"); err != nil {
 		return err
 	}
@@ -105,25 +96,3 @@ func (c *Cluster) connect() error {
 	}
 	return nil
 }
-
-// choosePorts picks a free port for each name.
-func choosePorts(names ...string) (map[string]int, error) {
-	ports, taken := map[string]int{}, map[int]bool{}
-	for range attempts {
-		if len(ports) == len(names) {
-			return ports, nil
-		}
-		//nolint:gosec // which port it is need not be a secret
-		port := firstPort + mathrand.IntN(portCount)
-		//nolint:noctx // bound at once or not at all
-		probe, err := net.Listen("tcp", address(port))
-		if err != nil || taken[port] {
-			continue
-		}
-		_ = probe.Close()
-		ports[names[len(ports)]], taken[port] = port, true
-	}
-	return nil, fmt.Errorf("ports of %s: found %d free ones, expected %d", strings.Join(names, ", "), len(ports), len(names))
-}
-
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

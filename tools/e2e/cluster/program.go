@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
 // probeTimeout bounds one question whether a program is ready.
@@ -18,8 +20,8 @@ const probeTimeout = 2 * time.Second
 
 // controlPlane is Kubernetes.
 func (c *Cluster) controlPlane() []program {
-	etcd := "http://" + address(c.ports["etcd"])
-	peer := "http://" + address(c.ports["etcd-peer"])
+	etcd := "http://" + port.Address(c.ports["etcd"])
+	peer := "http://" + port.Address(c.ports["etcd-peer"])
 	key := c.path("service-account.key")
 	var audit []string
 	if c.config.Audit != "" {
@@ -47,7 +49,7 @@ func (c *Cluster) controlPlane() []program {
 			}, audit...),
 		},
 		{
-			name: "kube-controller-manager", stage: 2, ready: c.healthy("https://" + address(c.ports["controller-manager"]) + "/healthz"),
+			name: "kube-controller-manager", stage: 2, ready: c.healthy("https://" + port.Address(c.ports["controller-manager"]) + "/healthz"),
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
 				"--secure-port=" + c.port("controller-manager"), "--cert-dir=" + c.path("certificates"),
@@ -57,7 +59,7 @@ func (c *Cluster) controlPlane() []program {
 			},
 		},
 		{
-			name: "kube-scheduler", stage: 2, ready: c.healthy("https://" + address(c.ports["scheduler"]) + "/healthz"),
+			name: "kube-scheduler", stage: 2, ready: c.healthy("https://" + port.Address(c.ports["scheduler"]) + "/healthz"),
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
 				"--secure-port=" + c.port("scheduler"), "--cert-dir=" + c.path("certificates"),
@@ -68,7 +70,7 @@ func (c *Cluster) controlPlane() []program {
 
 // controllers are what runs on Kubernetes.
 func (c *Cluster) controllers() []program {
-	redis, repositories := address(c.ports["redis"]), address(c.ports["repo-server"])
+	redis, repositories := port.Address(c.ports["redis"]), port.Address(c.ports["repo-server"])
 	env := []string{
 		"KUBECONFIG=" + c.Kubeconfig(Admin), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), "ARGOCD_FAKE_IN_CLUSTER=true",
 		"ARGOCD_GPG_ENABLED=false", "ARGOCD_TLS_DATA_PATH=" + c.path("argocd"), "ARGOCD_SSH_DATA_PATH=" + c.path("argocd"),
@@ -83,10 +85,10 @@ func (c *Cluster) controllers() []program {
 	env = append(env, "PATH="+path)
 	return []program{
 		{
-			name: "kwok", stage: 0, ready: c.healthy("http://" + address(c.ports["kwok"]) + "/healthz"),
+			name: "kwok", stage: 0, ready: c.healthy("http://" + port.Address(c.ports["kwok"]) + "/healthz"),
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--manage-all-nodes=true", "--enable-crds=Stage", "--node-lease-duration-seconds=0",
-				"--server-address=" + address(c.ports["kwok"]),
+				"--server-address=" + port.Address(c.ports["kwok"]),
 			},
 			// A file of the user's would be configuration as well.
 			env: []string{"HOME=" + c.path("home")},
@@ -101,7 +103,7 @@ func (c *Cluster) controllers() []program {
 		},
 		{
 			name: "argocd-application-controller", stage: 1, env: env,
-			ready: c.healthy("http://" + address(c.ports["application-controller"]) + "/healthz"),
+			ready: c.healthy("http://" + port.Address(c.ports["application-controller"]) + "/healthz"),
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--namespace=argocd", "--redis=" + redis, "--repo-server=" + repositories,
 				"--repo-server-plaintext", "--metrics-port=" + c.port("application-controller"),
@@ -109,7 +111,7 @@ func (c *Cluster) controllers() []program {
 			},
 		},
 		{
-			name: "rollouts-controller", stage: 1, ready: c.healthy("http://" + address(c.ports["rollouts"]) + "/healthz"),
+			name: "rollouts-controller", stage: 1, ready: c.healthy("http://" + port.Address(c.ports["rollouts"]) + "/healthz"),
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--healthzPort=" + c.port("rollouts"),
 				"--metricsPort=" + c.port("rollouts-metrics"),

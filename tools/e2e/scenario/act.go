@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 

@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -105,10 +105,10 @@ type pair struct{ workflow, domain *replica }
 
 func (w *world) pair(t *testing.T, name string) *pair {
 	t.Helper()
-	grpc := rpctest.FreeAddress(t)
+	grpc := porttest.FreeAddress(t)
 	return &pair{
 		workflow: w.replica(t, "workflow", name, grpc, map[string]any{"grpc_address": grpc, "instance": "replica-" + name}),
-		domain:   w.replica(t, "domain", name, rpctest.FreeAddress(t), map[string]any{"workflow_address": grpc}),
+		domain:   w.replica(t, "domain", name, porttest.FreeAddress(t), map[string]any{"workflow_address": grpc}),
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *world) replica(t *testing.T, part, name, address string, more map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{part: part, address: address, health: rpctest.FreeAddress(t)}
+	r := &replica{part: part, address: address, health: porttest.FreeAddress(t)}
 	settings := map[string]any{}
 	if err := yaml.Unmarshal(text, &settings); err != nil {
 		t.Fatal(err)

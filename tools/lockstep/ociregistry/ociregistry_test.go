@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/ociregistry"
 )
 
@@ -65,7 +65,7 @@ func push(t *testing.T, ref string) string {
 
 func TestContentSurvivesARestart(t *testing.T) {
 	t.Parallel()
-	c := ociregistry.Config{Address: rpctest.FreeAddress(t), Dir: t.TempDir()}
+	c := ociregistry.Config{Address: porttest.FreeAddress(t), Dir: t.TempDir()}
 	stop := start(t, c)
 	digest := push(t, c.Address+"/shop/api:1.0")
 	stop()
@@ -119,7 +119,7 @@ func TestEveryPushIsNotifiedUntilAccepted(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(receiver.Close)
-	c := ociregistry.Config{Address: rpctest.FreeAddress(t), Dir: t.TempDir(), NotifyURL: receiver.URL, NotifyToken: "t0ken"}
+	c := ociregistry.Config{Address: porttest.FreeAddress(t), Dir: t.TempDir(), NotifyURL: receiver.URL, NotifyToken: "t0ken"}
 	start(t, c)
 	digest := push(t, c.Address+"/shop/web:2.0")
 	want := received{"Bearer t0ken", "shop/web", digest, "2.0", "push"}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/rollouts"
@@ -42,7 +42,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, gitDir: t.TempDir(), folder: t.TempDir(), address: rpctest.FreeAddress(t)}
+	f := &fixture{t: t, gitDir: t.TempDir(), folder: t.TempDir(), address: porttest.FreeAddress(t)}
 	if err := gitserver.Create(t.Context(), f.gitDir, "shop", map[string]string{"README.md": "shop\n"}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,19 +9,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/port"
 )
 
-// choose picks and holds a free port for each name.
-func choose(names []string) (map[string]int, *port.Reservation, error) {
-	chosen, r, err := port.Choose(len(names))
-	if err != nil {
-		return nil, nil, fmt.Errorf("choose ports: %w", err)
-	}
-	ports := map[string]int{}
-	for i, name := range names {
-		ports[name] = chosen[i]
-	}
-	return ports, r, nil
-}
-
 // reserve holds the ports of an earlier run.
 func reserve(ctx context.Context, c clock.Clock, ports map[string]int) (*port.Reservation, error) {
 	r := &port.Reservation{}

@@ -61,7 +61,7 @@ func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *po
 	if !errors.Is(err, os.ErrNotExist) {
 		return settings{}, nil, fmt.Errorf("read settings: %w", err)
 	}
-	ports, r, err := choose(portNames())
+	ports, r, err := port.ChooseFor(portNames()...)
 	if err != nil {
 		return settings{}, nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/port"
-	"github.com/lockstep-cd/lockstep/pkg/rpc/rpctest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 )
 
 // TestMain is also the child process of the tests: `<this binary> child BEHAVIOUR ADDRESS`.
@@ -54,7 +54,7 @@ func behave(behaviour, where string) int {
 func newProcess(t *testing.T, behaviour string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	where := rpctest.FreeAddress(t)
+	where := porttest.FreeAddress(t)
 	p := &process{
 		name: behaviour, args: []string{"child", behaviour, where}, ready: httpReady("http://" + where),
 		pidFile: filepath.Join(dir, "pid"), logFile: filepath.Join(dir, "log"), environment: os.Environ(),

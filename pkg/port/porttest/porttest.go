@@ -1,7 +1,7 @@
-// Package rpctest finds addresses for the servers of tests.
+// Package porttest finds addresses for the servers of tests.
 //
 // It is for tests only.
-package rpctest
+package porttest
 
 import (
 	"testing"
