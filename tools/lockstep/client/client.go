@@ -73,18 +73,9 @@ type UserError struct {
 
 // do sends one document and decodes its data. Errors have the class that the API gave them.
 func (c *Client) do(ctx context.Context, query string, variables map[string]any, data any) error {
-	body, err := json.Marshal(request{query, variables})
+	r, err := c.request(ctx, query, variables, "application/json")
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
-	if err != nil {
-		return fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json")
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
+		return err
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
@@ -99,6 +90,24 @@ func (c *Client) do(ctx context.Context, query string, variables map[string]any,
 		return fault.New(fault.Unavailable, "read answer of %s: %w", c.endpoint, err)
 	}
 	return c.decode(response, text, data)
+}
+
+// request is one that asks for a document's answer in a media type.
+func (c *Client) request(ctx context.Context, query string, variables map[string]any, accept string) (*http.Request, error) {
+	body, err := json.Marshal(request{query, variables})
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", accept)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return r, nil
 }
 
 func (c *Client) decode(response *http.Response, text []byte, data any) error {

@@ -2,13 +2,11 @@ package client
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
-	"net/http"
 	"strings"
 	"time"
 
@@ -63,24 +61,14 @@ func (c *Client) JournalCursor(ctx context.Context) (string, error) {
 // row's own cursor, from which another call goes on. It returns nil when the server ends the stream, which it does now and
 // then, the error of tell, or one that is Unavailable when the stream broke. Opened is called once the server has answered.
 func (c *Client) FollowRollout(ctx context.Context, rollout, cursor string, opened func(), tell func(cursor string) error) error {
-	body, err := json.Marshal(request{
-		`subscription($after: String, $rollout: ID) { journal(after: $after, rollout: $rollout) { cursor } }`, map[string]any{"after": cursor, "rollout": rollout},
-	})
-	if err != nil {
-		return fmt.Errorf("encode subscription: %w", err)
-	}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	alive := make(chan struct{}, 1)
 	go c.expect(reading, alive, stop)
-	r, err := http.NewRequestWithContext(reading, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	r, err := c.request(reading, `subscription($after: String, $rollout: ID) { journal(after: $after, rollout: $rollout) { cursor } }`,
+		map[string]any{"after": cursor, "rollout": rollout}, "text/event-stream")
 	if err != nil {
-		return fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "text/event-stream")
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
+		return err
 	}
 	response, err := c.http.Do(r)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -13,8 +12,8 @@ import (
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/grpc"
 
+	"github.com/lockstep-cd/lockstep/pkg/telemetry/tracetest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -87,10 +86,8 @@ func TestOneTraceFromPushToHealthy(t *testing.T) {
 	}
 }
 
-// collector takes spans as an OpenTelemetry collector does.
+// collector keeps spans.
 type collector struct {
-	collectorv1.UnimplementedTraceServiceServer
-
 	address string
 	mu      sync.Mutex
 	spans   []recorded
@@ -103,26 +100,12 @@ type recorded struct {
 
 func newCollector(t *testing.T) *collector {
 	t.Helper()
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &collector{address: lis.Addr().String()}
-	server := grpc.NewServer()
-	collectorv1.RegisterTraceServiceServer(server, c)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(lis) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	c := &collector{}
+	c.address = tracetest.Collect(t, c.keep)
 	return c
 }
 
-// Export implements the trace service.
-func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) keep(req *collectorv1.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range req.GetResourceSpans() {
@@ -133,7 +116,6 @@ func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServic
 			}
 		}
 	}
-	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
 func value(attributes []*commonv1.KeyValue, key string) string {
