@@ -3,159 +3,199 @@ package crash
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// disturbFor is how long one rollout is disturbed: after that it has to end.
+// disturbFor is how long the rollouts of one round are disturbed: after that they have to end.
 const disturbFor = 20 * time.Second
 
+// approval is the gate that a person has to pass in each rollout.
+const approval = "release"
+
 // TestChaos has rollouts in flight while whatever a stack is made of is killed, stalled and emptied at random, by a seed that it
-// prints: services, NATS and its streams, the cluster, Git, and what PostgreSQL has in hand. In the end everything has to be as if
-// nothing had been: completed, each gate passed once and together, one commit for each environment, a journal that names each gate.
+// prints: services, NATS and its streams, the cluster, Git, PostgreSQL. In the end everything has to be as if nothing had been: each
+// rollout completed, each gate passed once and together, one commit for each environment, one approval, by somebody who is known, and a
+// journal from which every state can be rebuilt.
 //
-// LOCKSTEP_CHAOS is the number of rollouts; without it the test is skipped, since `make chaos` runs it alone. LOCKSTEP_CHAOS_SEED
-// repeats a run, as far as processes can be made to.
+// LOCKSTEP_CHAOS is the number of rounds, or how long rounds go on to begin ("60m"); without it the test is skipped, since `make chaos` runs
+// it alone. LOCKSTEP_CHAOS_TOGETHER is the number of rollouts in flight in each. LOCKSTEP_CHAOS_SEED repeats a run, as far as processes
+// can be made to.
 //
-//nolint:paralleltest,tparallel // its rollouts come one after the other
+//nolint:tparallel // its rounds come one after the other
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	rollouts, err := strconv.Atoi(os.Getenv("LOCKSTEP_CHAOS"))
-	if err != nil || rollouts < 1 {
-		t.Skip("LOCKSTEP_CHAOS, the number of rollouts, is not set; `make chaos` sets it")
+	bound := os.Getenv("LOCKSTEP_CHAOS")
+	rounds, notRounds := strconv.Atoi(bound)
+	duration, notDuration := time.ParseDuration(bound)
+	if notRounds != nil && notDuration != nil || rounds+int(duration) < 1 {
+		t.Skip("LOCKSTEP_CHAOS, a number of rounds or a duration, is not set; `make chaos` sets it")
 	}
-	seed := rand.Uint64() //nolint:gosec // it is printed
-	if text := os.Getenv("LOCKSTEP_CHAOS_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("LOCKSTEP_CHAOS_SEED=%d", seed)
+	seed := number(t, "LOCKSTEP_CHAOS_SEED", rand.Uint64()) //nolint:gosec // it is printed
+	together := int(number(t, "LOCKSTEP_CHAOS_TOGETHER", 3))
+	t.Logf("LOCKSTEP_CHAOS_SEED=%d LOCKSTEP_CHAOS_TOGETHER=%d", seed, together)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // faults need no secrecy
 	done := map[string]int{}
-	for i := range rollouts {
+	end := clock.System().Now().Add(duration)
+	completed, round, faults := 0, 0, 0
+	for more := true; more && !t.Failed(); {
+		round++
 		// A stack of its own for each, gone before the next: what one leaves behind is not the next one's trouble, and a run may be as
 		// long as it likes.
-		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
-			ctx, w := setup(t, oneStage())
-			set, err := w.Push(ctx, "2.0.0", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := w.roll(ctx, t, set, func(ctx context.Context, _ client.Rollout) error { return w.disturb(ctx, t, random, done) })
-			w.expectAllGates(t, r)
-			for _, row := range r.Journal {
-				if row.ToState == "" || row.PrincipalType == "" {
-					t.Errorf("%s: a row of the journal has no state, or nobody who did it: %+v", r.ID, row)
-				}
-			}
-		})
+		t.Run(strconv.Itoa(round), func(t *testing.T) { completed += chaos(t, random, together, done) })
+		more = round < rounds || clock.System().Now().Before(end)
 	}
-	faults := 0
 	for _, n := range done {
 		faults += n
 	}
-	t.Logf("%d rollouts completed through %d faults: %v", rollouts, faults, done)
-	if least := 3 * rollouts; faults < least {
+	t.Logf("%d rollouts completed in %d rounds, through %d faults: %v", completed, round, faults, done)
+	if least := 3 * round; faults < least {
 		t.Errorf("%d faults, want at least %d: the rollouts were hardly disturbed", faults, least)
 	}
 }
 
-// disturb does one thing after the other to the stack, until ctx ends or disturbFor is over, and counts what it did.
-func (w *world) disturb(ctx context.Context, t *testing.T, random *rand.Rand, done map[string]int) error {
+// number reads a number from the environment.
+func number(t *testing.T, name string, unset uint64) uint64 {
 	t.Helper()
-	end := clock.System().Now().Add(disturbFor)
-	parts := []string{"registry", "domain", "workflow", "relay", "nats", "simcluster", "git"}
-	for clock.System().Now().Before(end) && ctx.Err() == nil {
-		part := parts[random.IntN(len(parts))]
-		pause := time.Duration(100+random.IntN(900)) * time.Millisecond
-		var what string
-		var err error
-		switch random.IntN(6) {
-		case 0, 1, 2:
-			what = "killed"
-			_, err = w.stack.Kill(part)
-		case 3:
-			what = "stalled"
-			err = w.stall(ctx, part, pause)
-		case 4:
-			what, part = "emptied", "streams"
-			_, err = w.stack.WipeStreams()
-		default:
-			what, part = "stalled and cut off", "database"
-			err = w.stallDatabase(ctx, t, random, pause)
-		}
-		switch {
-		case ended(ctx):
-			return nil
-		case fault.Is(err, fault.Unavailable): // it is being started again just now
-		case err != nil:
-			return err
-		default:
-			done[what+" "+part]++
-		}
-		_ = clock.Sleep(ctx, clock.System(), pause) // cut short when the rollout is over
+	text := os.Getenv(name)
+	if text == "" {
+		return unset
 	}
-	return nil
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
 }
 
-// stall stops a process without ending it, and lets it go on after a while.
-func (w *world) stall(ctx context.Context, part string, pause time.Duration) error {
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(w.stack.LogFile(part))), "run", part+".pid"))
-	if errors.Is(err, os.ErrNotExist) {
-		return fault.New(fault.Unavailable, "%s is being started", part)
+// chaos is one round: rollouts of as many applications, in flight together on one stack. It answers how many completed as they have to.
+func chaos(t *testing.T, random *rand.Rand, together int, done map[string]int) (completed int) {
+	t.Helper()
+	dir := t.TempDir()
+	// Else the account that runs PostgreSQL in place of root could not reach it, and the data would be put elsewhere, to stay.
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+	// Not Fast: PostgreSQL crashes, and what it has confirmed must not be lost by its own doing.
+	ctx, first := startIn(t, stack.Config{Dir: dir}, chaosScenario(1))
+	worlds := []*world{first}
+	for i := 2; i <= together; i++ {
+		worlds = append(worlds, first.beside(chaosScenario(i)))
+	}
+	if err := first.CreateEnvironments(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next := make([]client.VersionSet, together)
+	each(t, worlds, func(i int, w *world) error {
+		set, err := w.release(ctx)
+		next[i] = set
 		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
+	})
+	disturbing, calm := context.WithCancel(ctx)
+	disturbed := make(chan error, 1)
+	go func() { disturbed <- first.disturb(disturbing, random, done) }()
+	rollouts := make([]client.Rollout, together)
+	each(t, worlds, func(i int, w *world) error {
+		r, err := w.promote(ctx, t.Name(), next[i], nil)
+		rollouts[i] = r
 		return err
+	})
+	calm()
+	if err := <-disturbed; err != nil {
+		t.Error(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return fault.New(fault.Unavailable, "stall %s: %w", part, err)
+	for i, w := range worlds {
+		w.expectAllGates(t, rollouts[i])
+		if err := expectPrincipals(rollouts[i]); err != nil {
+			t.Error(err)
+		}
 	}
-	_ = clock.Sleep(ctx, clock.System(), pause) // it goes on in any case
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		return fault.New(fault.Unavailable, "let %s go on: %w", part, err)
+	check, err := first.API.CheckJournal(ctx, func(client.JournalCheck) {})
+	if err != nil || len(check.Differences) > 0 || check.Rollouts != 2*together {
+		t.Errorf("the journal: got %+v, %v; want no differences in %d rollouts", check, err, 2*together)
 	}
-	return nil
+	if !t.Failed() {
+		completed = together
+	}
+	return completed
 }
 
-// stallDatabase holds a table so that nobody gets at it, and then ends the sessions that wait: what a server that stalls and restarts
-// does to a service. Sessions of others on the server are left alone.
-func (w *world) stallDatabase(ctx context.Context, t *testing.T, random *rand.Rand, pause time.Duration) error {
+// chaosScenario is a small application, with an approval before its only environment, which it shares with all others.
+func chaosScenario(i int) demo.Scenario {
+	s := oneStage()
+	s.Application = fmt.Sprintf("shop-%d", i)
+	s.Stages[0].Gates, s.Stages[0].Soak = []int{25, 50, 75, 100}, 1 // long enough for faults to meet them
+	s.Stages[0].Approval, s.Stages[0].ApprovalReason = approval, "somebody says so"
+	return s
+}
+
+// beside is another application on the same stack.
+func (w *world) beside(scenario demo.Scenario) *world {
+	other := &world{World: demo.NewWorld(w.stack, scenario, clock.System()), stack: w.stack}
+	other.watcher = demo.NewWatcher(other.World, nil)
+	return other
+}
+
+// release makes an application whose first version is deployed, and answers its second, which is not.
+func (w *world) release(ctx context.Context) (second client.VersionSet, err error) {
+	for _, step := range []func(context.Context) error{w.CreateRepository, w.CreateApplication, w.CreatePipeline} {
+		if err := step(ctx); err != nil {
+			return second, err
+		}
+	}
+	set, err := w.Push(ctx, "1.0.0", nil)
+	if err != nil {
+		return second, err
+	}
+	if _, err := w.promote(ctx, "first", set, nil); err != nil {
+		return second, err
+	}
+	return w.Push(ctx, "2.0.0", nil)
+}
+
+// each does something with every world at once, and ends the test when it went wrong with one.
+func each(t *testing.T, worlds []*world, do func(i int, w *world) error) {
 	t.Helper()
-	tables := [][2]string{{"workflow", "execution"}, {"domain", "cd_rollouts"}, {"domain", "outbox"}, {"workflow", "outbox"}}
-	table := tables[random.IntN(len(tables))]
-	name := pgx.Identifier{w.stack.Schema(table[0]), table[1]}.Sanitize()
-	conn, err := pgx.Connect(ctx, pgtest.URL(t))
-	if err != nil {
-		return err
+	var all sync.WaitGroup
+	errs := make([]error, len(worlds))
+	for i, w := range worlds {
+		all.Go(func() { errs[i] = do(i, w) })
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return err
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, "LOCK TABLE "+name+" IN ACCESS EXCLUSIVE MODE"); err != nil {
-		return err
+}
+
+// expectPrincipals checks that every row of a journal has somebody who did it, and that the approval was given once, by a person.
+func expectPrincipals(r client.Rollout) error {
+	var verbs []string
+	for _, row := range r.Journal {
+		if row.ToState == "" || row.PrincipalType == "" {
+			return fmt.Errorf("%s: a row of the journal has no state, or nobody who did it: %+v", r.ID, row)
+		}
+		if row.GateID != approval {
+			continue
+		}
+		verbs = append(verbs, row.Event)
+		if row.Event == "approve" && row.PrincipalID == 0 {
+			return fmt.Errorf("%s: approved by nobody who is known: %+v", r.ID, row)
+		}
 	}
-	_ = clock.Sleep(ctx, clock.System(), pause) // the table is let go in any case
-	_, err = tx.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = $1::text::regclass AND NOT granted AND pid <> pg_backend_pid()`, name)
-	return err
+	if got, want := strings.Join(verbs, " "), "request_approval approve"; got != want {
+		return fmt.Errorf("%s: journal of gate %q: got %q, want %q", r.ID, approval, got, want)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -52,9 +53,15 @@ func setup(t *testing.T, scenario demo.Scenario) (context.Context, *world) {
 // start brings an empty stack up; environment is its processes', beside the test's own.
 func start(t *testing.T, scenario demo.Scenario, environment ...string) (context.Context, *world) {
 	t.Helper()
+	return startIn(t, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true, Environment: environment}, scenario)
+}
+
+// startIn is start with the stack as config has it.
+func startIn(t *testing.T, config stack.Config, scenario demo.Scenario) (context.Context, *world) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	s, err := stack.Start(ctx, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true, Environment: environment})
+	s, err := stack.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +99,18 @@ func start(t *testing.T, scenario demo.Scenario, environment ...string) (context
 // gate passed once and together, one commit for each environment. disturb may be nil.
 func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, disturb func(context.Context, client.Rollout) error) client.Rollout {
 	t.Helper()
-	before, err := w.Commits(ctx)
+	r, err := w.promote(ctx, t.Name(), set, disturb)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r
+}
+
+// promote is roll for those who have several under way at a time: everything that is wrong is its error.
+func (w *world) promote(ctx context.Context, reason string, set client.VersionSet, disturb func(context.Context, client.Rollout) error) (client.Rollout, error) {
+	before, err := w.Commits(ctx)
+	if err != nil {
+		return client.Rollout{}, err
 	}
 	digests := map[string]string{}
 	for _, e := range set.Entries {
@@ -103,7 +119,7 @@ func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, d
 	w.watcher.Expect(digests)
 	var r client.Rollout
 	err = w.watcher.During(ctx, func(ctx context.Context) error {
-		created, err := w.API.CreateRollout(ctx, set.ID, t.Name())
+		created, err := w.Roll(ctx, set.ID, reason)
 		if err != nil {
 			return err
 		}
@@ -125,22 +141,15 @@ func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, d
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		return r, err
 	}
-	if err := demo.ExpectState(r, "COMPLETED", nil); err != nil {
-		t.Error(err)
-	}
+	wrong := []error{demo.ExpectState(r, "COMPLETED", nil)}
 	want := map[string]int{}
 	for _, stage := range w.Scenario.Stages {
 		want[stage.Environment] = 1
-		if err := w.ExpectHealthy(ctx, stage, set); err != nil {
-			t.Error(err)
-		}
+		wrong = append(wrong, w.ExpectHealthy(ctx, stage, set))
 	}
-	if err := w.ExpectCommits(ctx, before, want); err != nil {
-		t.Error(err)
-	}
-	return r
+	return r, errors.Join(append(wrong, w.ExpectCommits(ctx, before, want))...)
 }
 
 // expectAllGates checks, in the journal and in the cluster, that every service went through the whole canary.
