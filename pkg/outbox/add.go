@@ -37,21 +37,46 @@ const maxEvent = 1<<20 - 16<<10
 // Sender.Wake). An event that is in the outbox already, by source and id, is not stored again, so a step that is repeated
 // may add its event again. An event that could never be published is refused: the error is Invalid and names the field.
 func Add(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
-	if len(events) == 0 {
-		return nil
+	p, err := rows(events)
+	if err != nil || len(p.EventIds) == 0 {
+		return err
 	}
+	return pg.Classify(query.New(tx).Add(ctx, p), "add %d events to the outbox", len(events))
+}
+
+// AddNumbered is Add for a service whose transactions come one after the other anyhow, because each carries what many callers have: it
+// gives the events their positions at once, so that the sender needs no transaction of its own for that, and no write to the
+// disk. From here to the end of tx no other can give positions: tx does nothing any more that takes long. An event that another
+// transaction adds at the same moment is an error; done again, tx finds it there.
+func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
+	p, err := rows(events)
+	if err != nil || len(p.EventIds) == 0 {
+		return err
+	}
+	return pg.Classify(query.New(tx).AddNumbered(ctx, query.AddNumberedParams(p)), "add %d events to the outbox", len(events))
+}
+
+// rows are the rows of events; of two that are the same, one.
+func rows(events []event.Event) (query.AddParams, error) {
+	type name struct{ source, id string }
+	known := make(map[name]bool, len(events))
 	var p query.AddParams
 	for _, e := range events {
 		d, b, err := encode(e)
 		if err != nil {
-			return fmt.Errorf("add event %q to the outbox: %w", e.ID(), err)
+			return p, fmt.Errorf("add event %q to the outbox: %w", e.ID(), err)
 		}
+		n := name{e.Source(), e.ID()}
+		if known[n] {
+			continue
+		}
+		known[n] = true
 		p.Sources = append(p.Sources, e.Source())
 		p.EventIds = append(p.EventIds, e.ID())
 		p.Events = append(p.Events, string(b))
 		p.Receipted = append(p.Receipted, d.Path != event.PathCluster)
 	}
-	return pg.Classify(query.New(tx).Add(ctx, p), "add %d events to the outbox", len(events))
+	return p, nil
 }
 
 // encode checks that e can be published, and gives its JSON.

@@ -26,8 +26,9 @@
 // Add stores the event in the caller's transaction. One Sender per service and schema is active at a time: it holds a
 // session-level advisory lock; the other replicas try to get it every second. The active one gives the events gapless
 // positions, in a transaction of its own that locks the cursor row, so that a position is given only to what has been
-// committed, once, even if two senders ever believe to be active. It publishes in the order of positions and notes when
-// each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
+// committed, once, even if two senders ever believe to be active. AddNumbered gives them in the caller's transaction, under
+// the same lock: what it adds comes before what has no position by then. The sender publishes in the order of positions and
+// notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
 //
 // A published event carries, beside everything the caller put on it, four extension attributes:
 //

@@ -106,8 +106,12 @@ func (h *history) commit(r *rapid.T) {
 	}
 	undone := errors.New("undone")
 	keep := rapid.Float64().Draw(r, "luck") < 0.8
+	add := outbox.Add
+	if rapid.Bool().Draw(r, "numbered") {
+		add = outbox.AddNumbered
+	}
 	err := pg.InTx(h.t.Context(), h.from, func(tx pgx.Tx) error {
-		if err := outbox.Add(h.t.Context(), tx, batch...); err != nil || keep {
+		if err := add(h.t.Context(), tx, batch...); err != nil || keep {
 			return err
 		}
 		return undone

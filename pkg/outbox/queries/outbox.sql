@@ -4,6 +4,26 @@ INSERT INTO outbox (source, event_id, event, receipted)
 SELECT unnest(sqlc.arg(sources)::text[]), unnest(sqlc.arg(event_ids)::text[]), unnest(sqlc.arg(events)::text[])::json, unnest(sqlc.arg(receipted)::boolean[])
 ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
 
+-- name: AddNumbered :exec
+-- Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
+-- commits and without a gap. Were an event added by another transaction at this moment, the position given to it here would stay empty:
+-- the statement fails then.
+WITH added AS (
+    SELECT u.source, u.event_id, u.event, u.receipted, u.place FROM (
+        SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[])::json AS event,
+            unnest(sqlc.arg(receipted)::boolean[]) AS receipted, generate_subscripts(sqlc.arg(sources)::text[], 1) AS place
+    ) AS u
+    WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
+), moved AS (
+    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.receipted)
+    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
+)
+INSERT INTO outbox (source, event_id, event, receipted, position)
+SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.receipted
+    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.receipted ORDER BY added.place DESC) END
+FROM added CROSS JOIN moved
+ORDER BY added.place;
+
 -- name: TryLock :one
 -- TryLock makes this session the schema's only active sender of that name, if no other session is.
 SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/' || sqlc.arg(sender)::text, 0))::boolean;

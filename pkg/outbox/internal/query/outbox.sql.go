@@ -34,6 +34,44 @@ func (q *Queries) Add(ctx context.Context, arg AddParams) error {
 	return err
 }
 
+const addNumbered = `-- name: AddNumbered :exec
+WITH added AS (
+    SELECT u.source, u.event_id, u.event, u.receipted, u.place FROM (
+        SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[])::json AS event,
+            unnest($4::boolean[]) AS receipted, generate_subscripts($1::text[], 1) AS place
+    ) AS u
+    WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
+), moved AS (
+    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.receipted)
+    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
+)
+INSERT INTO outbox (source, event_id, event, receipted, position)
+SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.receipted
+    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.receipted ORDER BY added.place DESC) END
+FROM added CROSS JOIN moved
+ORDER BY added.place
+`
+
+type AddNumberedParams struct {
+	Sources   []string
+	EventIds  []string
+	Events    []string
+	Receipted []bool
+}
+
+// Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
+// commits and without a gap. Were an event added by another transaction at this moment, the position given to it here would stay empty:
+// the statement fails then.
+func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error {
+	_, err := q.db.Exec(ctx, addNumbered,
+		arg.Sources,
+		arg.EventIds,
+		arg.Events,
+		arg.Receipted,
+	)
+	return err
+}
+
 const backlog = `-- name: Backlog :one
 SELECT count(*)::bigint AS events, count(*) FILTER (WHERE attempts = 0)::bigint AS unsent, count(last_error)::bigint AS failing, coalesce(min(added_at), now())::timestamptz AS oldest FROM outbox
 `

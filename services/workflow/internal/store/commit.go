@@ -84,9 +84,19 @@ func emitted(emit core.Emit, source string) *told {
 	}}
 }
 
-// commitAll is the transaction of many turns and events. A turn whose fence refuses it is left out, and the others are
-// committed.
+// commitAll is the transaction of many turns and events: in one journey where all goes as expected.
 func (s *Store) commitAll(ctx context.Context, items []*work) error {
+	if s.expected(items) {
+		if done, err := s.commitExpected(ctx, items); done || err != nil {
+			return err
+		}
+	}
+	return s.commitAsked(ctx, items)
+}
+
+// commitAsked is the transaction of turns and events of which anything may be true. A turn whose fence refuses it is left out,
+// and the others are committed.
+func (s *Store) commitAsked(ctx context.Context, items []*work) error {
 	var woken []core.Woken
 	emits, met := false, false
 	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {

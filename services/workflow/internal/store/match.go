@@ -93,21 +93,12 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (sto
 		organization int64
 		source, id   string
 	}
-	p := query.SaveEventsParams{Received: s.Clock.Now()}
 	byName := make(map[name]*told, len(events))
 	for _, e := range slices.Backward(events) { // the first of two with one name is the one that is stored
 		e.Row, e.matched, e.met = 0, 0, false
 		byName[name{e.Organization, e.Source, e.ID}] = e
 	}
-	for _, e := range events {
-		data := string(e.Data)
-		if e.Data == nil {
-			data = "null"
-		}
-		p.Organizations, p.Sources, p.EventIds = append(p.Organizations, e.Organization), append(p.Sources, e.Source), append(p.EventIds, e.ID)
-		p.Types, p.Data, p.Occurred = append(p.Types, e.Type), append(p.Data, data), append(p.Occurred, e.Time)
-	}
-	rows, err := q.SaveEvents(ctx, p)
+	rows, err := q.SaveEvents(ctx, s.eventRows(events))
 	if err != nil {
 		return nil, keys, pg.Classify(err, "save %d events", len(events))
 	}
@@ -129,6 +120,20 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (sto
 		}
 	}
 	return stored, keys, nil
+}
+
+// eventRows are the rows of events.
+func (s *Store) eventRows(events []*told) query.SaveEventsParams {
+	p := query.SaveEventsParams{Received: s.Clock.Now()}
+	for _, e := range events {
+		data := string(e.Data)
+		if e.Data == nil {
+			data = "null"
+		}
+		p.Organizations, p.Sources, p.EventIds = append(p.Organizations, e.Organization), append(p.Sources, e.Source), append(p.EventIds, e.ID)
+		p.Types, p.Data, p.Occurred = append(p.Types, e.Type), append(p.Data, data), append(p.Occurred, e.Time)
+	}
+	return p
 }
 
 // keys are rows to be saved together.

@@ -83,6 +83,7 @@ type Store struct {
 	programs digests
 	sources  sources
 	shapes   shapes
+	awaited  awaitedTypes
 }
 
 var _ core.Store = (*Store)(nil)

@@ -18,17 +18,7 @@ func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, er
 	if len(turns) == 0 {
 		return nil, nil
 	}
-	// Executions are locked in the order of their ids.
-	slices.SortStableFunc(turns, func(a, b *turn) int { return cmp.Compare(a.Execution.ID, b.Execution.ID) })
-	var p query.EndTurnsParams
-	for _, t := range turns {
-		t.fenced = true
-		p.Ids, p.Turns = append(p.Ids, t.Execution.ID), append(p.Turns, t.Turn)
-		p.Owners, p.Epochs = append(p.Owners, t.Lease.Instance), append(p.Epochs, t.Lease.Epoch)
-		p.LastSeqs, p.Nexts = append(p.LastSeqs, t.LastSeq), append(p.Nexts, int16(t.Next))
-		p.Wakes, p.Errors, p.Ended = append(p.Wakes, t.Wakes), append(p.Errors, t.Error), append(p.Ended, t.At)
-	}
-	rows, err := q.EndTurns(ctx, p)
+	rows, err := q.EndTurns(ctx, endings(turns))
 	if err != nil {
 		return nil, pg.Classify(err, "commit %d turns", len(turns))
 	}
@@ -48,6 +38,25 @@ func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, er
 		passed = append(passed, t)
 	}
 	return passed, nil
+}
+
+// endings are the rows of turns, which are sorted: executions are locked in the order of their ids.
+func endings(turns []*turn) query.EndTurnsParams {
+	slices.SortStableFunc(turns, func(a, b *turn) int { return cmp.Compare(a.Execution.ID, b.Execution.ID) })
+	var p query.EndTurnsParams
+	for _, t := range turns {
+		t.fenced = true
+		p.Ids, p.Turns = append(p.Ids, t.Execution.ID), append(p.Turns, t.Turn)
+		p.Owners, p.Epochs = append(p.Owners, t.Lease.Instance), append(p.Epochs, t.Lease.Epoch)
+		p.LastSeqs, p.Nexts = append(p.LastSeqs, t.LastSeq), append(p.Nexts, int16(t.Next))
+		p.Wakes, p.Errors, p.Ended = append(p.Wakes, t.Wakes), append(p.Errors, t.Error), append(p.Ended, t.At)
+	}
+	return p
+}
+
+// asAsked is the outcome of a turn that has passed and got the state that it asked for.
+func (t *turn) asAsked() {
+	t.fenced, t.done = false, core.Committed{Turn: t.Turn + 1, State: t.Next}
 }
 
 func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {

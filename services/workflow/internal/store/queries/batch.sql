@@ -77,6 +77,35 @@ RETURNING execution.id, execution.turn, execution.state
 )
 SELECT moved.id, moved.turn, moved.state FROM moved;
 
+-- name: EndTurnsAsAsked :exec
+-- EndTurns where every turn passes and gets the state that it asks for; else nothing happens, and the error has the code LS001. The
+-- answer is known before, so that nobody has to wait for it.
+WITH moved AS (
+UPDATE execution SET
+    turn = execution.turn + 1,
+    last_seq = u.last_seq,
+    state = u.next,
+    owner = CASE WHEN u.next = 0 THEN execution.owner END,
+    owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
+    error = u.error,
+    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
+FROM (
+    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
+        unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
+        unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
+        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
+) AS u
+WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
+  AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
+RETURNING execution.id, execution.state
+), stopped AS (
+    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
+)
+SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM moved;
+
 -- name: AppendMany :exec
 INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
 SELECT u.execution, u.seq, u.branch, u.op, u.kind, u.name, u.hash, nullif(u.value, '')::json, nullif(u.error, '')::json, nullif(u.event, 0), u.at
@@ -178,6 +207,24 @@ RETURNING id, organization, source, event_id, coalesce((
 ), '[]')::json AS shapes, EXISTS (
     SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = event.organization AND flow_trigger.type = event.type
 )::boolean AS met;
+
+-- name: SaveUnawaited :exec
+-- SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
+-- nothing happens, and the error has the code LS002 and says which type of which organization it is.
+WITH saved AS (
+INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
+FROM (
+    SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
+        unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
+        unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
+) AS u
+ON CONFLICT ON CONSTRAINT event_once DO NOTHING
+RETURNING organization, type
+)
+SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
+WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = saved.organization AND shape.type = saved.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = saved.organization AND flow_trigger.type = saved.type);
 
 -- name: SaveKeys :exec
 INSERT INTO event_key (key, event)

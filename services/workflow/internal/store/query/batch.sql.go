@@ -256,6 +256,63 @@ func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsR
 	return items, nil
 }
 
+const endTurnsAsAsked = `-- name: EndTurnsAsAsked :exec
+WITH moved AS (
+UPDATE execution SET
+    turn = execution.turn + 1,
+    last_seq = u.last_seq,
+    state = u.next,
+    owner = CASE WHEN u.next = 0 THEN execution.owner END,
+    owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
+    error = u.error,
+    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
+FROM (
+    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
+        unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
+        unnest($5::bigint[]) AS last_seq, unnest($6::smallint[]) AS next,
+        unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
+        unnest($9::timestamptz[]) AS ended_at
+) AS u
+WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
+  AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
+RETURNING execution.id, execution.state
+), stopped AS (
+    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
+)
+SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM moved
+`
+
+type EndTurnsAsAskedParams struct {
+	Ids      []int64
+	Turns    []int64
+	Owners   []string
+	Epochs   []int64
+	LastSeqs []int64
+	Nexts    []int16
+	Wakes    []int64
+	Errors   []string
+	Ended    []time.Time
+}
+
+// EndTurns where every turn passes and gets the state that it asks for; else nothing happens, and the error has the code LS001. The
+// answer is known before, so that nobody has to wait for it.
+func (q *Queries) EndTurnsAsAsked(ctx context.Context, arg EndTurnsAsAskedParams) error {
+	_, err := q.db.Exec(ctx, endTurnsAsAsked,
+		arg.Ids,
+		arg.Turns,
+		arg.Owners,
+		arg.Epochs,
+		arg.LastSeqs,
+		arg.Nexts,
+		arg.Wakes,
+		arg.Errors,
+		arg.Ended,
+	)
+	return err
+}
+
 const findStarts = `-- name: FindStarts :many
 SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules,
     execution.inputs, execution.secrets
@@ -724,6 +781,48 @@ type SaveTracesParams struct {
 
 func (q *Queries) SaveTraces(ctx context.Context, arg SaveTracesParams) error {
 	_, err := q.db.Exec(ctx, saveTraces, arg.Executions, arg.Parents)
+	return err
+}
+
+const saveUnawaited = `-- name: SaveUnawaited :exec
+WITH saved AS (
+INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $1::timestamptz
+FROM (
+    SELECT unnest($2::bigint[]) AS organization, unnest($3::text[]) AS source,
+        unnest($4::text[]) AS event_id, unnest($5::text[]) AS type,
+        unnest($6::text[]) AS data, unnest($7::timestamptz[]) AS occurred_at
+) AS u
+ON CONFLICT ON CONSTRAINT event_once DO NOTHING
+RETURNING organization, type
+)
+SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
+WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = saved.organization AND shape.type = saved.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = saved.organization AND flow_trigger.type = saved.type)
+`
+
+type SaveUnawaitedParams struct {
+	Received      time.Time
+	Organizations []int64
+	Sources       []string
+	EventIds      []string
+	Types         []string
+	Data          []string
+	Occurred      []time.Time
+}
+
+// SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
+// nothing happens, and the error has the code LS002 and says which type of which organization it is.
+func (q *Queries) SaveUnawaited(ctx context.Context, arg SaveUnawaitedParams) error {
+	_, err := q.db.Exec(ctx, saveUnawaited,
+		arg.Received,
+		arg.Organizations,
+		arg.Sources,
+		arg.EventIds,
+		arg.Types,
+		arg.Data,
+		arg.Occurred,
+	)
 	return err
 }
 
