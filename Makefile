@@ -200,6 +200,12 @@ chaos: ## Run rollouts while everything is killed and stalled at random (ROUNDS=
 	@LOCKSTEP_CHAOS=$(or $(ROUNDS),$(FOR),2) LOCKSTEP_CHAOS_TOGETHER=$(or $(TOGETHER),3) go test -count=1 -timeout 0 -v -run TestChaos ./tools/lockstep/crash
 	@LOCKSTEP_OUTAGE=30s go test -count=1 -timeout 10m -v -run TestDatabaseAndBusGoAwayAndComeBack ./services/workflow
 
+.PHONY: soak
+soak: ## Run steady rollouts through all services and judge by slope whether anything grows (FOR=30m; SOAK_FLAGS="-pace 2s -json file")
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/soak" ./tools/lockstep/soak; \
+	"$$out/soak" -for $(or $(FOR),30m) $(SOAK_FLAGS)
+
 .PHONY: simulate
 simulate: ## Simulate the workflow engine while everything around it fails (SEEDS=100000; FOR=3m bounds it)
 	@go test -count=1 -timeout 0 -v -run TestWhatGoesWrongChangesNothing ./services/workflow/internal/simulation \

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const checkWithin = 2 * time.Second
 // collectors given, for Prometheus).
 func Health(checks map[string]func(context.Context) error, metrics ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap())), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(buildInfo())
 	registry.MustRegister(process()...)
 	registry.MustRegister(metrics...)
@@ -45,6 +46,12 @@ func Health(checks map[string]func(context.Context) error, metrics ...prometheus
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+// liveHeap adds go_gc_heap_live_bytes, what the last garbage collection left: unlike the heap in use, which goes up and down between two
+// of them, it grows only with what is kept.
+func liveHeap() collectors.GoRuntimeMetricsRule {
+	return collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 }
 
 // buildInfo is always 1; its labels are what the binary was made from.

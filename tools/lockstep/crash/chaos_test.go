@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
@@ -50,7 +51,7 @@ func TestChaos(t *testing.T) {
 	done := map[string]int{}
 	end := clock.System().Now().Add(duration)
 	completed, round, faults := 0, 0, 0
-	for more := true; more && !t.Failed(); {
+	for more := true; more; {
 		round++
 		// A stack of its own for each, gone before the next: what one leaves behind is not the next one's trouble, and a run may be as
 		// long as it likes.
@@ -110,7 +111,12 @@ func chaos(t *testing.T, random *rand.Rand, together int, done map[string]int) (
 	each(t, worlds, func(i int, w *world) error {
 		r, err := w.promote(ctx, t.Name(), next[i], nil)
 		rollouts[i] = r
-		return err
+		if err != nil {
+			var rows strings.Builder
+			_ = journal.Table(&rows, r) // nothing fails in memory
+			return fmt.Errorf("%w\n%s", err, rows.String())
+		}
+		return nil
 	})
 	calm()
 	if err := <-disturbed; err != nil {

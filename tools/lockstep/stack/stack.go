@@ -259,6 +259,24 @@ func (s *Stack) LogTail(part string, lines int, matters func(line string) bool) 
 	return tail(s.LogFile(part), lines, matters)
 }
 
+// Health is the address of a service's health server, for readiness and metrics: of registry, domain, workflow or relay.
+func (s *Stack) Health(service string) string { return "http://" + s.address(service+"-health") }
+
+// Process is the process id of a part, 0 while it is not running.
+func (s *Stack) Process(part string) (int, error) {
+	p, err := s.part(part)
+	if err != nil {
+		return 0, err
+	}
+	pid, _, _ := p.status()
+	return pid, nil
+}
+
+// Account is where NATS listens and how a service signs in there.
+func (s *Stack) Account(service string) (url, user, password string) {
+	return s.Endpoints().NATS, service, s.settings.Passwords[service]
+}
+
 // Kill ends a part as a crash would (kill -9), and answers how many times it had been started before. It is started again at once.
 func (s *Stack) Kill(part string) (starts int, err error) {
 	p, err := s.part(part)

@@ -26,7 +26,8 @@ import (
 
 // Deps are what a Forge needs.
 type Deps struct {
-	// HTTP reaches the servers. It decides which may be reached (D41).
+	// HTTP reaches the servers. It decides which may be reached (D41), and bounds how long an exchange takes, the reading of the
+	// answer included, by RequestTimeout.
 	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
@@ -63,7 +64,7 @@ const (
 	historyDepth = 50
 	// MaxTransfer bounds what one response may hold, in bytes, because repositories are held in memory.
 	MaxTransfer = 256 << 20
-	// RequestTimeout bounds one HTTP exchange. The reading of the answer is part of it.
+	// RequestTimeout is how long one HTTP exchange may take.
 	RequestTimeout = time.Minute
 )
 
@@ -74,7 +75,9 @@ func New(d Deps) (*Forge, error) {
 			return nil, fmt.Errorf("git credentials %d: %w", i+1, err)
 		}
 	}
-	client := &http.Client{Timeout: RequestTimeout, Transport: limited{d.HTTP}}
+	// Without a Timeout of its own: the Git library leaves the answer of a push as it is once it has read the report, and a timer with a
+	// goroutine would stand by each for a minute.
+	client := &http.Client{Transport: limited{d.HTTP}}
 	return &Forge{
 		credentials: d.Credentials, secrets: d.Secrets,
 		author: author{name: d.AuthorName, email: d.AuthorEmail},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -252,6 +253,21 @@ func TestCommit(t *testing.T) {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
 	s.git(t, s.dir, "fsck", "--strict")
+}
+
+// Nothing stands by a push that is over: a busy service would have as many goroutines as it pushes in a minute.
+func TestACommitLeavesNothingRunning(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a.txt": "one\n"})
+	if _, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a.txt": "two\n"})); err != nil {
+		t.Fatal(err)
+	}
+	stacks := make([]byte, 1<<22)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if at := strings.Index(string(stacks), "net/http.setRequestCancel"); at >= 0 {
+		t.Errorf("a timer of an exchange that is over: %.400s", stacks[max(0, at-200):])
+	}
 }
 
 func TestARepeatFindsTheFirstCommit(t *testing.T) {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,6 +83,8 @@ func (s stream) pump(ctx context.Context, out *eventWriter, next graphql.Respons
 			if response == nil {
 				return
 			}
+			// The library writes the next result over this one, which is still to be sent.
+			response.Data = bytes.Clone(response.Data)
 			select {
 			case responses <- response:
 			case <-done:
