@@ -71,6 +71,8 @@
 //	                                     is still held is numbered and sent anew, and the inbox knows the ids
 //	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
 //
-// Order is kept per sender as long as nothing has to be sent again, and as good as always when a server is lost and comes back. It
-// is not promised beyond that.
+// Order is kept per sender as long as nothing has to be sent again, and as good as always when a server is lost and comes back. A
+// receiver to whom it matters asks InTurn before it claims: what comes before something that was told earlier is left to come again,
+// so that events are applied in the order in which they were committed, in any number of replicas. An event that the bus refuses
+// for good holds the others up for GapAtMost.
 package outbox

@@ -1,6 +1,10 @@
 package outbox
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+)
 
 // Round is one round of the active sender, without its lock.
 func (s *Sender) Round(ctx context.Context) error {
@@ -20,3 +24,13 @@ func (i *Inbox) Flush(ctx context.Context) error {
 
 // Take gives the sender a receipt.
 func (s *Sender) Take(payload []byte) { s.take(payload) }
+
+// Turns is InTurn without patience.
+func (i *Inbox) Turns(ctx context.Context, e event.Event) ([]bool, error) {
+	p, err := placeOf(e)
+	if err != nil {
+		return nil, err
+	}
+	turns, _, err := i.turns(ctx, []place{p})
+	return turns, err
+}

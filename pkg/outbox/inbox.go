@@ -33,6 +33,9 @@ type InboxDeps struct {
 	// Retention is how long an event is remembered after it was applied. It must be longer than any stream keeps its
 	// messages. 0: thirty days.
 	Retention time.Duration
+	// GapAtMost is how long InTurn has events wait for one that does not come: several times as long as it takes until that is sent
+	// again. 0: three minutes.
+	GapAtMost time.Duration
 }
 
 // Inbox applies each event once and confirms it to its sender. doc.go describes how.
@@ -40,8 +43,9 @@ type Inbox struct {
 	InboxDeps
 	poke chan struct{}
 
-	mu   sync.Mutex
-	seen map[sequence]*progress
+	mu     sync.Mutex
+	seen   map[sequence]*progress
+	orders map[sequence]order
 }
 
 // progress is what this process knows of a sequence that is on its way.
@@ -56,7 +60,10 @@ func NewInbox(d InboxDeps) *Inbox {
 	if d.Retention <= 0 {
 		d.Retention = 30 * 24 * time.Hour
 	}
-	return &Inbox{InboxDeps: d, poke: make(chan struct{}, 1), seen: map[sequence]*progress{}}
+	if d.GapAtMost <= 0 {
+		d.GapAtMost = 3 * time.Minute
+	}
+	return &Inbox{InboxDeps: d, poke: make(chan struct{}, 1), seen: map[sequence]*progress{}, orders: map[sequence]order{}}
 }
 
 // Claim says whether e comes for the first time, and records it, in the transaction that applies it (D16). On false

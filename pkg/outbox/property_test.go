@@ -25,6 +25,18 @@ func TestNothingIsLostOrAppliedTwice(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) { newHistory(s, r).run() })
 }
 
+// TestTheOrderIsKept is the same with a receiver that applies what is in turn, and nothing else: whatever the stream does, it applies
+// what was committed in the order in which it was.
+func TestTheOrderIsKept(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	rapid.Check(t, func(r *rapid.T) {
+		h := newHistory(s, r)
+		h.ordered = true
+		h.run()
+	})
+}
+
 // history is one random run.
 type history struct {
 	*stage
@@ -33,6 +45,7 @@ type history struct {
 	positions map[string]int
 	in        []message // what the receiver's consumer may still be handed
 	crash     bool
+	ordered   bool // what is not in turn is left alone
 }
 
 func newHistory(s *stage, r *rapid.T) *history {
@@ -150,7 +163,21 @@ func (h *history) deliverOne(r *rapid.T) {
 	if rapid.Bool().Draw(r, "acknowledged") {
 		h.in = slices.Delete(h.in, i, i+1)
 	}
-	h.deliver(m)
+	h.receive(m)
+}
+
+// receive hands messages to the receiver one after the other.
+func (h *history) receive(messages ...message) {
+	for _, m := range messages {
+		if h.ordered {
+			h.inbox.GapAtMost = 1000 * time.Hour // nothing is lost for ever
+			turns, err := h.inbox.Turns(h.t.Context(), m.event)
+			if h.must(err); !turns[0] {
+				continue
+			}
+		}
+		h.deliver(m)
+	}
 }
 
 func (h *history) deliverUndone(r *rapid.T) {
@@ -178,6 +205,9 @@ func (h *history) check(r *rapid.T) {
 			r.Fatalf("event %s was applied twice", id)
 		}
 	}
+	if h.ordered && !slices.Equal(h.applied, h.committed[:len(h.applied)]) {
+		r.Fatalf("applied %v, of %v", h.applied, h.committed)
+	}
 	held := h.held()
 	for _, id := range h.committed {
 		if counts[id] == 0 && !slices.Contains(held, id) {
@@ -198,7 +228,7 @@ func (h *history) finish() {
 	for range 10 {
 		h.clock.Advance(time.Minute)
 		h.send()
-		h.deliver(h.in...)
+		h.receive(h.in...)
 		h.in = nil
 		h.confirm()
 	}

@@ -94,6 +94,60 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int32, error) {
 	return claims, err
 }
 
+const closed = `-- name: Closed :many
+SELECT DISTINCT i.position::bigint AS place FROM inbox i
+WHERE i.sender = $1::text AND i.epoch = $2::text AND i.position > $3::bigint ORDER BY place LIMIT $4::integer
+`
+
+type ClosedParams struct {
+	Sender string
+	Epoch  string
+	After  int64
+	AtMost int32
+}
+
+// Closed are the positions of a sequence that have come, above one.
+func (q *Queries) Closed(ctx context.Context, arg ClosedParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, closed,
+		arg.Sender,
+		arg.Epoch,
+		arg.After,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var place int64
+		if err := rows.Scan(&place); err != nil {
+			return nil, err
+		}
+		items = append(items, place)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const mark = `-- name: Mark :one
+SELECT coalesce((SELECT m.mark FROM inbox_mark m WHERE m.sender = $1 AND m.epoch = $2), 0)::bigint
+`
+
+type MarkParams struct {
+	Sender string
+	Epoch  string
+}
+
+func (q *Queries) Mark(ctx context.Context, arg MarkParams) (int64, error) {
+	row := q.db.QueryRow(ctx, mark, arg.Sender, arg.Epoch)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const prune = `-- name: Prune :execrows
 DELETE FROM inbox WHERE (source, event_id) IN (
     SELECT i.source, i.event_id FROM inbox i LEFT JOIN inbox_mark m USING (sender, epoch)

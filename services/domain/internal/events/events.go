@@ -23,8 +23,9 @@ type Domain interface {
 
 var _ Domain = (*core.Domain)(nil)
 
-// Inbox records what can never be applied, so that nobody sends it for ever.
+// Inbox knows what has come before an event, and records what can never be applied, so that nobody sends it for ever.
 type Inbox interface {
+	InTurn(ctx context.Context, all []event.Event) ([]bool, error)
 	Reject(ctx context.Context, e event.Event, reason string) error
 }
 
@@ -42,9 +43,9 @@ func RegistryConsumer() bus.Consumer {
 	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff()}
 }
 
-// DomainConsumer reads what workflows say, strictly in order: what is there is taken together, up to a batch, and the next
-// only when that is done with. The state machine absorbs what comes late; in the right order nothing has to be absorbed, and
-// the journal reads well.
+// DomainConsumer reads what workflows say, in order: what is there is taken together, up to a batch, and the next only when that is
+// done with. What the bus has lost or repeated, and what another replica has taken, the inbox puts in order. The state machine
+// would absorb what comes late; in the right order nothing has to be absorbed, and the journal tells what happened as it happened.
 func DomainConsumer() bus.Consumer {
 	return bus.Consumer{
 		Stream: bus.StreamDomain, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff(),
@@ -116,14 +117,27 @@ func publication(e event.Event) (core.Publication, error) {
 	return core.Publication{In: in, Artifact: core.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published}}, nil
 }
 
-// Domain handles events of the domain path, those of each organization together and in their order. Its own are no news.
+// Domain handles events of the domain path, those of each organization together and in their order. Its own are no news, and those that
+// came before one that was told earlier are left to come again.
 // An error decides what becomes of its event by its class: it is tried again, or Rejected is called.
 func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
+	told := make([]event.Event, len(all))
+	for i, d := range all {
+		told[i] = d.Event
+	}
+	turns, err := h.inbox.InTurn(ctx, told)
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
 	arrivals, places, organizations := map[int64][]core.Arrival{}, map[int64][]int{}, []int64{}
 	for i, d := range all {
-		// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here.
-		if d.Event.Source() == Source {
+		// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here. And what is not in
+		// turn comes again, after what is missing before it.
+		if d.Event.Source() == Source || !turns[i] {
 			continue
 		}
 		a, err := arrival(d.Event)
