@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,10 +87,22 @@ func parkedSweep(ctx context.Context, w *world, r *report) error {
 	if err := w.drained(ctx); err != nil {
 		return err
 	}
-	there := 0
+	there, err := w.copies(ctx)
+	if err != nil {
+		return err
+	}
+	if there > 1_000 {
+		// What was kept of an earlier run is compared with few parked runs, as it was then.
+		if err := w.beside(ctx, r, 1_000); err != nil {
+			return err
+		}
+	}
 	for _, parked := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		if float64(parked) > 1_000_000*w.options.scale && parked > 1_000 {
 			break
+		}
+		if parked < there {
+			continue
 		}
 		if err := w.copyParked(ctx, there, parked); err != nil {
 			return err
@@ -100,6 +113,28 @@ func parkedSweep(ctx context.Context, w *world, r *report) error {
 		}
 	}
 	return nil
+}
+
+// copies counts the parked runs that are there.
+func (w *world) copies(ctx context.Context) (n int, err error) {
+	err = w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE workflow LIKE 'copy-%'").Scan(&n)
+	return n, err
+}
+
+// beside sweeps once over an installation of its own.
+func (w *world) beside(ctx context.Context, r *report, parked int) error {
+	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // nothing runs in it any more
+	o := w.options
+	o.scale, o.data = float64(parked)/1_000_000, ""
+	few, err := newWorld(ctx, w.log, filepath.Join(dir, "few"), o, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parkedSweep(ctx, few, r), few.close(ctx))
 }
 
 // copyParked makes parked runs numbered from to below to. Their handles are in the order of time, as the service's are.
@@ -158,8 +193,8 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 	r.add(row{Scenario: "parked", Engine: "lockstep", N: parked, Unit: "parked", Note: fmt.Sprintf(
 		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.1f%% of a core and %.1f commits/s (ours among them)",
 		bytes/int64(parked), memory>>20, restart.Seconds(), 100*(u.service+u.postgres).Seconds()/idle.Seconds(), float64(u.commits)/idle.Seconds())})
-	n := w.scaled(1000)
-	offset := parked * 10
+	n := max(w.scaled(1000), 1000)
+	offset := int(now().Unix()) * 1000 // not those of an earlier run in the same folder
 	_, _, err = w.drive(ctx, 32, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		return 0, begin(ctx, client, fmt.Sprintf("among-%d", offset+i), waitProgram, fmt.Sprintf(`{"number": %d}`, offset+i))
 	})

@@ -44,6 +44,8 @@ type options struct {
 	peers string
 	out   string
 	only  []string
+	// data is a folder whose contents stay; empty: everything is in a folder that is removed.
+	data string
 }
 
 func bench(ctx context.Context, args []string) error {
@@ -53,6 +55,7 @@ func bench(ctx context.Context, args []string) error {
 	flags.StringVar(&o.peers, "peers", "", "run the peers whose programs are in this `folder` as well (their modules are fetched)")
 	flags.StringVar(&o.profile, "profile", "", "write CPU profiles of the service into this `folder`")
 	flags.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
+	flags.StringVar(&o.data, "data", "", "keep the servers' data in this `folder`; the next run of B4 finds the parked runs of the one before there")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -63,6 +66,11 @@ func bench(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // nothing runs in it any more
+	if o.data != "" {
+		if dir, err = filepath.Abs(o.data); err != nil {
+			return err
+		}
+	}
 	report := newReport()
 	if err := measure(ctx, log, dir, o, report); err != nil {
 		return err
