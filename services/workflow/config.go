@@ -65,7 +65,8 @@ type Config struct {
 	CallTimeout time.Duration `koanf:"call_timeout" default:"15m"`
 	// WaitTimeout bounds a wait_for_event for which the program gives no timeout; its end fails the workflow.
 	WaitTimeout time.Duration `koanf:"wait_timeout" default:"720h"`
-	// EventRetention is how long events are kept for waits that come later. Give it more than the longest rollout.
+	// EventRetention is how long events are kept for waits that come later, and the histories of generations that have ended. Give
+	// it more than the longest rollout.
 	EventRetention time.Duration `koanf:"event_retention" default:"720h"`
 	// MaxLive is how many workflows may run at a time in this process; parked ones do not count.
 	MaxLive int `koanf:"max_live" default:"1024"`
@@ -74,7 +75,8 @@ type Config struct {
 	CacheBytes int64 `koanf:"cache_bytes" default:"268435456"`
 	// MaxActivities is how many Functions may run in this process at a time.
 	MaxActivities int `koanf:"max_activities" default:"32"`
-	// MaxHistory is how many entries a workflow may record before it is stopped.
+	// MaxHistory is how many entries a generation of a workflow may record before it is stopped; its program may end one before
+	// by continue_with.
 	MaxHistory int `koanf:"max_history" default:"100000"`
 	// MaxCrashes is how many processes in a row may die with a workflow in hand before it is quarantined; at least 2.
 	MaxCrashes int `koanf:"max_crashes" default:"3"`

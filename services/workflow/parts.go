@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -79,6 +81,13 @@ func settings(c Config) core.Settings {
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
 		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Crashes: c.MaxCrashes,
 	}
+}
+
+// longHistories is how often a run has come close to max_history without ending its generation.
+func longHistories(engine *core.Engine) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "lockstep_workflow_long_histories_total", Help: "Runs whose history was found to be close to max_history; they need continue_with.",
+	}, func() float64 { return float64(engine.LongHistories()) })
 }
 
 // topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever

@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,19 +14,31 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
-// recording is a run as it was recorded once: what it was started with, and its history.
+// recording is a generation of a run as it was recorded once: what it was started with, and its history.
 type recording struct {
 	Ref     string
 	Program map[string]string
 	Inputs  json.RawMessage
-	History []core.Entry
+	// Continuation is what a generation begins with that is not the first.
+	Continuation json.RawMessage `json:",omitempty"`
+	History      []core.Entry
 }
 
-// keep adds the history of a scenario to testdata/replay, if there is none of it. What is there is never written again:
-// runs that were begun with an older engine are out there, and have to go on with every later one.
-func keep(t *testing.T, file string, r recording) {
+// keep adds the histories of a scenario to testdata/replay, if there are none of it: one for each generation. What is there is
+// never written again: runs that were begun with an older engine are out there, and have to go on with every later one.
+func keep(t *testing.T, file string, generations []recording) {
 	t.Helper()
-	name := filepath.Join("testdata/replay", strings.TrimSuffix(filepath.Base(file), ".txtar")+".json")
+	for i, r := range generations {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", name, i+1)
+		}
+		keepOne(t, filepath.Join("testdata/replay", name+".json"), r)
+	}
+}
+
+func keepOne(t *testing.T, name string, r recording) {
+	t.Helper()
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		return
 	}
@@ -58,6 +71,10 @@ func TestRecordedHistoriesReplayForEver(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := len(r.History) - 1
+			end := r.History[last]
+			if end.Kind == core.KindContinue {
+				last++ // the program itself has caused it
+			}
 			for n := range last {
 				// A prefix stops where the program answers the next operation on the spot, so only a mismatch is wrong.
 				m := reopened(t, r)
@@ -70,7 +87,7 @@ func TestRecordedHistoriesReplayForEver(t *testing.T) {
 			if isMismatch(failure) {
 				t.Fatal(failure)
 			}
-			compareEnd(t, m, r.History[last], failure)
+			compareEnd(t, m, end, failure)
 		})
 	}
 }
@@ -89,7 +106,7 @@ func compareEnd(t *testing.T, m core.Machine, last core.Entry, failure error) {
 		t.Fatal(err)
 	}
 	switch last.Kind {
-	case core.KindCompleted:
+	case core.KindCompleted, core.KindContinue:
 		if !ended || failure != nil {
 			t.Errorf("ended %t with %v, expected a good end", ended, failure)
 		}
@@ -121,7 +138,9 @@ func reopened(t *testing.T, r recording) core.Machine {
 			p.Modules[name] = []byte(source)
 		}
 	}
-	m, err := script.New(script.Limits{}).Open(p, r.Inputs, replayed())
+	env := replayed()
+	env.Continuation = r.Continuation
+	m, err := script.New(script.Limits{}).Open(p, r.Inputs, env)
 	if err != nil {
 		t.Fatal(err)
 	}

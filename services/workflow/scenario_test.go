@@ -177,7 +177,11 @@ func (w *world) carryOut(function, key string) (json.RawMessage, error) {
 			w.answers[function] = list[1:]
 		}
 		w.done[key] = answer
-		_, op, _ := strings.Cut(key, "/")
+		handle, op, _ := strings.Cut(key, "/")
+		_, generation, _ := strings.Cut(handle, "~")
+		if generation != "" {
+			op = generation + ":" + op
+		}
 		w.effects = append(w.effects, function+" "+op)
 	}
 	var failed struct {
@@ -344,13 +348,13 @@ func assemble(a assembly) (assembled, error) {
 
 // play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
 // recorded.
-func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string, kept recording) {
+func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string, kept []recording) {
 	t.Helper()
 	return playIn(t, pool, organization, a, func(w *world) process { return w.boot(c) })
 }
 
 // playIn is play with a first process of its own.
-func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process) (commits int, history string, kept recording) {
+func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process) (commits int, history string, kept []recording) {
 	t.Helper()
 	w := &world{
 		t: t, pool: pool, organization: organization,
@@ -374,7 +378,7 @@ func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archi
 			p = w.boot(crash{})
 		case e.State.Ended():
 			w.nothingIsLeft(e)
-			return p.store.commits, w.recorded(p.service, e), w.recording(p.service, a, e)
+			return p.store.commits, w.recorded(p.service, e), w.recordings(p.service, a, e)
 		case len(steps) == 0 || steps[0] == "":
 			_, waiting, _ := p.service.Get(t.Context(), organization, "scenario")
 			t.Fatalf("the script is over, but the run %v", waiting)
@@ -510,8 +514,8 @@ func (w *world) nothingIsLeft(e core.Execution) {
 	}
 }
 
-// recording is what is kept of a run for later engines.
-func (w *world) recording(service *core.Service, a *txtar.Archive, e core.Execution) recording {
+// recordings is what is kept of a run for later engines, by generation.
+func (w *world) recordings(service *core.Service, a *txtar.Archive, e core.Execution) (generations []recording) {
 	w.t.Helper()
 	r := recording{Ref: e.Ref, Program: map[string]string{}, Inputs: json.RawMessage(section(a, "inputs.json"))}
 	if len(r.Inputs) == 0 {
@@ -522,11 +526,21 @@ func (w *world) recording(service *core.Service, a *txtar.Archive, e core.Execut
 			r.Program[f.Name] = string(f.Data)
 		}
 	}
-	var err error
-	if r.History, err = service.History(w.t.Context(), w.organization, "scenario", 0, 1000); err != nil {
+	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r
+	for i, entry := range entries {
+		generation := entry.Generation
+		entry.Generation = 0 // what is replayed has none
+		r.History = append(r.History, entry)
+		if i+1 < len(entries) && entries[i+1].Generation == generation {
+			continue
+		}
+		generations = append(generations, r)
+		r.History, r.Continuation = nil, entry.Value
+	}
+	return generations
 }
 
 // recorded is the history in the order of branches, since branches race, and what left the service.
@@ -542,6 +556,9 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 	}
 	known := strings.NewReplacer(names...)
 	slices.SortStableFunc(entries, func(a, b core.Entry) int {
+		if a.Generation != b.Generation {
+			return a.Generation - b.Generation
+		}
 		if a.Op.Branch < 0 || b.Op.Branch < 0 {
 			return b.Op.Branch - a.Op.Branch
 		}
@@ -556,7 +573,11 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 		if entry.Kind == core.KindUUID {
 			value = "(unique)"
 		}
-		fmt.Fprintf(&out, "%s %s %s %s\n", entry.Op, entry.Kind, entry.Name, known.Replace(value))
+		op := entry.Op.String()
+		if entry.Generation > 1 {
+			op = fmt.Sprintf("%d:%s", entry.Generation, op)
+		}
+		fmt.Fprintf(&out, "%s %s %s %s\n", op, entry.Kind, entry.Name, known.Replace(value))
 	}
 	for _, effect := range slices.Sorted(slices.Values(w.effects)) {
 		fmt.Fprintf(&out, "effect %s\n", effect)

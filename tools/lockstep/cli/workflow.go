@@ -111,6 +111,11 @@ func (e *engine) get() *cobra.Command {
 func (e *engine) show(w *autoflowv1.Workflow) error {
 	return e.print(message{w}, func(out io.Writer) {
 		workflowTable(out, w)
+		if w.GetGeneration() > 1 {
+			fmt.Fprintln(out)
+			row(out, "GENERATION", "FROM")
+			row(out, number(int(w.GetGeneration())), number(int(w.GetGenerationSequence())))
+		}
 		if len(w.GetWaits()) > 0 {
 			fmt.Fprintln(out)
 			row(out, "BRANCH", "SINCE", "WAITS FOR")
@@ -155,9 +160,9 @@ func (e *engine) history() *cobra.Command {
 				return err
 			}
 			return e.print(messages(all), func(w io.Writer) {
-				row(w, "SEQUENCE", "TIME", "BRANCH", "KIND", "NAME", "VALUE")
+				row(w, "SEQUENCE", "GENERATION", "TIME", "BRANCH", "KIND", "NAME", "VALUE")
 				for _, entry := range all {
-					row(w, number(int(entry.GetSequence())), moment(entry.GetRecordedAt().AsTime()), number(int(entry.GetBranch())), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
+					row(w, number(int(entry.GetSequence())), number(int(entry.GetGeneration())), moment(entry.GetRecordedAt().AsTime()), number(int(entry.GetBranch())), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
 				}
 			})
 		})

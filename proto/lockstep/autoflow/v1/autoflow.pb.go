@@ -661,9 +661,14 @@ type Workflow struct {
 	// The sequence of its last history entry.
 	LastSequence int64 `protobuf:"varint,13,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// The retries by RetryWorkflow, oldest first; ListWorkflows leaves them out.
-	Retries       []*Retry `protobuf:"bytes,14,rep,name=retries,proto3" json:"retries,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Retries []*Retry `protobuf:"bytes,14,rep,name=retries,proto3" json:"retries,omitempty"`
+	// The generation that it is in, from 1: how often its program has gone on with an empty history (continue_with).
+	Generation int32 `protobuf:"varint,15,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The sequence at which the history of this generation begins. Entries before it are those of generations that have ended;
+	// they are kept for as long as events are.
+	GenerationSequence int64 `protobuf:"varint,16,opt,name=generation_sequence,json=generationSequence,proto3" json:"generation_sequence,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
@@ -792,6 +797,20 @@ func (x *Workflow) GetRetries() []*Retry {
 		return x.Retries
 	}
 	return nil
+}
+
+func (x *Workflow) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Workflow) GetGenerationSequence() int64 {
+	if x != nil {
+		return x.GenerationSequence
+	}
+	return 0
 }
 
 // Wait is one thing that a workflow waits for.
@@ -1391,9 +1410,10 @@ func (x *GetHistoryResponse) GetPageTokens() []string {
 // HistoryEntry is one recorded result.
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Position in the history, from 1, without gaps.
+	// Position in the history, from 1, over all generations. There are no gaps but for the entries of generations that have ended
+	// and were forgotten.
 	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// What was recorded: run, sleep, wait, now, uuid, cancel …
+	// What was recorded: run, sleep, wait, now, uuid, cancel …; continue ends a generation.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The Function, event type or branch it is about.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -1404,7 +1424,9 @@ type HistoryEntry struct {
 	// The branch of the program, from 0; -1 for the end of the workflow.
 	Branch int32 `protobuf:"varint,6,opt,name=branch,proto3" json:"branch,omitempty"`
 	// True when value was cut.
-	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// The generation of the workflow that recorded it, from 1.
+	Generation    int32 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,6 +1508,13 @@ func (x *HistoryEntry) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *HistoryEntry) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // GetLogsRequest asks for one page of a workflow's log.
@@ -1641,7 +1670,7 @@ type LogLine struct {
 	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The branch of the program, from 0; -1 for the end of the workflow.
 	Branch int32 `protobuf:"varint,2,opt,name=branch,proto3" json:"branch,omitempty"`
-	// What it is: print, run, poll, emit, or the end: completed, failed, cancelled, terminated.
+	// What it is: print, run, poll, emit, continue, or the end: completed, failed, cancelled, terminated.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The Function, or the type of the event emitted.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
@@ -1654,7 +1683,9 @@ type LogLine struct {
 	// True when something in text was replaced.
 	Redacted bool `protobuf:"varint,8,opt,name=redacted,proto3" json:"redacted,omitempty"`
 	// When.
-	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	RecordedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	// The generation of the workflow, from 1.
+	Generation    int32 `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1750,6 +1781,13 @@ func (x *LogLine) GetRecordedAt() *timestamppb.Timestamp {
 		return x.RecordedAt
 	}
 	return nil
+}
+
+func (x *LogLine) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // WatchWorkflowRequest asks to be told.
@@ -2123,7 +2161,7 @@ type RetryWorkflowRequest struct {
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Why, for the record; at most 1024 characters.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The history entry to begin with; it and all after it are forgotten. 0 means the step that failed: the last one that
+	// The history entry to begin with, of the present generation; it and all after it are forgotten. 0 means the step that failed: the last one that
 	// recorded an error, or where none did, the last one that the program had waited for.
 	FromSequence  int64 `protobuf:"varint,4,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3381,7 +3419,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x03(\v2..lockstep.autoflow.v1.StartRefusal.FieldsEntryR\x06fields\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x06\n" +
 	"\bWorkflow\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
@@ -3402,7 +3440,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12#\n" +
 	"\rlast_sequence\x18\r \x01(\x03R\flastSequence\x125\n" +
-	"\aretries\x18\x0e \x03(\v2\x1b.lockstep.autoflow.v1.RetryR\aretries\x1a9\n" +
+	"\aretries\x18\x0e \x03(\v2\x1b.lockstep.autoflow.v1.RetryR\aretries\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x0f \x01(\x05R\n" +
+	"generation\x12/\n" +
+	"\x13generation_sequence\x18\x10 \x01(\x03R\x12generationSequence\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x02\n" +
@@ -3459,7 +3501,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\".lockstep.autoflow.v1.HistoryEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vpage_tokens\x18\x03 \x03(\tR\n" +
-	"pageTokens\"\xdb\x01\n" +
+	"pageTokens\"\xfb\x01\n" +
 	"\fHistoryEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -3468,7 +3510,10 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\vrecorded_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"recordedAt\x12\x16\n" +
 	"\x06branch\x18\x06 \x01(\x05R\x06branch\x12\x1c\n" +
-	"\ttruncated\x18\a \x01(\bR\ttruncated\"\xbe\x01\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\x12\x1e\n" +
+	"\n" +
+	"generation\x18\b \x01(\x05R\n" +
+	"generation\"\xbe\x01\n" +
 	"\x0eGetLogsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -3482,7 +3527,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x1d.lockstep.autoflow.v1.LogLineR\x05lines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vpage_tokens\x18\x03 \x03(\tR\n" +
-	"pageTokens\"\x84\x02\n" +
+	"pageTokens\"\xa4\x02\n" +
 	"\aLogLine\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x12\n" +
@@ -3493,7 +3538,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\ttruncated\x18\a \x01(\bR\ttruncated\x12\x1a\n" +
 	"\bredacted\x18\b \x01(\bR\bredacted\x12;\n" +
 	"\vrecorded_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"recordedAt\"\x87\x01\n" +
+	"recordedAt\x12\x1e\n" +
+	"\n" +
+	"generation\x18\n" +
+	" \x01(\x05R\n" +
+	"generation\"\x87\x01\n" +
 	"\x14WatchWorkflowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +

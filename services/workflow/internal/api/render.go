@@ -19,7 +19,7 @@ func view(v core.View) *autoflowv1.Workflow {
 	w := &autoflowv1.Workflow{
 		WorkflowId: v.Workflow, WorkflowRef: v.Ref, OrganizationId: v.Organization, State: state(v.State), Error: v.Error,
 		Labels: v.Labels, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
-		LastSequence: v.LastSeq,
+		LastSequence: v.LastSeq, Generation: int32(v.Generation), GenerationSequence: v.Base + 1,
 	}
 	if !v.EndedAt.IsZero() {
 		w.FinishedAt = timestamppb.New(v.EndedAt)
@@ -47,22 +47,23 @@ func historyEntry(e core.Entry) (*autoflowv1.HistoryEntry, error) {
 		}
 		value = string(b)
 	}
-	// Whoever has the token of a channel may send to it, and readers may not.
-	if e.Kind == core.KindChannel {
-		value = `"` + core.Redacted + `"`
+	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one.
+	if e.Kind == core.KindChannel || e.Kind == core.KindContinue {
+		value = core.ConcealTokens(value)
 	}
 	if len(value) > maxValue {
 		value, truncated = strings.ToValidUTF8(value[:maxValue], ""), true // not in the middle of a character
 	}
 	return &autoflowv1.HistoryEntry{
 		Sequence: e.Seq, Branch: int32(e.Op.Branch), Kind: string(e.Kind), Name: e.Name, Value: value, Truncated: truncated, RecordedAt: timestamppb.New(e.At),
+		Generation: int32(e.Generation),
 	}, nil
 }
 
 func logLine(l core.LogLine) *autoflowv1.LogLine {
 	return &autoflowv1.LogLine{
 		Sequence: l.Seq, Branch: int32(l.Branch), Kind: string(l.Kind), Name: l.Name, Text: l.Text, Code: l.Code,
-		Truncated: l.Truncated, Redacted: l.Redacted, RecordedAt: timestamppb.New(l.At),
+		Truncated: l.Truncated, Redacted: l.Redacted, RecordedAt: timestamppb.New(l.At), Generation: int32(l.Generation),
 	}
 }
 

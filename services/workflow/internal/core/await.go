@@ -56,6 +56,7 @@ func (o *Operator) until(ctx context.Context, ended <-chan Execution, e Executio
 	select {
 	case end := <-ended:
 		e.State, e.Error, e.EndedAt, e.UpdatedAt, e.LastSeq = end.State, end.Error, end.EndedAt, end.UpdatedAt, end.LastSeq
+		e.Generation, e.Base = end.Generation, end.Base
 	case <-t.C():
 	case <-ctx.Done():
 		return e, ctx.Err()

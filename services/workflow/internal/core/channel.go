@@ -39,6 +39,12 @@ var tokenForm = regexp.MustCompile(`^ch_[A-Z2-7]{26}$`)
 // newToken makes the token of a channel: 128 random bits.
 func newToken() string { return "ch_" + rand.Text() }
 
+// tokenWithin is a token anywhere in a text.
+var tokenWithin = regexp.MustCompile(`ch_[A-Z2-7]{26}`)
+
+// ConcealTokens takes the tokens of channels out of a text for readers.
+func ConcealTokens(text string) string { return tokenWithin.ReplaceAllString(text, Redacted) }
+
 // IsToken reports whether a text can be a channel's token.
 func IsToken(s string) bool { return tokenForm.MatchString(s) }
 

@@ -36,6 +36,8 @@ type driver struct {
 	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
 	running map[OpRef]context.CancelFunc
 	results chan Completion
+	// over says that the generation has ended and another one begun; warned that the log knows how long the history is.
+	over, warned bool
 }
 
 // openOp is what is known of a blocked operation.
@@ -75,6 +77,14 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 	}()
 	for {
 		state, err := d.run(ctx)
+		if err == nil && d.over {
+			following, err := d.next(ctx)
+			if err != nil {
+				return false, err
+			}
+			d = following
+			continue
+		}
 		if err != nil || state != Parked {
 			return false, err
 		}
@@ -95,7 +105,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.loaded, d.seq, d.touched = loaded, int64(len(loaded.History)), true
+	d.loaded, d.seq, d.touched = loaded, loaded.Base+int64(len(loaded.History)), true
 	for _, o := range loaded.Open {
 		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
 	}
@@ -107,7 +117,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
 	return d, nil
 }
 
-// run repeats the turn: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
+// run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
 // also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
 func (d *driver) run(ctx context.Context) (State, error) {
 	var arrived []Arrival
@@ -131,7 +141,7 @@ func (d *driver) run(ctx context.Context) (State, error) {
 		if fault.Is(err, fault.Invalid) {
 			return Failed, d.drop(ctx, err)
 		}
-		if err != nil || state != Running {
+		if err != nil || state != Running || d.over {
 			return state, err
 		}
 		if arrived, err = d.await(ctx); err != nil {
@@ -144,11 +154,12 @@ func (d *driver) run(ctx context.Context) (State, error) {
 func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 	e := d.engine
 	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
-		Ref:    d.loaded.Ref,
-		Now:    e.Clock.Now,
-		UUID:   e.newRef,
-		Random: e.Random,
-		Token:  newToken,
+		Ref:          d.loaded.Ref,
+		Continuation: d.loaded.Continuation,
+		Now:          e.Clock.Now,
+		UUID:         e.newRef,
+		Random:       e.Random,
+		Token:        newToken,
 		Emit: func(id, eventType string, data json.RawMessage) *FunctionError {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
 		},
@@ -170,7 +181,7 @@ func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 		d.weight += int64(len(entry.Value))
 	}
 	// The machine has them, in its own form.
-	d.loaded.History, d.loaded.Program, d.loaded.Inputs = nil, Program{}, nil
+	d.loaded.History, d.loaded.Program, d.loaded.Inputs, d.loaded.Continuation = nil, Program{}, nil, nil
 	return false, nil
 }
 
@@ -185,7 +196,7 @@ const (
 
 // size is a guess at the memory that a parked run takes.
 func (d *driver) size() int64 {
-	return runSize + branchSize*int64(len(d.open)) + valueGrowth*d.weight + entrySize*d.seq
+	return runSize + branchSize*int64(len(d.open)) + valueGrowth*d.weight + entrySize*(d.seq-d.loaded.Base)
 }
 
 func (d *driver) pending(ref OpRef) (Op, bool) {

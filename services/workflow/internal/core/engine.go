@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -31,7 +32,7 @@ type Settings struct {
 	// Cache is how many bytes parked executions may take that are kept in memory, so that they need no replay. 0 keeps
 	// none.
 	Cache int64
-	// History is how many entries an execution may have.
+	// History is how many entries a generation of an execution may have.
 	History int
 	// Crashes is how many processes in a row may die with an execution in hand before it is quarantined; at least 2.
 	Crashes int
@@ -77,6 +78,8 @@ type Engine struct {
 	endings endings
 	// suspect is the execution on probation; the claim loop's alone.
 	suspect suspect
+	// longHistories counts the warnings of measure.
+	longHistories atomic.Int64
 }
 
 var _ Runner = (*Engine)(nil)
@@ -95,6 +98,10 @@ func NewEngine(d EngineDeps) *Engine {
 		places:     newPlaces(d.Settings.Live, d.Settings.Cache),
 	}
 }
+
+// LongHistories is how often the history of a run was found to be close to Settings.History. A run is counted once for as long as
+// it stays in memory.
+func (e *Engine) LongHistories() int64 { return e.longHistories.Load() }
 
 // Calls is raised when a turn has opened a call that a relay is to carry out.
 func (e *Engine) Calls() <-chan struct{} { return e.calls }

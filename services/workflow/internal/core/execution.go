@@ -77,6 +77,10 @@ type Execution struct {
 	UpdatedAt time.Time
 	// Attempt counts the retries, from 1.
 	Attempt int
+	// Generation counts how often the run went on with an empty history, from 1; Base is the last entry of the generation
+	// before, 0 in the first.
+	Generation int
+	Base       int64
 	// Trace is where what it does is recorded, in W3C form; empty where nothing is.
 	Trace string
 }

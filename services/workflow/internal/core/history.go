@@ -35,6 +35,8 @@ const (
 	KindChannel Kind = "channel"
 	// KindPrint is a line that the program printed.
 	KindPrint Kind = "print"
+	// KindContinue is the end of a generation: the call that the next one begins with. No entry of its generation follows it.
+	KindContinue Kind = "continue"
 )
 
 // The kinds of the last entry of a history, one for each final state. They answer no operation. Their OpRef has
@@ -49,7 +51,8 @@ const (
 )
 
 // Entry is one recorded result. A history is the sequence of an execution's entries: replaying a program means running
-// every branch until it blocks, then handing the entries to the operations they name, in order.
+// every branch until it blocks, then handing the entries to the operations they name, in order. What is replayed are the
+// entries of the present generation (generation.go).
 type Entry struct {
 	// Seq counts from 1 without gaps. With the execution it is the store's primary key, and so the fence against an
 	// owner that has lost its lease without noticing.
@@ -69,9 +72,11 @@ type Entry struct {
 	Event int64
 	// At is when it was recorded.
 	At time.Time
+	// Generation is the one that recorded it, from 1. It is set where a history is shown; a replay has entries of one.
+	Generation int `json:",omitzero"`
 }
 
-// OpRef names one operation of an execution: the branch, numbered in the order of spawning from 0, and the index of the
+// OpRef names one operation of a generation of an execution: the branch, numbered in the order of spawning from 0, and the index of the
 // operation within its branch. Both numbers come out the same at every replay, because only one branch runs at a
 // time.
 type OpRef struct {

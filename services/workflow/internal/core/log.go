@@ -9,13 +9,13 @@ import (
 )
 
 // LogLine is one line of an execution's log (D29): something that it printed, a Function that it had carried out, an event
-// that it sent, or its end.
+// that it sent, the end of a generation, or its own.
 type LogLine struct {
 	Seq int64
-	// Branch is the branch, -1 for the end of the execution.
-	Branch int
-	Kind   Kind
-	// Name is the Function or the type of the event.
+	// Generation is the one that recorded it. Branch is the branch, -1 for the end of the execution.
+	Generation, Branch int
+	Kind               Kind
+	// Name is the Function, or the type of the event, or what the next generation begins with.
 	Name string
 	// Text is what was printed, or of a call that failed, why; Code is the failure's.
 	Text, Code string
@@ -49,7 +49,7 @@ func (o *Operator) Logs(ctx context.Context, organization int64, workflow string
 }
 
 func logLine(e Entry) LogLine {
-	line := LogLine{Seq: e.Seq, Branch: e.Op.Branch, Kind: e.Kind, Name: e.Name, At: e.At}
+	line := LogLine{Seq: e.Seq, Generation: e.Generation, Branch: e.Op.Branch, Kind: e.Kind, Name: e.Name, At: e.At}
 	switch {
 	case e.Error != nil:
 		line.Text, line.Code = e.Error.Message, e.Error.Code

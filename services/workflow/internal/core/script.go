@@ -19,8 +19,11 @@ type Scripts interface {
 
 // Environment is what a running program can reach apart from blocking operations.
 type Environment struct {
-	// Ref is the execution's handle.
+	// Ref is the execution's handle, as its activities' ids begin with it.
 	Ref string
+	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
+	// the generation before; nil in the first one.
+	Continuation json.RawMessage
 	// Now, UUID and Random answer the programs' now(), uuid() and random(); they are asked once, and their answers
 	// recorded. Random is at least 0 and below 1.
 	Now    func() time.Time
@@ -46,7 +49,8 @@ type Machine interface {
 	// Complete unblocks an operation and runs until every branch blocks again. An operation that is not pending is left
 	// alone and answers false.
 	Complete(c Completion) bool
-	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet.
+	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
+	// KindContinue is the last: the program has ended well, and goes on in another Machine.
 	Take() ([]Entry, []Emit)
 	// Outcome reports whether the program has ended, and its failure if it failed. The failure *Interrupted is none of the
 	// program's: the machine is of no more use, and the run goes on with another one.

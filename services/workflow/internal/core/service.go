@@ -74,7 +74,7 @@ func (s *Service) create(ctx context.Context, start Start, digests Digests) (Sta
 		s.runner.Begin(Loaded{
 			Execution: Execution{
 				ID: c.ID, Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
-				Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1,
+				Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1, Generation: 1,
 				Trace: start.Trace,
 			},
 			Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,

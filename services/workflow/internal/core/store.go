@@ -16,7 +16,7 @@ type Store interface {
 	Get(ctx context.Context, organization int64, workflow string) (Execution, error)
 	// Waiting reads what the execution has open: timers, waits, calls.
 	Waiting(ctx context.Context, execution int64) ([]Waiting, error)
-	// History reads at most limit entries with a Seq above after, in order.
+	// History reads at most limit entries with a Seq above after, in order, of all generations that are kept.
 	History(ctx context.Context, execution, after int64, limit int) ([]Entry, error)
 	// Cancel ends an execution that has not ended: state, last entry, the event about it, and the removal of everything
 	// it has open, in one transaction. An execution that has ended is left as it is (false).
@@ -55,7 +55,7 @@ type Store interface {
 	Load(ctx context.Context, execution int64) (Loaded, error)
 	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and where it stands.
 	Arrivals(ctx context.Context, execution int64) (Standing, []Arrival, error)
-	// Commit ends a turn. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the
+	// Commit ends a turn, and with Continue a generation. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the
 	// outbox and in the table of events, the new state, and the matches between new waits and earlier events and the other way round are one transaction:
 	// all or nothing. It is fenced by the turn number, the owner and the primary key of the history (ErrFenced: nothing
 	// was written). Turns that are committed at the same time share a transaction; each is fenced by itself.
@@ -64,7 +64,8 @@ type Store interface {
 	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
 	// not due yet; zero if there is none.
 	FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error)
-	// Forget deletes events older than before that no execution can match any more.
+	// Forget deletes events older than before that no execution can match any more, and the entries of generations that ended
+	// before then. Channels that such a generation has made stay known.
 	Forget(ctx context.Context, before time.Time) error
 }
 
@@ -145,7 +146,9 @@ type Loaded struct {
 	Program Program
 	Inputs  []byte
 	Secrets map[string]string
-	History []Entry
+	// History is that of the present generation, and Continuation what it began with (Environment).
+	History      []Entry
+	Continuation json.RawMessage
 	// Turn counts commits by owners, Wakes arrivals. A commit names both: another Turn refuses it, other Wakes keep it
 	// from parking.
 	Turn, Wakes int64
@@ -218,6 +221,8 @@ type Commit struct {
 	Next  State
 	Error string
 	At    time.Time
+	// Continue ends the generation: the next one begins with this call behind LastSeq. Nothing is open then, and Next is Running.
+	Continue json.RawMessage
 }
 
 // Committed is what a Commit led to.

@@ -96,12 +96,15 @@ func (d *driver) commit(ctx context.Context) (State, error) {
 	if _, interrupted := errors.AsType[*Interrupted](failure); interrupted {
 		return Running, failure
 	}
+	if last, more := d.continuation(); ended && more && failure == nil {
+		return d.goOn(ctx, last)
+	}
 	if ended {
 		return d.end(ctx, failure)
 	}
 	// The turn is kept with the failure as its last entry, so the history shows what filled it.
-	if int(d.seq) > d.engine.Settings.History {
-		return Failed, d.fail(ctx, fmt.Errorf("the history has grown past %d entries", d.engine.Settings.History))
+	if err := d.measure(ctx); err != nil {
+		return Failed, d.fail(ctx, err)
 	}
 	// A result of an in-process Function comes through a channel, so an execution that has some stays in memory.
 	state := Parked

@@ -138,7 +138,7 @@ func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (cor
 		return nil, &core.Interrupted{Reason: err.Error()}
 	}
 	m.home = home
-	r, err := home.do(request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref}, env, s.patience())
+	r, err := home.do(request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Continuation: env.Continuation}, env, s.patience())
 	if err == nil {
 		err = r.Error.error()
 	} else {

@@ -100,7 +100,7 @@ func (c *child) handle(ctx context.Context, req request) reply {
 		outline, err := c.scripts.Inspect(req.Program)
 		return reply{Error: wrap(err), Outline: outline}
 	case doOpen:
-		machine, err := c.scripts.Open(req.Program, req.Inputs, c.environment(req.Ref))
+		machine, err := c.scripts.Open(req.Program, req.Inputs, c.environment(req))
 		if err != nil {
 			return reply{Error: wrap(err)}
 		}
@@ -143,9 +143,9 @@ func (s *session) turn() turn {
 }
 
 // environment asks the service for what a program can reach.
-func (c *child) environment(ref string) core.Environment {
+func (c *child) environment(req request) core.Environment {
 	return core.Environment{
-		Ref:    ref,
+		Ref: req.Ref, Continuation: req.Continuation,
 		Now:    func() time.Time { return c.ask(question{Kind: core.KindNow}).Time },
 		UUID:   func() string { return c.ask(question{Kind: core.KindUUID}).Text },
 		Random: func() float64 { return c.ask(question{Kind: core.KindRandom}).Number },

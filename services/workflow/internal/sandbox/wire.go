@@ -22,12 +22,14 @@ type request struct {
 	// Do is one of the verbs.
 	Do string
 	// Session is the run that it is about; 0 for check and inspect.
-	Session    uint64
-	Program    core.Program     `json:",omitzero"`
-	Inputs     []byte           `json:",omitempty"`
-	Ref        string           `json:",omitempty"`
-	History    []core.Entry     `json:",omitempty"`
-	Completion *core.Completion `json:",omitempty"`
+	Session uint64
+	Program core.Program `json:",omitzero"`
+	Inputs  []byte       `json:",omitempty"`
+	Ref     string       `json:",omitempty"`
+	// Continuation is what a generation begins with that is not the first.
+	Continuation json.RawMessage  `json:",omitempty"`
+	History      []core.Entry     `json:",omitempty"`
+	Completion   *core.Completion `json:",omitempty"`
 	// Limits are for hello.
 	Limits Limits `json:",omitzero"`
 	// Answer is for a question of the child.

@@ -27,6 +27,8 @@ func builtins() map[string]builtin {
 		"channel":        makeChannel,
 		"receive":        receive,
 		"on_event":       onEvent,
+		"continue_with":  continueWith,
+		"history_length": historyLength,
 		"now":            now,
 		"uuid":           uuid,
 		"random":         random,

@@ -31,6 +31,10 @@ type entry struct {
 	function string
 	handles  bool
 	event    starlark.Value
+	// resumes says that it is what the generation before has asked for, with args and kwargs.
+	resumes bool
+	args    starlark.Tuple
+	kwargs  starlark.StringDict
 }
 
 // handlerCall reads core.HandlerInput.
@@ -51,14 +55,14 @@ func handlerCall(v starlark.Value) (entry, error) {
 
 // check finds before the program is ever run that it has no such function, or lacks inputs that main takes.
 func (e entry) check(p *program, inputs starlark.StringDict) error {
-	required, defined := p.functions[e.function]
+	definition, defined := p.functions[e.function]
 	if e.handles {
-		if !defined || len(required) > 1 {
+		if !defined || len(definition.required) > 1 {
 			return invalid("inputs."+core.HandlerInput, "found the handler %q, expected a function of the main file that takes the event", e.function)
 		}
 		return nil
 	}
-	for _, param := range required {
+	for _, param := range definition.required {
 		if !inputs.Has(param.Name) {
 			return invalid("inputs."+param.Name, "missing; main takes it at %s", param.NamePos)
 		}
@@ -70,12 +74,14 @@ func (e entry) check(p *program, inputs starlark.StringDict) error {
 func (e entry) call(thread *starlark.Thread, globals, inputs starlark.StringDict) (starlark.Value, error) {
 	f, ok := globals[e.function].(*starlark.Function)
 	switch {
-	case !ok && e.handles:
+	case !ok && (e.handles || e.resumes):
 		return nil, fmt.Errorf("%s is no function any more", e.function) // the program has given the name another value
 	case !ok:
 		return starlark.None, nil
 	case e.handles:
 		return starlark.Call(thread, f, starlark.Tuple{e.event}, nil)
+	case e.resumes:
+		return e.resume(thread, f, inputs)
 	}
 	var args []starlark.Tuple
 	// Inputs that main does not name stay globals, unless it takes all others as **kwargs.

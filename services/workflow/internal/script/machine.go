@@ -37,6 +37,8 @@ type machine struct {
 	entries []core.Entry
 	emits   []core.Emit
 	prints  int
+	// length counts the entries that the program has been handed or has caused, in this generation.
+	length int
 	// recorded counts the operations answered on the spot since the last completion.
 	recorded int
 
@@ -48,6 +50,9 @@ type machine struct {
 // Open prepares a run.
 func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
 	compiled, globals, entry, err := s.prepare(p, inputs)
+	if err == nil && env.Continuation != nil {
+		entry, err = s.resumed(env.Continuation)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +76,7 @@ func (m *machine) Replay(history []core.Entry) error {
 			break
 		}
 		m.replayed++
+		m.length++
 		b.replayed = true
 		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
@@ -152,6 +158,10 @@ func (m *machine) settle() {
 			m.ready = m.queue[:0] // mostly one branch is ready at a time: its place is used again
 		}
 		b.step()
+		if errors.Is(b.err, errContinued) {
+			m.ended = true // well, and no other branch is left
+			return
+		}
 		// Where print has set the failure, the branch's own error only says that it was cancelled.
 		if mismatch, ok := errors.AsType[*core.Mismatch](b.err); ok {
 			m.failure = mismatch
@@ -184,6 +194,7 @@ func (m *machine) branch(number int) *branch {
 
 // record makes the entry of a completed operation. Seq and time are the engine's to give.
 func (m *machine) record(op core.Op, c core.Completion) {
+	m.length++
 	m.entries = append(m.entries, core.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
 }
 
@@ -205,6 +216,7 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 			return core.Completion{}, err
 		}
 		m.replayed++
+		m.length++
 		return core.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
 	}
 	c := answer()

@@ -2,6 +2,7 @@ package script
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -48,11 +49,9 @@ func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 	if err := o.file("starlark", file, true); err != nil {
 		return core.Outline{}, err
 	}
-	for _, stmt := range file.Stmts {
-		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == entryPoint {
-			for _, param := range required(def) {
-				o.inputs[param.Name] = true
-			}
+	if def := definitionOf(file, entryPoint); def != nil {
+		for _, param := range required(def) {
+			o.inputs[param.Name] = true
 		}
 	}
 	return o.outline(), nil
@@ -117,6 +116,10 @@ func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 			o.function(call)
 		case "wait_for_event":
 			o.wait(call)
+		case "continue_with":
+			if err := continuable(call); err != nil {
+				failure = invalid(field, "%s: %s", call.Lparen, err)
+			}
 		case "on_event":
 			if !atTop[call] {
 				failure = invalid(field, "%s: on_event is only for the top level of the main file, as a statement of its own", call.Lparen)
@@ -131,6 +134,31 @@ func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 		return true
 	})
 	return failure
+}
+
+// continuable says what can be known before any run to be wrong with the function that a generation goes on with: a value that is
+// written out is none, nor is an input or a builtin. What a variable holds only the run knows.
+func continuable(call *syntax.CallExpr) error {
+	first := argument(call, 0, "")
+	wrong := first == nil || literal(first) != nil
+	if ident, ok := first.(*syntax.Ident); ok {
+		binding, _ := ident.Binding.(*resolve.Binding)
+		wrong = wrong || binding != nil && (binding.Scope == resolve.Predeclared || binding.Scope == resolve.Universal)
+	}
+	if wrong {
+		return errors.New("continue_with: expected a function that the main file defines at its top level, and its arguments")
+	}
+	return nil
+}
+
+// definitionOf is the function of a name that a file defines at its top level, the last one where there are several.
+func definitionOf(file *syntax.File, name string) (found *syntax.DefStmt) {
+	for _, stmt := range file.Stmts {
+		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == name {
+			found = def
+		}
+	}
+	return found
 }
 
 // called is the name of the builtin that is called. What a program has defined itself under that name is none.
@@ -238,16 +266,15 @@ func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
 	if !ok {
 		return h, fmt.Errorf("on_event: handler is missing or not a name, expected a function of the main file")
 	}
-	for _, stmt := range file.Stmts {
-		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == ident.Name {
-			if n := len(required(def)); n > 1 {
-				return h, fmt.Errorf("on_event: %s takes %d arguments, expected one, the event", ident.Name, n)
-			}
-			h.Function = ident.Name
-			return h, nil
-		}
+	def := definitionOf(file, ident.Name)
+	if def == nil {
+		return h, fmt.Errorf("on_event: %s is no function of the main file", ident.Name)
 	}
-	return h, fmt.Errorf("on_event: %s is no function of the main file", ident.Name)
+	if n := len(required(def)); n > 1 {
+		return h, fmt.Errorf("on_event: %s takes %d arguments, expected one, the event", ident.Name, n)
+	}
+	h.Function = ident.Name
+	return h, nil
 }
 
 // literal is the value of an expression that is written out; nil for one that would have to be computed.

@@ -93,6 +93,10 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 		{name: "no handler", program: "on_event('t')", want: "on_event: handler is missing"},
 		{name: "lambda", program: "on_event('t', handler = lambda e: 1)", want: "on_event: handler is missing or not a name"},
 		{name: "no function", program: "f = 1\non_event('t', handler = f)", want: "on_event: f is no function of the main file"},
+		{name: "continues with nothing", program: "continue_with()", want: "main.star:1:14: continue_with: expected a function"},
+		{name: "continues with a text", program: "continue_with('main')", want: "main.star:1:14: continue_with: expected a function"},
+		{name: "continues with an input", program: "def main():\n    continue_with(step, 1)", want: "main.star:2:18: continue_with: expected a function"},
+		{name: "continues with a builtin", program: "x = 1", module: "def f():\n    continue_with(len)", want: "modules.m.star: m.star:2:18: continue_with: expected a function"},
 		{name: "arguments", program: "def f(a, b): pass\non_event('t', handler = f)", want: "on_event: f takes 2 arguments, expected one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

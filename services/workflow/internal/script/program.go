@@ -44,8 +44,8 @@ const cached = 256
 type program struct {
 	main    *starlark.Program
 	modules map[string]*starlark.Program
-	// functions are those that the main file defines at its top level, with the parameters that have no default.
-	functions map[string][]*syntax.Ident
+	// functions are those that the main file defines at its top level.
+	functions map[string]definition
 }
 
 // Check parses and resolves the program and its modules, and compares inputs with what the program can take.
@@ -131,7 +131,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	if err := checkNames(inputs); err != nil {
 		return nil, err
 	}
-	c := &program{modules: map[string]*starlark.Program{}, functions: map[string][]*syntax.Ident{}}
+	c := &program{modules: map[string]*starlark.Program{}, functions: map[string]definition{}}
 	own := ownNames()
 	inMain := func(name string) bool { return inputs.Has(name) || own.Has(name) }
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
@@ -147,7 +147,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	}
 	for _, stmt := range file.Stmts {
 		if def, ok := stmt.(*syntax.DefStmt); ok {
-			c.functions[def.Name.Name] = required(def)
+			c.functions[def.Name.Name] = definition{required: required(def), at: def.Def}
 		}
 	}
 	c.main = compiled

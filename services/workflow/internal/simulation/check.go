@@ -57,13 +57,17 @@ func (c *checker) history(e *execution) {
 	if len(e.history) == len(before) {
 		return
 	}
-	// An operation has one entry. Those that end a run have no operation.
-	done := map[core.OpRef]bool{}
+	// An operation of a generation has one entry. Those that end a run have no operation.
+	type operation struct {
+		generation int
+		op         core.OpRef
+	}
+	done := map[operation]bool{}
 	for _, entry := range e.history {
-		if done[entry.Op] && entry.Op.Branch >= 0 {
-			c.violation("%s: operation %s is recorded twice", e.Workflow, entry.Op)
+		if done[operation{entry.Generation, entry.Op}] && entry.Op.Branch >= 0 {
+			c.violation("%s: operation %s of generation %d is recorded twice", e.Workflow, entry.Op, entry.Generation)
 		}
-		done[entry.Op] = true
+		done[operation{entry.Generation, entry.Op}] = true
 	}
 	c.seen[e.ID] = slices.Clone(e.history)
 }
@@ -155,13 +159,14 @@ func (c *checker) finish(m *Memory, w *world) {
 			c.violation("%s has not ended", e.Workflow)
 		}
 		for _, entry := range e.history {
-			key := core.ActivityID(e.Ref, entry.Op)
+			handle := core.Handle(e.Ref, 1, entry.Generation)
+			key := core.ActivityID(handle, entry.Op)
 			switch {
 			case entry.Op.Branch < 0:
-				if id := e.Ref + "/" + string(entry.Kind); sent[id] != 1 {
+				if id := handle + "/" + string(entry.Kind); sent[id] != 1 {
 					c.violation("%s: its end was told %d times", e.Workflow, sent[id])
 				}
-				delete(sent, e.Ref+"/"+string(entry.Kind))
+				delete(sent, handle+"/"+string(entry.Kind))
 			case entry.Kind == core.KindEmit:
 				if sent[key] != 1 {
 					c.violation("%s: the event of %s left %d times", e.Workflow, entry.Op, sent[key])

@@ -33,6 +33,8 @@ const (
 	EmitsTwice
 	// ReplaysShort is a defect of the machine and not of the store: a replay leaves out the last entry of a long history.
 	ReplaysShort
+	// RepeatsHandles has a generation's activities have the ids of the one before.
+	RepeatsHandles
 	// StealsExecutions is none that may do harm: a claim takes what others with a live lease have. The lease only saves work.
 	StealsExecutions
 )
@@ -70,12 +72,14 @@ type execution struct {
 	turn, wakes int64
 	crashes     int
 	owner       *core.Lease
-	history     []core.Entry
-	timers      map[core.OpRef]*timer
-	waits       map[core.OpRef][]core.Want
-	calls       map[core.OpRef]*call
-	polls       map[core.OpRef]core.Polling
-	deliveries  map[core.OpRef]*delivery
+	// history has the entries of all generations, each with its number. continuations are what those behind the first began with.
+	history       []core.Entry
+	continuations []json.RawMessage
+	timers        map[core.OpRef]*timer
+	waits         map[core.OpRef][]core.Want
+	calls         map[core.OpRef]*call
+	polls         map[core.OpRef]core.Polling
+	deliveries    map[core.OpRef]*delivery
 }
 
 type timer struct {
@@ -128,7 +132,7 @@ func (m *Memory) create(n core.NewExecution) core.Created {
 	e := &execution{
 		Execution: core.Execution{
 			ID: int64(len(m.executions) + 1), Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
-			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Program: core.Hex(n.Digests.Program),
+			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: core.Hex(n.Digests.Program),
 		},
 		start: n.Start, digests: n.Digests, startEvent: int64(len(m.events)),
 		timers: map[core.OpRef]*timer{}, waits: map[core.OpRef][]core.Want{}, calls: map[core.OpRef]*call{},
@@ -214,7 +218,13 @@ func (m *Memory) load(id int64) (core.Loaded, error) {
 	}
 	l := core.Loaded{
 		Execution: e.Execution, Program: e.start.Program, Inputs: e.start.Inputs, Secrets: e.start.Secrets,
-		History: slices.Clone(e.history), Turn: e.turn, Wakes: e.wakes, Arrived: e.arrivals(),
+		History: slices.Clone(e.generation(e.Generation)), Turn: e.turn, Wakes: e.wakes, Arrived: e.arrivals(),
+	}
+	if m.defect != RepeatsHandles {
+		l.Ref = core.Handle(e.Ref, 1, e.Generation)
+	}
+	if e.Generation > 1 {
+		l.Continuation = e.continuations[e.Generation-2]
 	}
 	for _, ref := range refs(e.timers) {
 		l.Open = append(l.Open, core.Opened{Op: ref, Deadline: e.timers[ref].due})
@@ -223,6 +233,16 @@ func (m *Memory) load(id int64) (core.Loaded, error) {
 		l.Polls = append(l.Polls, e.polls[ref])
 	}
 	return l, nil
+}
+
+// generation is the part of the history that a generation has recorded.
+func (e *execution) generation(number int) (entries []core.Entry) {
+	for _, entry := range e.history {
+		if entry.Generation == number {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
 }
 
 // arrivals are what came for open operations: events and answers as they came, then timers by time.
@@ -270,10 +290,10 @@ func (m *Memory) end(organization int64, workflow string, as core.State, kind co
 	}
 	e.State, e.Error, e.EndedAt, e.owner = as, reason, at, nil
 	e.LastSeq, e.turn = e.LastSeq+1, e.turn+1
-	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: kind, Value: data, At: at})
+	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: kind, Value: data, At: at, Generation: e.Generation})
 	m.closeAll(e)
 	m.outbox = append(m.outbox, core.Emit{
-		ID: e.Ref + "/" + string(kind), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
+		ID: core.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
 	})
 	return true, e.ID, nil
 }

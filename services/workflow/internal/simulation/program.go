@@ -49,39 +49,60 @@ type author struct {
 	labels   int
 	events   int
 	sent     []int
-	out      strings.Builder
+	// suffix is added to every label in the program's text: what a generation does has other labels than what the next one does.
+	suffix string
+	out    strings.Builder
 }
 
 // write makes a program of up to four branches that use every operation there is. All of them end in bounded time: whatever
-// does not come has a timeout.
+// does not come has a timeout. A third of the programs go on in further generations, each of which does the same under labels of
+// its own, and hands the next one a channel that is answered at the border.
 func write(random *rand.Rand, workflow string, peers []string) plan {
 	a := &author{random: random, workflow: workflow, peers: peers}
-	branches := random.IntN(4)
+	branches, generations, depth := random.IntN(4), 1, 0
+	if random.IntN(3) == 0 {
+		generations, depth, a.suffix = 2+random.IntN(2), 1, " + '-g%d' % n"
+	}
 	for i := range branches {
-		a.line(0, "def branch%d():", i)
+		a.line(0, "def branch%d(n):", i)
 		for range 1 + random.IntN(3) {
 			a.step(1)
 		}
 		a.line(1, "return %d", i)
 	}
+	if generations == 1 {
+		a.line(0, "n = 1")
+	} else {
+		a.line(0, "def generation(n, token):")
+		a.line(1, "if token:")
+		a.line(2, "receive(token, timeout = %d)", 1+random.IntN(20))
+	}
 	for range random.IntN(2) {
-		a.step(0)
+		a.step(depth)
 	}
 	for i := range branches {
-		a.line(0, "b%d = spawn(branch%d)", i, i)
+		a.line(depth, "b%d = spawn(branch%d, n)", i, i)
 	}
 	for range 1 + random.IntN(3) {
-		a.step(0)
+		a.step(depth)
 	}
-	if branches > 0 && random.IntN(4) > 0 {
+	if branches > 0 && (generations > 1 || random.IntN(4) > 0) {
 		names := make([]string, branches)
 		for i := range names {
 			names[i] = fmt.Sprintf("b%d", i)
 		}
-		a.line(0, "print(gather([%s]))", strings.Join(names, ", "))
+		a.line(depth, "print(gather([%s]))", strings.Join(names, ", "))
 	}
 	if random.IntN(8) == 0 {
-		a.line(0, "run('act', {'label': %q, 'fail': True})", a.label())
+		a.line(depth, "run('act', {'label': %s, 'fail': True})", a.label())
+	}
+	if generations > 1 {
+		a.line(1, "if n < %d:", generations)
+		a.line(2, "border = channel()")
+		a.line(2, "run('act', {'label': %s, 'token': border.token})", a.label())
+		a.line(2, "continue_with(generation, n + 1, token = border)")
+		a.line(0, "def main():")
+		a.line(1, "generation(1, None)")
 	}
 	return plan{workflow: workflow, source: a.out.String(), events: a.sent, cancelled: random.IntN(6) == 0}
 }
@@ -92,42 +113,43 @@ func (a *author) line(depth int, format string, args ...any) {
 	a.out.WriteByte('\n')
 }
 
+// label is the text of a new label.
 func (a *author) label() string {
 	a.labels++
-	return fmt.Sprintf("%s-%d", a.workflow, a.labels)
+	return fmt.Sprintf("'%s-%d'%s", a.workflow, a.labels, a.suffix)
 }
 
 // step writes one operation, or a few that belong together.
 func (a *author) step(depth int) {
 	switch a.random.IntN(12) {
 	case 0, 1, 2:
-		a.line(depth, "run('act', {'label': %q, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
+		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
 	case 3:
 		called := agent
 		if a.labels%5 == 4 {
 			called = foreignAgent
 		}
-		a.line(depth, "run('k8s.get', {'agent_id': %d, 'label': %q}, timeout = %d, on_error = 'return')", called, a.label(), 5+a.random.IntN(40))
+		a.line(depth, "run('k8s.get', {'agent_id': %d, 'label': %s}, timeout = %d, on_error = 'return')", called, a.label(), 5+a.random.IntN(40))
 	case 4:
 		a.line(depth, "sleep(seconds = %d.5)", a.random.IntN(8))
 	case 5, 6:
 		a.waits(depth)
 	case 7:
 		peer := a.peers[a.random.IntN(len(a.peers))]
-		a.line(depth, "run('emit', {'type': %q, 'data': {'to': %q, 'label': %q}})", typeTold, peer, a.label())
+		a.line(depth, "run('emit', {'type': %q, 'data': {'to': %q, 'label': %s}})", typeTold, peer, a.label())
 	case 8:
 		a.line(depth, "print(now(), uuid(), random())")
 		a.line(depth, "wait_for_event(%q, filter = {'to': %q}, timeout = %d)", typeTold, a.workflow, 1+a.random.IntN(10))
 	case 9:
-		a.line(depth, "poll('act', {'label': %q, 'poll': True}, until = {'n': %d}, interval = 1, timeout = %d, on_error = 'return')",
+		a.line(depth, "poll('act', {'label': %s, 'poll': True}, until = {'n': %d}, interval = 1, timeout = %d, on_error = 'return')",
 			a.label(), 1+a.random.IntN(3), 5+a.random.IntN(20))
 	case 10:
-		a.line(depth, "poll('k8s.get', {'agent_id': %d, 'label': %q, 'poll': True}, until = {'n': 2}, interval = 1, timeout = %d, on_error = 'return')",
+		a.line(depth, "poll('k8s.get', {'agent_id': %d, 'label': %s, 'poll': True}, until = {'n': 2}, interval = 1, timeout = %d, on_error = 'return')",
 			agent, a.label(), 5+a.random.IntN(20))
 	default:
 		name := fmt.Sprintf("c%d", a.labels)
 		a.line(depth, "%s = channel()", name)
-		a.line(depth, "run('act', {'label': %q, 'token': %s.token})", a.label(), name)
+		a.line(depth, "run('act', {'label': %s, 'token': %s.token})", a.label(), name)
 		a.line(depth, "receive(%s, timeout = %d)", name, 1+a.random.IntN(20))
 	}
 }

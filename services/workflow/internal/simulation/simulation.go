@@ -26,6 +26,9 @@ type Result struct {
 	Programs []string
 	// Steps, Kills and Ambiguous count decisions, ends of processes, and calls that were applied and said to have failed.
 	Steps, Kills, Ambiguous int
+	// Borders counts the generations that have ended with another one behind them, and Carried the messages that a run received in
+	// a later generation than the one that made their channel.
+	Borders, Carried int
 }
 
 // The engine's numbers in a simulation. Their ratios are those of the service; the time is virtual.
@@ -208,6 +211,14 @@ func (s *simulation) settle() Result {
 	synctest.Wait()
 	s.finish()
 	s.result.Violations = s.wrong()
+	for _, e := range s.memory.executions {
+		s.result.Borders += e.Generation - 1
+		for _, entry := range e.history {
+			if entry.Kind == core.KindReceive && entry.Op == (core.OpRef{}) && entry.Event > 0 {
+				s.result.Carried++ // the first thing that a later generation does
+			}
+		}
+	}
 	return s.result
 }
 
@@ -226,20 +237,26 @@ func (s *simulation) finish() {
 	}
 	s.checker.finish(s.memory, s.world)
 	for _, e := range s.memory.executions {
-		if err := replayed(e); err != nil {
-			s.checker.violation("%s: %v", e.Workflow, err)
+		for generation := range e.Generation {
+			if err := replayed(e, generation+1); err != nil {
+				s.checker.violation("%s, generation %d: %v", e.Workflow, generation+1, err)
+			}
 		}
 	}
 }
 
-// replayed runs a program over its whole history, which has to lead to the same end.
-func replayed(e *execution) error {
-	history := e.history
+// replayed runs a program over the history of a generation, which has to lead to the same end.
+func replayed(e *execution, generation int) error {
+	history := e.generation(generation)
+	var begun json.RawMessage
+	if generation > 1 {
+		begun = e.continuations[generation-2]
+	}
 	for len(history) > 0 && history[len(history)-1].Op.Branch < 0 {
 		history = history[:len(history)-1]
 	}
 	machine, err := script.New(script.Limits{}).Open(e.start.Program, e.start.Inputs, core.Environment{
-		Ref: e.Ref, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 }, Token: func() string { return "" },
+		Ref: e.Ref, Continuation: begun, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 }, Token: func() string { return "" },
 		Emit: func(string, string, json.RawMessage) *core.FunctionError { return nil },
 	})
 	if err != nil {
@@ -251,6 +268,12 @@ func replayed(e *execution) error {
 		return err
 	}
 	ended, failure := machine.Outcome()
+	if generation < e.Generation {
+		if !ended || failure != nil {
+			return fmt.Errorf("ended %t with %w, and there is a generation behind it", ended, failure)
+		}
+		return nil
+	}
 	if want := e.State == core.Failed; e.State != core.Cancelled && e.State != core.Quarantined && (!ended || (failure != nil) != want) {
 		return fmt.Errorf("ended as %s, and its replay %t with %w", e.State, ended, failure)
 	}

@@ -97,6 +97,7 @@ func TestASimulationFindsWhatIsBroken(t *testing.T) {
 		"closes too much":              {simulation.ClosesTooMuch, "waits for nothing"},
 		"leaves timers":                {simulation.LeavesTimers, "things of it are left"},
 		"emits twice":                  {simulation.EmitsTwice, "2 times"},
+		"repeats handles":              {simulation.RepeatsHandles, "was asked for"},
 		"a replay leaves out an entry": {simulation.ReplaysShort, "is recorded twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,4 +159,20 @@ func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestManySeedsHaveBorders shows that generations end in simulations while things go wrong, and that messages and events are
+// received behind the border that were sent before it.
+func TestManySeedsHaveBorders(t *testing.T) {
+	t.Parallel()
+	borders, carried := 0, 0
+	for seed := range uint64(60) {
+		r := simulation.Simulate(t, seed, simulation.None)
+		report(t, seed, r)
+		borders, carried = borders+r.Borders, carried+r.Carried
+	}
+	if borders == 0 || carried == 0 {
+		t.Errorf("%d generations have ended, and %d messages of one were received in a later one, expected some of each", borders, carried)
+	}
+	t.Logf("%d borders, %d messages carried over", borders, carried)
 }

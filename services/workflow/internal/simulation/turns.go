@@ -37,7 +37,10 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 	}
 	e.turn++
 	e.LastSeq, e.UpdatedAt = c.LastSeq, c.At
-	e.history = append(e.history, c.Entries...)
+	for _, entry := range c.Entries {
+		entry.Generation = e.Generation
+		e.history = append(e.history, entry)
+	}
 	done := core.Committed{Turn: e.turn, State: c.Next}
 	if c.Next == core.Parked && e.wakes != c.Wakes && m.defect != ParksBlindly {
 		done.State = core.Running
@@ -52,6 +55,9 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 		return core.Committed{}, nil, err
 	}
 	m.close(e, c)
+	if c.Continue != nil {
+		m.goOn(e, c)
+	}
 	opened, err := m.open(e, c)
 	if err != nil {
 		return core.Committed{}, nil, err
@@ -77,6 +83,15 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 		others = append(others, w)
 	}
 	return done, others, nil
+}
+
+// goOn begins the next generation of a run, in the transaction that ends the one before.
+func (m *Memory) goOn(e *execution, c core.Commit) {
+	if left := len(e.timers) + len(e.waits) + len(e.calls) + len(e.polls) + len(e.deliveries); left+len(c.Open) > 0 && m.defect == None {
+		m.refuse("%s: generation %d ends, and %d things of it are open", e.Workflow, e.Generation, left+len(c.Open))
+	}
+	e.continuations = append(e.continuations, c.Continue)
+	e.Generation, e.Base = e.Generation+1, c.LastSeq
 }
 
 // refuse notes what no engine may ask of a store.
@@ -150,7 +165,7 @@ func newCall(e *execution, o core.Opening, at time.Time) *call {
 	sent := &call{
 		op: o.Op.Ref, cluster: o.Location == core.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
 		OutgoingCall: core.OutgoingCall{
-			ID: o.Op.Activity(e.Ref), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow,
+			ID: o.Op.Activity(core.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow,
 		},
 	}
 	if sent.cluster {

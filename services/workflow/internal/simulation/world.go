@@ -97,14 +97,16 @@ func (w *world) violation(format string, args ...any) {
 
 // plain is an activity id with the workflow's id for the handle, which differs from run to run of one seed.
 func (w *world) plain(key string) string {
-	ref, op, _ := strings.Cut(key, "/")
-	if e := w.byRef(ref); e != nil {
-		return e.Workflow + "/" + op
+	handle, op, _ := strings.Cut(key, "/")
+	if e := w.byRef(handle); e != nil {
+		return e.Workflow + strings.TrimPrefix(handle, e.Ref) + "/" + op
 	}
 	return "?/" + op
 }
 
-func (w *world) byRef(ref string) *execution {
+// byRef finds a run by the handle that activity ids of one of its generations begin with.
+func (w *world) byRef(handle string) *execution {
+	ref, _, _ := strings.Cut(handle, "~")
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	for _, e := range w.memory.executions {
@@ -161,7 +163,8 @@ func (w *world) carryOut(key string, args json.RawMessage) (json.RawMessage, *co
 // wants it (package core).
 func (w *world) durable(e *execution, key string) {
 	var branch, index int
-	if _, err := fmt.Sscanf(key[strings.Index(key, "/")+1:], "%d.%d", &branch, &index); err != nil || e == nil {
+	handle, op, _ := strings.Cut(key, "/")
+	if _, err := fmt.Sscanf(op, "%d.%d", &branch, &index); err != nil || e == nil {
 		w.violation("activity %s is of no run", key)
 		return
 	}
@@ -169,7 +172,7 @@ func (w *world) durable(e *execution, key string) {
 	defer w.memory.mu.Unlock()
 	stored := 0
 	for _, entry := range e.history {
-		if entry.Op.Branch == branch && entry.Op.Index < index {
+		if core.Handle(e.Ref, 1, entry.Generation) == handle && entry.Op.Branch == branch && entry.Op.Index < index {
 			stored++
 		}
 	}

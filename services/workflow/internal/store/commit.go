@@ -137,6 +137,9 @@ func (s *Store) commitAsked(ctx context.Context, items []*work) error {
 		if err := closeOps(ctx, q, turns); err != nil {
 			return err
 		}
+		if err := beginGenerations(ctx, q, turns); err != nil {
+			return err
+		}
 		waits, err := openOps(ctx, q, turns)
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ func untroubled(s core.State) bool {
 // logKinds are the entries that a log shows.
 func logKinds() []string {
 	kinds := []core.Kind{
-		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindQuarantined, core.KindTerminated,
+		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindContinue, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindQuarantined, core.KindTerminated,
 	}
 	names := make([]string, len(kinds))
 	for i, kind := range kinds {
@@ -106,7 +106,7 @@ func (s *Store) Logs(ctx context.Context, q core.LogQuery) ([]core.Entry, error)
 			return nil, fmt.Errorf("entry %d of execution %d: %w", row.Seq, q.Execution, err)
 		}
 	}
-	return entries, nil
+	return entries, s.generations(ctx, q.Execution, entries)
 }
 
 // Retries reads what was retried.

@@ -73,6 +73,10 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if err != nil || core.State(row.State).Ended() {
 			return err
 		}
+		current, err := currentGeneration(ctx, q, row.ID)
+		if err != nil {
+			return err
+		}
 		err = q.EndExecution(ctx, query.EndExecutionParams{ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at})
 		if err != nil {
 			return pg.Classify(err, "end workflow %q", workflow)
@@ -81,7 +85,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			Execution: core.Execution{ID: row.ID}, Next: with.state,
 			Entries: []core.Entry{{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
 			Emits: []core.Emit{{
-				ID: row.Ref + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
+				ID: core.Handle(row.Ref, int(row.Attempt), current.number) + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
 			}},
 		}}
 		if err := s.encodeEmits(last); err != nil {
@@ -128,19 +132,27 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		if state != core.Failed && state != core.Quarantined {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
+		// A statement of its own, after the lock: one with the lock in it would not see what another has committed meanwhile.
+		current, err := currentGeneration(ctx, q, row.ID)
+		if err != nil {
+			return err
+		}
 		from := r.From
 		switch {
 		case from != 0:
 		case state == core.Quarantined:
 			from = row.LastSeq // nothing that it recorded has failed: it goes on where it stood
 		default:
-			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Immediate: immediateKinds()})
+			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Base: current.base, Immediate: immediateKinds()})
 			if err != nil {
 				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)
 			}
 		}
 		if from > row.LastSeq {
 			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, row.LastSeq)})
+		}
+		if from <= current.base {
+			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d", from, current.base+1, current.number)})
 		}
 		retried = row.ID
 		return pg.Classify(errors.Join(

@@ -61,7 +61,7 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 		if err := q.EndTurnsAsAsked(ctx, query.EndTurnsAsAskedParams(endings(turns))); err != nil {
 			return err
 		}
-		if err := errors.Join(appendEntries(ctx, q, turns), openChannels(ctx, q, turns), closeOps(ctx, q, turns)); err != nil {
+		if err := errors.Join(appendEntries(ctx, q, turns), openChannels(ctx, q, turns), closeOps(ctx, q, turns), beginGenerations(ctx, q, turns)); err != nil {
 			return err
 		}
 		if _, err := openOps(ctx, q, turns); err != nil { // no waits, whatever it answers

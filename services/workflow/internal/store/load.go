@@ -26,7 +26,7 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	}
 	l := core.Loaded{
 		Execution: core.Execution{
-			ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
+			ID: row.ID, Ref: core.Handle(row.Ref, int(row.Attempt), int(row.Generation)), Generation: int(row.Generation), Base: row.BaseSeq, Organization: row.Organization, Workflow: row.Workflow,
 			State: core.State(row.State), Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
 		},
 		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
@@ -37,8 +37,11 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 	if l.Program, err = s.program(ctx, fmt.Sprintf("execution %d", execution), row.Program, row.Modules); err != nil {
 		return core.Loaded{}, err
 	}
-	// All of it: replay needs every entry, and max_history bounds them.
-	if l.History, err = s.History(ctx, execution, 0, math.MaxInt32); err != nil {
+	if l.Generation > 1 {
+		l.Continuation = row.Call
+	}
+	// All of the generation: replay needs every entry, and max_history bounds them.
+	if l.History, err = s.entries(ctx, execution, l.Base, math.MaxInt32); err != nil {
 		return core.Loaded{}, err
 	}
 	timers, err := s.queries.TimersOf(ctx, execution)

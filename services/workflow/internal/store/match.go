@@ -229,12 +229,22 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, cam
 	return woken, nil
 }
 
-// Forget deletes old events. The statement takes a few thousand at a time, so that no lock is held for long.
+// Forget deletes old events and the histories of old generations. The statements take a part at a time, so that no lock is held for
+// long. Events go first: what a generation has consumed is older than its end.
 func (s *Store) Forget(ctx context.Context, before time.Time) error {
 	for {
 		n, err := s.queries.ForgetEvents(ctx, query.ForgetEventsParams{Before: before, Message: core.TypeMessage})
-		if err != nil || n == 0 {
+		if err != nil {
 			return pg.Classify(err, "forget old events")
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for {
+		n, err := s.queries.ForgetGenerations(ctx, before)
+		if err != nil || n == 0 {
+			return pg.Classify(err, "forget the histories of old generations")
 		}
 	}
 }

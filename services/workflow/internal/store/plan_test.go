@@ -83,8 +83,15 @@ func everything(b *bench) {
 	next.Wakes, next.Closed, next.Next = standing.Wakes, []core.OpRef{first.Ref}, core.Running
 	next.Entries, next.LastSeq = []core.Entry{{Seq: 1, Op: first.Ref, Kind: core.KindWait, Value: json.RawMessage(`{}`), Event: arrived[0].Event, At: b.clock.Now()}}, 1
 	done := b.commit(next)
+	border := b.border(l)
+	border.Turn, border.Wakes, border.LastSeq, border.Entries[0].Seq = done.Turn, standing.Wakes, 2, 2
+	b.commit(border)
+	l = b.load(l.ID)
+	if _, err := b.History(b.t.Context(), l.ID, 0, 10); err != nil {
+		b.t.Fatal(err)
+	}
 	last := b.turn(l)
-	last.Turn, last.Wakes, last.Next, last.LastSeq = done.Turn, standing.Wakes, core.Completed, 1
+	last.Next, last.LastSeq = core.Completed, 2
 	last.Emits = []core.Emit{{ID: l.Ref + "/completed", Organization: 1, Workflow: l.Workflow, Type: core.TypeCompleted, Data: json.RawMessage(`{}`), Time: b.clock.Now()}}
 	b.commit(last)
 }

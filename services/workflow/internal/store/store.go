@@ -127,6 +127,7 @@ func execution(row query.FindExecutionRow) (core.Execution, error) {
 		ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
 		State: core.State(row.State), Error: row.Error, Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
 		LastSeq: row.LastSeq, UpdatedAt: row.UpdatedAt, Attempt: int(row.Attempt),
+		Generation: int(row.Generation), Base: row.BaseSeq,
 	}
 	if row.EndedAt != nil {
 		e.EndedAt = *row.EndedAt
@@ -169,8 +170,17 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 	return waiting, nil
 }
 
-// History reads a page of a history.
+// History reads a page of a history, over all generations that are kept.
 func (s *Store) History(ctx context.Context, execution, after int64, limit int) ([]core.Entry, error) {
+	entries, err := s.entries(ctx, execution, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return entries, s.generations(ctx, execution, entries)
+}
+
+// entries reads a page of a history without saying of which generations it is.
+func (s *Store) entries(ctx context.Context, execution, after int64, limit int) ([]core.Entry, error) {
 	rows, err := s.queries.History(ctx, query.HistoryParams{Execution: execution, Seq: after, Limit: int32(limit)})
 	if err != nil {
 		return nil, pg.Classify(err, "read history of execution %d", execution)

@@ -1,7 +1,9 @@
 -- name: ListExecutions :many
 -- The newest executions of an organization, by execution_by_age, from its end.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
@@ -12,7 +14,9 @@ LIMIT sqlc.arg(most);
 -- name: ListTroubled :many
 -- The same among those that ended badly, by execution_troubled.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND troubled AND state = ANY (sqlc.arg(states)::smallint[])
@@ -23,7 +27,9 @@ LIMIT sqlc.arg(most);
 -- name: ListLabelled :many
 -- The same among those with labels, by execution_labelled.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
@@ -55,11 +61,12 @@ UPDATE execution SET
 WHERE execution.id = sqlc.arg(id);
 
 -- name: FailedStep :one
--- The last entry with an error, or where there is none the last one that its branch was blocked for; 1 where nothing was.
+-- The last entry of the generation with an error, or where there is none the last one that its branch was blocked for; the first
+-- where nothing was.
 SELECT coalesce(
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.branch >= 0 AND e.error IS NOT NULL),
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
-    1
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.error IS NOT NULL),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
+    sqlc.arg(base)::bigint + 1
 )::bigint AS seq;
 
 -- name: SpendEvents :exec

@@ -11,14 +11,18 @@ SELECT id, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORD
 UPDATE shape SET filled = true WHERE id = $1;
 
 -- name: ForgetEvents :one
--- Events that wait to be consumed stay, and so do the messages of channels that are open.
+-- Events that wait to be consumed stay, and so do the messages of open channels that nobody has received.
 WITH old AS (
     DELETE FROM event
     WHERE id = ANY (ARRAY(
         SELECT e.id FROM event e
         WHERE e.received_at < sqlc.arg(before)
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
-          AND NOT (e.type = sqlc.arg(message) AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
+          AND NOT (e.type = sqlc.arg(message) AND EXISTS (
+              SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'
+                AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = c.execution AND n.event = e.id)
+                AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = c.execution AND s.event = e.id)
+          ))
         ORDER BY e.received_at
         LIMIT 5000
     ))

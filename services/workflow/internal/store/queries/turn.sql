@@ -45,10 +45,14 @@ FROM runnable
 WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
 
 -- name: LoadExecution :one
--- After a retry the handle says so, and with it every activity id that is made of it.
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
-    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace
+SELECT id, ref, attempt, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
+    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
+LEFT JOIN LATERAL (
+    SELECT generation.number, generation.base_seq, generation.call FROM generation
+    WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
+) AS g ON true
 WHERE id = $1;
 
 -- name: LoadPrograms :many
@@ -82,5 +86,5 @@ ORDER BY a.place, a.due, a.branch, a.op;
 SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;
 
 -- name: LockWorkflow :one
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
+SELECT id, ref, attempt, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
 

@@ -40,20 +40,22 @@ func (q *Queries) EndExecution(ctx context.Context, arg EndExecutionParams) erro
 
 const failedStep = `-- name: FailedStep :one
 SELECT coalesce(
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.branch >= 0 AND e.error IS NOT NULL),
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.branch >= 0 AND e.kind <> ALL ($2::text[])),
-    1
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.branch >= 0 AND e.error IS NOT NULL),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.branch >= 0 AND e.kind <> ALL ($3::text[])),
+    $2::bigint + 1
 )::bigint AS seq
 `
 
 type FailedStepParams struct {
 	Execution int64
+	Base      int64
 	Immediate []string
 }
 
-// The last entry with an error, or where there is none the last one that its branch was blocked for; 1 where nothing was.
+// The last entry of the generation with an error, or where there is none the last one that its branch was blocked for; the first
+// where nothing was.
 func (q *Queries) FailedStep(ctx context.Context, arg FailedStepParams) (int64, error) {
-	row := q.db.QueryRow(ctx, failedStep, arg.Execution, arg.Immediate)
+	row := q.db.QueryRow(ctx, failedStep, arg.Execution, arg.Base, arg.Immediate)
 	var seq int64
 	err := row.Scan(&seq)
 	return seq, err
@@ -75,7 +77,9 @@ func (q *Queries) ForgetEntries(ctx context.Context, arg ForgetEntriesParams) er
 
 const listExecutions = `-- name: ListExecutions :many
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = $1 AND id < $2
   AND (cardinality($3::smallint[]) = 0 OR state = ANY ($3::smallint[]))
@@ -106,6 +110,8 @@ type ListExecutionsRow struct {
 	CreatedAt    time.Time
 	EndedAt      *time.Time
 	UpdatedAt    time.Time
+	Generation   int32
+	BaseSeq      int64
 }
 
 // The newest executions of an organization, by execution_by_age, from its end.
@@ -138,6 +144,8 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.UpdatedAt,
+			&i.Generation,
+			&i.BaseSeq,
 		); err != nil {
 			return nil, err
 		}
@@ -151,7 +159,9 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 
 const listLabelled = `-- name: ListLabelled :many
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = $1 AND id < $2
   AND labels <> '{}' AND labels <> 'null' AND labels @> $3::jsonb
@@ -184,6 +194,8 @@ type ListLabelledRow struct {
 	CreatedAt    time.Time
 	EndedAt      *time.Time
 	UpdatedAt    time.Time
+	Generation   int32
+	BaseSeq      int64
 }
 
 // The same among those with labels, by execution_labelled.
@@ -217,6 +229,8 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.UpdatedAt,
+			&i.Generation,
+			&i.BaseSeq,
 		); err != nil {
 			return nil, err
 		}
@@ -230,7 +244,9 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 
 const listTroubled = `-- name: ListTroubled :many
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = $1 AND id < $2
   AND troubled AND state = ANY ($3::smallint[])
@@ -261,6 +277,8 @@ type ListTroubledRow struct {
 	CreatedAt    time.Time
 	EndedAt      *time.Time
 	UpdatedAt    time.Time
+	Generation   int32
+	BaseSeq      int64
 }
 
 // The same among those that ended badly, by execution_troubled.
@@ -293,6 +311,8 @@ func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]L
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.UpdatedAt,
+			&i.Generation,
+			&i.BaseSeq,
 		); err != nil {
 			return nil, err
 		}

@@ -80,7 +80,11 @@ WITH old AS (
         SELECT e.id FROM event e
         WHERE e.received_at < $1
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.id)
-          AND NOT (e.type = $2 AND EXISTS (SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'))
+          AND NOT (e.type = $2 AND EXISTS (
+              SELECT 1 FROM channel c WHERE c.token = e.data ->> 'channel'
+                AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = c.execution AND n.event = e.id)
+                AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = c.execution AND s.event = e.id)
+          ))
         ORDER BY e.received_at
         LIMIT 5000
     ))
@@ -96,7 +100,7 @@ type ForgetEventsParams struct {
 	Message string
 }
 
-// Events that wait to be consumed stay, and so do the messages of channels that are open.
+// Events that wait to be consumed stay, and so do the messages of open channels that nobody has received.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, forgetEvents, arg.Before, arg.Message)
 	var count int64

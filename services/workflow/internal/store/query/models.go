@@ -152,6 +152,15 @@ type FlowWork struct {
 	NextAt  time.Time
 }
 
+type Generation struct {
+	Execution int64
+	Number    int32
+	BaseSeq   int64
+	Call      []byte
+	BeganAt   time.Time
+	Forgotten bool
+}
+
 type Lease struct {
 	Instance string
 	Epoch    int64

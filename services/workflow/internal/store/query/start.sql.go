@@ -13,7 +13,9 @@ import (
 
 const findExecution = `-- name: FindExecution :one
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at
+    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
+    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 WHERE organization = $1 AND workflow = $2
 `
@@ -37,6 +39,8 @@ type FindExecutionRow struct {
 	CreatedAt    time.Time
 	EndedAt      *time.Time
 	UpdatedAt    time.Time
+	Generation   int32
+	BaseSeq      int64
 }
 
 func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (FindExecutionRow, error) {
@@ -56,6 +60,8 @@ func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (F
 		&i.CreatedAt,
 		&i.EndedAt,
 		&i.UpdatedAt,
+		&i.Generation,
+		&i.BaseSeq,
 	)
 	return i, err
 }

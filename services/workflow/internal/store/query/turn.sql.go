@@ -196,15 +196,21 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 }
 
 const loadExecution = `-- name: LoadExecution :one
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
-    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace
+SELECT id, ref, attempt, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+    coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
+    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
+LEFT JOIN LATERAL (
+    SELECT generation.number, generation.base_seq, generation.call FROM generation
+    WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
+) AS g ON true
 WHERE id = $1
 `
 
 type LoadExecutionRow struct {
 	ID           int64
 	Ref          string
+	Attempt      int32
 	Organization int64
 	Workflow     string
 	State        int16
@@ -218,15 +224,18 @@ type LoadExecutionRow struct {
 	Wakes        int64
 	CreatedAt    time.Time
 	Trace        string
+	Generation   int32
+	BaseSeq      int64
+	Call         []byte
 }
 
-// After a retry the handle says so, and with it every activity id that is made of it.
 func (q *Queries) LoadExecution(ctx context.Context, id int64) (LoadExecutionRow, error) {
 	row := q.db.QueryRow(ctx, loadExecution, id)
 	var i LoadExecutionRow
 	err := row.Scan(
 		&i.ID,
 		&i.Ref,
+		&i.Attempt,
 		&i.Organization,
 		&i.Workflow,
 		&i.State,
@@ -240,6 +249,9 @@ func (q *Queries) LoadExecution(ctx context.Context, id int64) (LoadExecutionRow
 		&i.Wakes,
 		&i.CreatedAt,
 		&i.Trace,
+		&i.Generation,
+		&i.BaseSeq,
+		&i.Call,
 	)
 	return i, err
 }
@@ -298,7 +310,7 @@ func (q *Queries) LockExecution(ctx context.Context, id int64) (LockExecutionRow
 }
 
 const lockWorkflow = `-- name: LockWorkflow :one
-SELECT id, (CASE WHEN attempt > 1 THEN ref || '~' || attempt ELSE ref END)::text AS ref, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
+SELECT id, ref, attempt, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
 `
 
 type LockWorkflowParams struct {
@@ -309,6 +321,7 @@ type LockWorkflowParams struct {
 type LockWorkflowRow struct {
 	ID      int64
 	Ref     string
+	Attempt int32
 	State   int16
 	LastSeq int64
 }
@@ -319,6 +332,7 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 	err := row.Scan(
 		&i.ID,
 		&i.Ref,
+		&i.Attempt,
 		&i.State,
 		&i.LastSeq,
 	)

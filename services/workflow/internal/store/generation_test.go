@@ -1,0 +1,292 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// border is a turn of what was loaded that ends its generation, behind entries.
+func (b *bench) border(l core.Loaded, entries ...core.Entry) core.Commit {
+	c := b.turn(l)
+	c.Next, c.Continue = core.Running, json.RawMessage(`{"function":"again"}`)
+	c.Entries = append(entries, core.Entry{Op: core.OpRef{Index: len(entries)}, Kind: core.KindContinue, Name: "again", Value: c.Continue})
+	for i := range c.Entries {
+		c.LastSeq++
+		c.Entries[i].Seq, c.Entries[i].At = c.LastSeq, b.clock.Now()
+	}
+	return c
+}
+
+// count answers a number from the database.
+func (b *bench) count(sql string, args ...any) (n int) {
+	b.t.Helper()
+	if err := b.Pool.QueryRow(b.t.Context(), sql, args...).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// TestTheBorderOfAGeneration ends a generation: what is loaded then is the same run with an empty history, and everything that it
+// had is still its own (C16).
+func TestTheBorderOfAGeneration(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.running(1)
+	const token = "ch_AAAAAAAAAAAAAAAAAAAAAAAAAA"
+	channel := b.turn(first, wait(0, "x", core.Filter{"id": "1"}))
+	channel.Next, channel.LastSeq = core.Running, 1
+	channel.Entries = []core.Entry{{Seq: 1, Op: core.OpRef{Branch: 1}, Kind: core.KindChannel, Value: json.RawMessage(`"` + token + `"`), At: b.clock.Now()}}
+	b.commit(channel)
+	b.receive(1, "one", "x", `{"id": 1}`)
+	b.receive(1, "two", "x", `{"id": 1}`)
+	if _, _, err := b.Send(t.Context(), core.Message{Organization: 1, Token: token, ID: "m", Time: b.clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.OpenWatch(t.Context(), core.Watch{ID: first.Ref + "/0.9", Execution: first.Ref, Agent: 7}); err != nil {
+		t.Fatal(err)
+	}
+	l := b.load(first.ID)
+	last := b.border(l, core.Entry{Op: core.OpRef{}, Kind: core.KindWait, Value: json.RawMessage(`{}`), Event: l.Arrived[0].Event})
+	last.Closed = []core.OpRef{{}}
+	done := b.commit(last)
+	same(t, "the state", core.Running, done.State)
+	if _, err := b.Commit(t.Context(), last); !errors.Is(err, core.ErrFenced) {
+		t.Errorf("the border again: %v", err)
+	}
+
+	next := b.load(first.ID)
+	same(t, "what begins", []any{2, int64(3), string(last.Continue), 0, first.Ref + "~1.2"}, []any{next.Generation, next.Base, string(next.Continuation), len(next.History), next.Ref})
+	same(t, "what stays", []any{first.Secrets, first.Inputs, first.Program, first.Workflow, first.CreatedAt}, []any{next.Secrets, next.Inputs, next.Program, next.Workflow, next.CreatedAt})
+	shown, err := b.Get(t.Context(), 1, first.Workflow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "what callers see", []any{first.Ref, 2, int64(3), int64(3), map[string]string{"a": "b"}}, []any{shown.Ref, shown.Generation, shown.Base, shown.LastSeq, shown.Labels})
+	same(t, "its watches", []string{first.Ref + "/0.9 "}, b.wanted(7))
+
+	// The event that was had is not had again; the one behind it and the message are there for the next generation.
+	next.History = nil
+	c := b.turn(next, wait(0, "x", core.Filter{"id": "1"}), core.Op{Ref: core.OpRef{Branch: 1}, Kind: core.KindReceive, Channels: []string{token}, Timeout: time.Hour})
+	c.LastSeq = next.Base
+	b.commit(c)
+	same(t, "what came", []string{"0.0 two", "1.0 m"}, b.arrived(first.ID))
+
+	entries, err := b.History(t.Context(), first.ID, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := b.Cancel(t.Context(), 1, first.Workflow, "enough", b.clock.Now())
+	if err != nil || !ended {
+		t.Fatal(ended, err)
+	}
+	more, err := b.History(t.Context(), first.ID, 3, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var numbers []string
+	for _, e := range append(entries, more...) {
+		numbers = append(numbers, fmt.Sprintf("%d %d %s", e.Generation, e.Seq, e.Kind))
+	}
+	same(t, "the history", []string{"1 1 channel", "1 2 wait", "1 3 continue", "2 4 cancelled"}, numbers)
+	same(t, "the event about the end", 1, b.count(`SELECT count(*) FROM event WHERE event_id = $1`, first.Ref+"~1.2/cancelled"))
+}
+
+// TestARetryBeginsInThePresentGeneration has a run fail in its second generation: what may be forgotten is the second alone.
+func TestARetryBeginsInThePresentGeneration(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	broken := &core.FunctionError{Code: "broken"}
+	b.commit(b.border(l, core.Entry{Kind: core.KindRun, Name: "act", Error: broken}))
+	for _, tt := range []struct {
+		fails core.Entry
+		// from is the first entry that a retry of the failed step forgets.
+		from int64
+	}{
+		{core.Entry{Kind: core.KindNow, Value: json.RawMessage("1")}, 3},
+		{core.Entry{Kind: core.KindRun, Name: "act", Error: broken}, 3},
+	} {
+		b.claim(b.lease)
+		l = b.load(l.ID)
+		c := b.turn(l)
+		c.Next, c.Error, c.LastSeq = core.Failed, "it broke", l.Base+2
+		tt.fails.Seq, tt.fails.At = l.Base+1, b.clock.Now()
+		c.Entries = []core.Entry{tt.fails, {Seq: l.Base + 2, Op: core.OpRef{Branch: -1}, Kind: core.KindFailed, Value: json.RawMessage("{}"), At: b.clock.Now()}}
+		b.commit(c)
+		err := b.Retry(t.Context(), core.RetryRequest{Organization: 1, Workflow: l.Workflow, From: 2, At: b.clock.Now()})
+		if fields := fault.FieldsOf(err); len(fields) != 1 || !strings.Contains(fields[0].Problem, "found 2, which is of a generation that has ended; expected at least 3, the beginning of generation 2") {
+			t.Errorf("a retry from the generation before: %v", err)
+		}
+		if err := b.Retry(t.Context(), core.RetryRequest{Organization: 1, Workflow: l.Workflow, At: b.clock.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		retries, err := b.Retries(t.Context(), l.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "the first entry forgotten", tt.from, retries[len(retries)-1].From)
+		again := b.load(l.ID)
+		same(t, "what is loaded", []any{2, int64(2), 0, fmt.Sprintf("ref-%d~%d.2", b.n, len(retries)+1)}, []any{again.Generation, again.Base, len(again.History), again.Ref})
+	}
+}
+
+// TestEventsRaceBorders sends each of many runs an event while its generation ends. The event is had exactly once, by the generation
+// that waits for it, whichever is first (C16).
+func TestEventsRaceBorders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := New(b.Deps) // another process: it shares nothing but the database
+	const runs = 200
+	var race sync.WaitGroup
+	ids := make([]int64, runs)
+	for i := range runs {
+		l := b.running(1)
+		ids[i] = l.ID
+		filter := core.Filter{"id": strconv.Itoa(i)}
+		begin := make(chan struct{})
+		race.Go(func() {
+			<-begin
+			if _, err := b.Commit(t.Context(), b.border(l)); err != nil {
+				t.Error(err)
+				return
+			}
+			next, err := b.Load(t.Context(), l.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c := b.turn(next, wait(0, "x", filter))
+			c.LastSeq = next.Base
+			if _, err := b.Commit(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+		race.Go(func() {
+			<-begin
+			if _, _, err := other.Receive(t.Context(), happened(1, strconv.Itoa(i), "x", fmt.Sprintf(`{"id": %d}`, i), b.clock.Now())); err != nil {
+				t.Error(err)
+			}
+		})
+		close(begin)
+		if i%32 == 31 {
+			race.Wait()
+		}
+	}
+	race.Wait()
+	for i, id := range ids {
+		if got := b.arrived(id); len(got) != 1 || got[0] != "0.0 "+strconv.Itoa(i) {
+			t.Errorf("run %d has got %v, expected its event once", i, got)
+		}
+	}
+}
+
+// TestCancellationRacesBorders cancels each of many runs while its generation ends: it ends cancelled, in the one or the other, and
+// the border is there as a whole or not at all.
+func TestCancellationRacesBorders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const runs = 100
+	var race sync.WaitGroup
+	for range runs {
+		l := b.running(1)
+		begin := make(chan struct{})
+		race.Go(func() {
+			<-begin
+			if _, err := b.Commit(t.Context(), b.border(l)); err != nil && !errors.Is(err, core.ErrFenced) {
+				t.Error(err)
+			}
+		})
+		race.Go(func() {
+			<-begin
+			if ended, err := b.Cancel(t.Context(), 1, l.Workflow, "enough", b.clock.Now()); err != nil || !ended {
+				t.Error(ended, err)
+			}
+		})
+		close(begin)
+	}
+	race.Wait()
+	same(t, "cancelled runs", runs, b.count(`SELECT count(*) FROM execution WHERE state = 4`))
+	same(t, "their last entries", runs, b.count(`SELECT count(*) FROM entry JOIN execution ON execution.id = entry.execution AND seq = last_seq WHERE kind = 'cancelled'`))
+	same(t, "half borders", 0, b.count(`SELECT count(*) FROM generation FULL JOIN (SELECT execution, seq FROM entry WHERE kind = 'continue') AS e
+ON e.execution = generation.execution AND e.seq = generation.base_seq WHERE e.execution IS NULL OR generation.execution IS NULL`))
+}
+
+// TestForgetsOldGenerations keeps the present generation whatever its age, and what others have made that is still in use.
+func TestForgetsOldGenerations(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.running(1)
+	const token = "ch_BBBBBBBBBBBBBBBBBBBBBBBBBB"
+	channel := b.turn(l, core.Op{Kind: core.KindReceive, Channels: []string{token}, Timeout: time.Hour})
+	channel.Next, channel.LastSeq = core.Running, 1
+	channel.Entries = []core.Entry{{Seq: 1, Op: core.OpRef{Branch: 1}, Kind: core.KindChannel, Value: json.RawMessage(`"` + token + `"`), At: b.clock.Now()}}
+	b.commit(channel)
+	for _, id := range []string{"had", "unread"} {
+		if _, _, err := b.Send(t.Context(), core.Message{Organization: 1, Token: token, ID: id, Time: b.clock.Now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget := func() {
+		t.Helper()
+		if err := b.Forget(t.Context(), b.clock.Now().Add(-time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sequences := func() (all []int64) {
+		t.Helper()
+		entries, err := b.History(t.Context(), l.ID, 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			all = append(all, e.Seq)
+		}
+		return all
+	}
+	l = b.load(l.ID)
+	c := b.border(l, core.Entry{Op: core.OpRef{}, Kind: core.KindReceive, Value: json.RawMessage(`{}`), Event: l.Arrived[0].Event})
+	c.Closed = []core.OpRef{{}}
+	b.commit(c)
+	forget()
+	same(t, "while it is young", []int64{1, 2, 3}, sequences())
+	b.clock.Advance(time.Hour)
+	l = b.load(l.ID)
+	second := b.border(l)
+	for i := range second.Entries {
+		second.LastSeq = l.Base + int64(i) + 1
+		second.Entries[i].Seq = second.LastSeq
+	}
+	b.commit(second)
+	forget()
+	// The entry that made the channel stays: a retry opens it again. The second generation has only just ended.
+	same(t, "later", []int64{1, 4}, sequences())
+	forget()
+	same(t, "and again", []int64{1, 4}, sequences())
+
+	l = b.load(l.ID)
+	same(t, "the present one", []any{3, int64(4), `{"function":"again"}`}, []any{l.Generation, l.Base, string(l.Continuation)})
+	receive := b.turn(l, core.Op{Kind: core.KindReceive, Channels: []string{token}, Timeout: time.Hour})
+	receive.LastSeq = l.Base
+	b.commit(receive)
+	same(t, "what it receives", []string{"0.0 unread"}, b.arrived(l.ID))
+	rows, err := b.Pool.Query(t.Context(), "SELECT event_id FROM event ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "messages left", []string{"unread"}, left)
+}

@@ -1,0 +1,43 @@
+-- name: BeginGenerations :exec
+INSERT INTO generation (execution, number, base_seq, call, began_at)
+SELECT u.execution, u.number, u.base_seq, u.call::json, u.at
+FROM (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(numbers)::int[]) AS number,
+        unnest(sqlc.arg(bases)::bigint[]) AS base_seq, unnest(sqlc.arg(calls)::text[]) AS call, unnest(sqlc.arg(ats)::timestamptz[]) AS at
+) AS u;
+
+-- name: CurrentGeneration :one
+-- No row for a run in its first generation.
+SELECT number, base_seq, call FROM generation WHERE execution = $1 ORDER BY number DESC LIMIT 1;
+
+-- name: GenerationsOf :many
+-- The generations that entries are of, in the order of the entries.
+SELECT coalesce((
+    SELECT g.number FROM generation g WHERE g.execution = sqlc.arg(execution) AND g.base_seq < u.seq ORDER BY g.base_seq DESC LIMIT 1
+), 1)::int AS number
+FROM (SELECT unnest(sqlc.arg(seqs)::bigint[]) AS seq) AS u
+ORDER BY u.seq;
+
+-- name: ForgetGenerations :one
+-- Forgets the entries of generations that have ended, but for those that made channels: a retry opens these again. An event that is
+-- still kept stays consumed.
+WITH old AS (
+    UPDATE generation SET forgotten = true
+    FROM (
+        SELECT g.execution, g.number FROM generation g
+        WHERE NOT g.forgotten AND g.began_at < sqlc.arg(before)
+        ORDER BY g.began_at
+        LIMIT 5
+    ) AS o
+    WHERE generation.execution = ANY (ARRAY[o.execution]) AND generation.number = o.number
+    RETURNING generation.execution, generation.base_seq
+), gone AS (
+    DELETE FROM entry USING old
+    WHERE entry.execution = ANY (ARRAY[old.execution]) AND entry.seq <= old.base_seq AND entry.kind <> 'channel'
+    RETURNING entry.execution, entry.event
+), consumed AS (
+    INSERT INTO spent (execution, event)
+    SELECT DISTINCT gone.execution, gone.event FROM gone JOIN event ON event.id = ANY (ARRAY[gone.event])
+    ON CONFLICT DO NOTHING
+)
+SELECT count(*) FROM old;
