@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,34 +49,63 @@ var majorFolder = regexp.MustCompile(`^v[1-9][0-9]{0,3}$`)
 
 // Load reads all majors of the driver in one folder. The error is Invalid and names file and line.
 func Load(folder fs.FS) ([]*Bundle, error) {
-	newest, err := read(folder, manifestFile)
+	files, err := Files(folder)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := schema.Decode(newest); err != nil {
-		return nil, located(manifestFile, newest, err)
+	return FromFiles(files)
+}
+
+// Files are the texts of the driver in one folder by their paths in it: the manifest, and everything in the folders of its majors.
+// They are not checked; FromFiles does that. The error is Invalid for a folder that has no manifest or holds anything but files.
+func Files(folder fs.FS) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	var err error
+	if files[manifestFile], err = read(folder, manifestFile); err != nil {
+		return nil, err
 	}
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
 		return nil, fmt.Errorf("list driver folder: %w", err)
 	}
-	var bundles []*Bundle
 	for _, entry := range entries {
 		if !entry.IsDir() || !majorFolder.MatchString(entry.Name()) {
 			continue
 		}
-		files, err := readMajor(folder, entry.Name())
+		major, err := readMajor(folder, entry.Name())
 		if err != nil {
 			return nil, err
 		}
-		own := entry.Name() + "/" + manifestFile
+		maps.Copy(files, major)
+	}
+	return files, nil
+}
+
+// FromFiles are all majors of the driver whose texts files has, by their paths in its folder. The error is Invalid and names file
+// and line.
+func FromFiles(files map[string][]byte) ([]*Bundle, error) {
+	newest, ok := files[manifestFile]
+	if !ok {
+		return nil, missingFile(manifestFile)
+	}
+	if _, err := schema.Decode(newest); err != nil {
+		return nil, located(manifestFile, newest, err)
+	}
+	majors, err := byMajor(files)
+	if err != nil {
+		return nil, err
+	}
+	var bundles []*Bundle
+	for _, major := range slices.Sorted(maps.Keys(majors)) {
+		files := majors[major]
+		own := major + "/" + manifestFile
 		if older, ok := files[own]; ok {
 			delete(files, own)
 			files[manifestFile] = older
-		} else if bytes.Contains(newest, []byte(`"`+entry.Name()+"/")) {
+		} else if bytes.Contains(newest, []byte(`"`+major+"/")) {
 			files[manifestFile] = newest
 		} else {
-			return nil, fault.New(fault.Invalid, "%s: found no manifest for it; expected %s, or %s to name files in %s/", entry.Name(), own, manifestFile, entry.Name())
+			return nil, fault.New(fault.Invalid, "%s: found no manifest for it; expected %s, or %s to name files in %s/", major, own, manifestFile, major)
 		}
 		b, err := build(files)
 		if err != nil {
@@ -91,6 +122,25 @@ func Load(folder fs.FS) ([]*Bundle, error) {
 		}
 	}
 	return bundles, nil
+}
+
+// byMajor sorts texts by the major whose folder they are in. What is in none belongs to no bundle.
+func byMajor(files map[string][]byte) (map[string]map[string][]byte, error) {
+	majors := map[string]map[string][]byte{}
+	for name, text := range files {
+		major, _, below := strings.Cut(name, "/")
+		if !below || !majorFolder.MatchString(major) {
+			continue
+		}
+		if majors[major] == nil {
+			majors[major] = map[string][]byte{}
+		}
+		majors[major][name] = text
+		if len(majors[major]) > maxFiles {
+			return nil, fault.New(fault.Invalid, "%s: found more than %d files; expected fewer", major, maxFiles)
+		}
+	}
+	return majors, nil
 }
 
 // LoadAll reads every driver in a folder of drivers' folders. Files in it and hidden folders are left alone.
@@ -142,12 +192,16 @@ func readMajor(folder fs.FS, major string) (map[string][]byte, error) {
 func read(folder fs.FS, name string) ([]byte, error) {
 	text, err := fs.ReadFile(folder, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Invalid, "%s: found no such file; expected it in the driver's folder", name)
+		return nil, missingFile(name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return text, nil
+}
+
+func missingFile(name string) error {
+	return fault.New(fault.Invalid, "%s: found no such file; expected it in the driver's folder", name)
 }
 
 // build checks the files of one major and makes the bundle of them.

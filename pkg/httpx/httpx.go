@@ -8,6 +8,7 @@ package httpx
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -30,6 +32,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxBody is how many bytes an answer may have, decompressed. Default: 8 MiB.
 	MaxBody int64
+	// TLS vouches for servers, and shows a certificate to those that ask for one; nil is the system's authorities and none.
+	TLS *certs.Client
 }
 
 // The limits that nobody may set.
@@ -72,6 +76,11 @@ func New(c Config) (*Transport, error) {
 		TLSHandshakeTimeout:    dialTimeout,
 		ResponseHeaderTimeout:  c.Timeout,
 		MaxResponseHeaderBytes: maxHeader,
+	}
+	if c.TLS != nil {
+		t.base.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return t.dialTLS(ctx, network, address, c.TLS)
+		}
 	}
 	return t, nil
 }
@@ -142,6 +151,25 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 		return nil, fmt.Errorf("connect to %s: %w", host, err)
 	}
 	return conn, nil
+}
+
+// dialTLS is dial and a handshake with the files as they are now: an authority that is replaced needs no restart.
+func (t *Transport) dialTLS(ctx context.Context, network, address string, client *certs.Client) (net.Conn, error) {
+	conn, err := t.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := net.SplitHostPort(address) // dial has read it
+	config := client.Config(host)
+	config.NextProtos = []string{"h2", "http/1.1"}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("handshake with %s: %w", host, err)
+	}
+	return secured, nil
 }
 
 // checkURL refuses what cannot be meant: other schemes, and credentials in the URL, which would end up in logs.

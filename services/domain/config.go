@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 )
 
 // Config is what an operator may set. The zero value works: it serves, and refuses everybody, because nobody has a token.
@@ -70,6 +71,10 @@ type Config struct {
 	OIDC OIDC `koanf:"oidc"`
 	// DriverDir holds deploy drivers beside the built-in ones, one folder each; empty: none.
 	DriverDir string `koanf:"driver_dir"`
+	// Drivers are deploy drivers that are pulled from OCI registries.
+	Drivers DriversConfig `koanf:"drivers"`
+	// Vault is where references vault:path#key of drivers.registries lead.
+	Vault secret.VaultConfig `koanf:"vault"`
 	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
@@ -135,6 +140,8 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.oidcProblems()...)
 	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, c.Drivers.problems()...)
+	problems = append(problems, c.Vault.Check()...)
 	for i, a := range c.BootstrapAgents {
 		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("bootstrap_agents[%d]", i), Problem: "expected a number above zero, a name, and a public key that begins with U"})
@@ -175,6 +182,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 16
+	}
+	if c.Drivers.Refresh == 0 {
+		c.Drivers.Refresh = defaultRefresh
 	}
 	return c
 }

@@ -56,7 +56,8 @@ func Run(ctx context.Context, c Config) error {
 	if c.BootstrapToken == "" {
 		log.WarnContext(ctx, "no bootstrap token is configured: every request will be refused")
 	}
-	drivers, err := loadDrivers(c.DriverDir)
+	// Before anything is changed: a folder that is broken stops the start, and with it the upgrade.
+	drivers, err := givenDrivers(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer func() { _ = engine.Close() }()
 
-	s := assemble(pool, drivers, autoflow.New(engine), clock.System(), log)
+	s, err := assemble(pool, drivers, autoflow.New(engine), clock.System(), log)
+	if err != nil {
+		return err
+	}
+	// What was pulled before is there at once, whether or not its registry is.
+	if err := s.drivers.Load(ctx); err != nil {
+		return fmt.Errorf("load drivers: %w", err)
+	}
 	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
@@ -109,6 +117,11 @@ func Run(ctx context.Context, c Config) error {
 		}},
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
+		}},
+		{Name: "drivers", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			s.drivers.Run(ctx)
+			return nil
 		}},
 		api,
 	}
@@ -173,6 +186,8 @@ type service struct {
 	// bus is there before its connection is; until then publishing is Unavailable, and the outbox keeps what is due.
 	bus    *lateBus
 	domain *core.Domain
+	// drivers are the domain's, which follow their registries.
+	drivers *bundle.Drivers
 	// due holds one wake-up for the dispatchers.
 	due chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
@@ -180,13 +195,19 @@ type service struct {
 }
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
-func assemble(pool *pgxpool.Pool, drivers bundle.Drivers, workflows core.Workflows, now clock.Clock, log *slog.Logger) *service {
+// drivers lack only where artifacts are kept, which is here.
+func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows, now clock.Clock, log *slog.Logger) (*service, error) {
 	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
 	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Publish: outbox.Add})
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, AgentsChanged: s.agentsChanged, Wake: s.wake})
-	return s
+	drivers.Kept = s.store
+	var err error
+	if s.drivers, err = bundle.New(drivers); err != nil {
+		return nil, fmt.Errorf("load drivers: %w", err)
+	}
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: s.drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, AgentsChanged: s.agentsChanged, Wake: s.wake})
+	return s, nil
 }
 
 // wake says that something was committed that is to be handed over or published.

@@ -175,10 +175,14 @@ func TestNoPageReadsABigTableWhole(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	f.ok(err)
 	t.Cleanup(pool.Close)
-	drivers, err := loadDrivers("")
+	drivers, err := givenDrivers(t.Context(), Config{}, slog.New(slog.DiscardHandler))
 	f.ok(err)
 	f.ok(f.store.EnsureOwner(t.Context(), ownerOrganization, owner, ownerName))
-	handler, err := assemble(pool, drivers, nil, clock.System(), slog.New(slog.DiscardHandler)).handler(Config{BootstrapToken: "token"})
+	s, err := assemble(pool, drivers, nil, clock.System(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := s.handler(Config{BootstrapToken: "token"})
 	f.ok(err)
 
 	// What would be a finding is one.

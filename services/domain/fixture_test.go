@@ -58,8 +58,14 @@ func setup(t *testing.T) *fixture {
 // setupAt is a fixture whose domain goes by a clock of the test's.
 func setupAt(t *testing.T, now clock.Clock) *fixture {
 	t.Helper()
+	return setupWith(t, now, Config{DriverDir: filepath.Join("testdata", "drivers")})
+}
+
+// setupWith is a fixture with the drivers of a configuration.
+func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
+	t.Helper()
 	pool, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
-	drivers, err := loadDrivers(filepath.Join("testdata", "drivers"))
+	drivers, err := givenDrivers(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +74,11 @@ func setupAt(t *testing.T, now clock.Clock) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assemble(service, drivers, nil, now, slog.New(slog.DiscardHandler)), t: t, pool: pool, db: db, engine: &engine{}}
+	assembled, err := assemble(service, drivers, nil, now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{service: assembled, t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.domain, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {

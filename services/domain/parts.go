@@ -2,23 +2,19 @@ package domain
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -242,22 +238,4 @@ func (b *lateBus) Ask(ctx context.Context, subject string, request []byte) ([]by
 		return nil, err
 	}
 	return c.Ask(ctx, subject, request)
-}
-
-// loadDrivers are the built-in drivers and those of a folder.
-func loadDrivers(dir string) (bundle.Drivers, error) {
-	set, err := driver.Embedded()
-	if err != nil {
-		return bundle.Drivers{}, fmt.Errorf("load built-in drivers: %w", err)
-	}
-	if dir != "" {
-		more, err := driver.LoadAll(os.DirFS(dir))
-		if err != nil {
-			return bundle.Drivers{}, fmt.Errorf("load drivers of %s: %w", dir, err)
-		}
-		if set, err = set.With(more); err != nil {
-			return bundle.Drivers{}, fmt.Errorf("add drivers of %s: %w", dir, err)
-		}
-	}
-	return bundle.NewDrivers(set), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
@@ -96,18 +97,19 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	accounts := make([]oci.Account, len(c.Registries))
+	accounts := make([]ociauth.Account, len(c.Registries))
 	for i, r := range c.Registries {
-		accounts[i] = oci.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
+		accounts[i] = ociauth.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
 		// A function and not a value: a password that is replaced is found without a restart.
 		if r.Password != "" {
 			accounts[i].Password = func() (string, error) { return secrets.Read(context.Background(), r.Password) }
 		}
 	}
-	registries, err := oci.New(oci.Deps{Transport: transport, Accounts: accounts, DockerConfig: c.DockerConfig, Clock: clock.System()})
+	logins, err := ociauth.NewAccounts(accounts, c.DockerConfig)
 	if err != nil {
 		return nil, fmt.Errorf("registries: %w", err)
 	}
+	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System()})
 	in := &intake{transport: transport}
 	encode := events.NewEncoder(clock.System()).Encode
 	// The store wakes a resolver that is made on the next line, because the resolver needs the store. Nothing is stored

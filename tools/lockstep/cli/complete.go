@@ -35,6 +35,11 @@ func rolloutNames(ctx context.Context, api *client.Client) ([]string, error) {
 	})
 }
 
+func driverRefs(ctx context.Context, api *client.Client) ([]string, error) {
+	all, err := api.Drivers(ctx)
+	return described(all.Drivers, err, func(d client.Driver) (string, string) { return d.Ref, d.Origin })
+}
+
 func described[T any](all []T, err error, word func(T) (name, description string)) ([]string, error) {
 	if err != nil {
 		return nil, err
@@ -54,9 +59,9 @@ func (c *command) completions(root *cobra.Command) {
 		names       lookup
 	}{
 		"application": {"NAME", applicationNames}, "environment": {"NAME", environmentNames}, "rollout": {"ID", rolloutNames},
-		"pipeline": {"APPLICATION", applicationNames}, "version-set": {"APPLICATION", applicationNames},
+		"pipeline": {"APPLICATION", applicationNames}, "version-set": {"APPLICATION", applicationNames}, "driver": {"REF", driverRefs},
 	}
-	flags := map[string]lookup{"application": applicationNames, "environment": environmentNames}
+	flags := map[string]lookup{"application": applicationNames, "environment": environmentNames, "driver": driverRefs}
 	for _, noun := range root.Commands() {
 		for _, verb := range noun.Commands() {
 			takes := arguments[noun.Name()]

@@ -54,6 +54,8 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.CreateFlowDefinition(ctx, "shop", nil); return err },
 		func() error { _, err := c.FlowDefinition(ctx, "shop"); return err },
 		func() error { _, err := c.Sources(ctx, "shop"); return err },
+		func() error { _, err := c.Drivers(ctx); return err },
+		func() error { _, err := c.DriverSchemas(ctx); return err },
 		func() error { _, err := c.SourceKinds(ctx); return err },
 		func() error { _, err := c.CreateSource(ctx, "service_1", "git@1", nil); return err },
 		func() error { _, err := c.SetSourceConfig(ctx, "artifactsource_1", nil); return err },

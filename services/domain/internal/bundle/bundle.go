@@ -14,51 +14,54 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Drivers is core.Drivers over a set of bundles.
-type Drivers struct {
-	set *driver.Set
+// set is core.DriverSet over a set of bundles.
+type set struct {
+	bundles *driver.Set
+	// from is where each bundle comes from, by its reference.
+	from map[string]provenance
 }
 
-var _ core.Drivers = Drivers{}
+// provenance is where a bundle comes from.
+type provenance struct{ origin, artifact string }
 
-// NewDrivers are the drivers of a set.
-func NewDrivers(set *driver.Set) Drivers { return Drivers{set} }
+var _ core.DriverSet = (*set)(nil)
 
-// All implements core.Drivers.
-func (d Drivers) All() []core.Driver {
+// All implements core.DriverSet.
+func (d *set) All() []core.Driver {
 	var all []core.Driver
-	for _, b := range d.set.All() {
-		all = append(all, describe(b))
+	for _, b := range d.bundles.All() {
+		all = append(all, d.describe(b))
 	}
 	return all
 }
 
-func describe(b *driver.Bundle) core.Driver {
+func (d *set) describe(b *driver.Bundle) core.Driver {
+	from := d.from[b.Ref()]
 	return core.Driver{
-		Ref: b.Ref(), Digest: b.Digest(), SupportedSteps: b.SupportedSteps(), Previews: b.Has(driver.Preview),
+		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(), Previews: b.Has(driver.Preview),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }
 
-// Lookup implements core.Drivers.
-func (d Drivers) Lookup(ref string) (core.Driver, error) {
+// Lookup implements core.DriverSet.
+func (d *set) Lookup(ref string) (core.Driver, error) {
 	b, err := d.find(ref)
 	if err != nil {
 		return core.Driver{}, err
 	}
-	return describe(b), nil
+	return d.describe(b), nil
 }
 
-func (d Drivers) find(ref string) (*driver.Bundle, error) {
-	b, err := d.set.Get(ref)
+func (d *set) find(ref string) (*driver.Bundle, error) {
+	b, err := d.bundles.Get(ref)
 	if err != nil {
 		return nil, fault.Because(err, fault.NotFound, "%s", fault.Public(err)) // malformed or unknown: there is none
 	}
 	return b, nil
 }
 
-// ValidateEnvironment implements core.Drivers.
-func (d Drivers) ValidateEnvironment(ref string, config json.RawMessage) error {
+// ValidateEnvironment implements core.DriverSet.
+func (d *set) ValidateEnvironment(ref string, config json.RawMessage) error {
 	b, err := d.find(ref)
 	if err != nil {
 		return err
@@ -66,8 +69,8 @@ func (d Drivers) ValidateEnvironment(ref string, config json.RawMessage) error {
 	return b.ValidateEnvironment(config)
 }
 
-// ValidateApplicationEnvironment implements core.Drivers.
-func (d Drivers) ValidateApplicationEnvironment(ref string, config json.RawMessage) error {
+// ValidateApplicationEnvironment implements core.DriverSet.
+func (d *set) ValidateApplicationEnvironment(ref string, config json.RawMessage) error {
 	b, err := d.find(ref)
 	if err != nil {
 		return err
@@ -78,8 +81,8 @@ func (d Drivers) ValidateApplicationEnvironment(ref string, config json.RawMessa
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 
-// Agents implements core.Drivers. Which fields name agents is the schema's to say, so that the domain need not know the driver.
-func (d Drivers) Agents(ref string, config json.RawMessage) ([]core.AgentReference, error) {
+// Agents implements core.DriverSet. Which fields name agents is the schema's to say, so that the domain need not know the driver.
+func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference, error) {
 	b, err := d.find(ref)
 	if err != nil {
 		return nil, err
@@ -110,8 +113,8 @@ func (d Drivers) Agents(ref string, config json.RawMessage) ([]core.AgentReferen
 	return named, nil
 }
 
-// Export implements core.Drivers.
-func (d Drivers) Export(ref string) ([]byte, error) {
+// Export implements core.DriverSet.
+func (d *set) Export(ref string) ([]byte, error) {
 	b, err := d.find(ref)
 	if err != nil {
 		return nil, err
@@ -120,7 +123,7 @@ func (d Drivers) Export(ref string) ([]byte, error) {
 }
 
 // Program implements core.Drivers.
-func (d Drivers) Program(content []byte, program string) (core.Program, error) {
+func (*Drivers) Program(content []byte, program string) (core.Program, error) {
 	// The bundle that was kept, which may be one that this installation does not carry any more (D7).
 	b, err := driver.Import(content)
 	if err != nil {

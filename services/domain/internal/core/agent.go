@@ -127,7 +127,7 @@ type AgentReference struct {
 // nameAgents keeps which agents an environment deploys through. They are agents of its own organization that are good: those
 // of another one do not exist here.
 func (d *Domain) nameAgents(ctx context.Context, tx Tx, organization int64, e BoundEnvironment) error {
-	named, err := d.drivers.Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
+	named, err := d.drivers.Now().Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
 	if err != nil || len(named) == 0 {
 		return err
 	}

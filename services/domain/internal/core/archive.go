@@ -147,7 +147,7 @@ func (d *Domain) RestoreEnvironment(ctx context.Context, a Actor, environment in
 // usable is what an environment that was archived has against being used again: an agent that was revoked meanwhile. Nothing
 // was asked of the request that could be mended, so it is no finding in a field but a refusal.
 func (d *Domain) usable(ctx context.Context, tx Tx, organization int64, e BoundEnvironment) error {
-	named, err := d.drivers.Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
+	named, err := d.drivers.Now().Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.Refused, "environment %q cannot be restored: its driver %s is not installed any more", e.Name, e.Binding.DriverRef)
 	}

@@ -59,7 +59,10 @@ func New(d Deps) *Domain {
 }
 
 // Drivers are the deploy drivers of this installation, by reference.
-func (d *Domain) Drivers() []Driver { return d.drivers.All() }
+func (d *Domain) Drivers() []Driver { return d.drivers.Now().All() }
+
+// DriverOrigins are where they come from, and what is wrong there.
+func (d *Domain) DriverOrigins() []DriverOrigin { return d.drivers.Origins() }
 
 // SourceKinds are the kinds of artifact sources of this installation, by reference.
 func (d *Domain) SourceKinds() []SourceKind { return d.sources.Kinds() }

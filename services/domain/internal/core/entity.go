@@ -217,9 +217,38 @@ type Driver struct {
 	Ref            string
 	Digest         string
 	SupportedSteps []string
+	// Origin is where it comes from: built-in, folder or the reference of an OCI artifact.
+	Origin string
+	// ArtifactDigest is that of the OCI artifact that it was in; empty for any other.
+	ArtifactDigest string
 	// Previews is that it can say beforehand what a rollout would change.
 	Previews bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage
 	ApplicationEnvironmentSchema json.RawMessage
+}
+
+// DriverOrigin is where drivers of this installation come from.
+type DriverOrigin struct {
+	// Origin is built-in, folder or the reference of an OCI artifact, oci://registry/repository:tag.
+	Origin string
+	// Digest is that of the OCI artifact in force; empty for any other, and until one has been pulled.
+	Digest string
+	// Drivers are the references of the drivers from there.
+	Drivers []string
+	// CheckedAt is when a replica last heard from the registry that this is what is there; nil for all but artifacts, and until one has.
+	CheckedAt *time.Time
+	// Problem is why what is there now is not in force, with file and line where those are at fault; empty when all is well.
+	Problem string
+}
+
+// DriverArtifact is an OCI artifact with a driver, as it was pulled.
+type DriverArtifact struct {
+	// Reference is as it is configured, and Digest is what it named.
+	Reference, Digest string
+	// Drivers are the references of the drivers inside, and Content is the layer that has them; empty where only its name is told.
+	Drivers []string
+	Content []byte
+	// AskedAt is when the registry was asked, by the database's clock: of two answers the later question's counts.
+	AskedAt time.Time
 }

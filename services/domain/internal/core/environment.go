@@ -44,11 +44,12 @@ func (d *Domain) checkEnvironment(n NewEnvironment) error {
 	if !slices.Contains(tiers(), n.Tier) {
 		found = append(found, fault.Field{Name: "/tier", Problem: fmt.Sprintf("found %q; expected one of development, qa, staging, production", n.Tier)})
 	}
-	if _, err := d.drivers.Lookup(n.DriverRef); err != nil {
+	drivers := d.drivers.Now()
+	if _, err := drivers.Lookup(n.DriverRef); err != nil {
 		found = append(found, fault.Field{Name: "/driverRef", Problem: fault.Public(err)})
 		return fault.InvalidFields(found...)
 	}
-	wrong, err := within("/driverConfig", d.drivers.ValidateEnvironment(n.DriverRef, n.DriverConfig))
+	wrong, err := within("/driverConfig", drivers.ValidateEnvironment(n.DriverRef, n.DriverConfig))
 	if err != nil {
 		return err
 	}
@@ -72,9 +73,10 @@ const (
 // ValidateDriverConfig says what is wrong with a configuration, by JSON pointer; nothing for one that is right. The error is
 // NotFound for a driver that the installation does not carry.
 func (d *Domain) ValidateDriverConfig(ref string, kind DriverConfigKind, config json.RawMessage) ([]fault.Field, error) {
-	check := d.drivers.ValidateEnvironment
+	drivers := d.drivers.Now()
+	check := drivers.ValidateEnvironment
 	if kind == ApplicationEnvironmentConfig {
-		check = d.drivers.ValidateApplicationEnvironment
+		check = drivers.ValidateApplicationEnvironment
 	}
 	return within("", check(ref, config))
 }
@@ -132,19 +134,19 @@ func (d *Domain) onboard(ctx context.Context, tx Tx, organization int64, e Bound
 	if err != nil {
 		return Environment{}, fmt.Errorf("encode inputs of environment %d: %w", e.ID, err)
 	}
-	return e.Environment, d.submit(ctx, tx, e.Binding.DriverRef, Handoff{
+	return e.Environment, d.submit(ctx, tx, d.drivers.Now(), e.Binding.DriverRef, Handoff{
 		WorkflowID: fmt.Sprintf("environment-%d-onboarding-%d", e.ID, e.OnboardingAttempt),
 		Subject:    HandoffEnvironment, SubjectID: e.ID, Program: ProgramOnboarding, Inputs: inputs,
 	})
 }
 
 // submit keeps the driver's bytes and writes the start of a workflow, to be handed over after the commit.
-func (d *Domain) submit(ctx context.Context, tx Tx, driverRef string, h Handoff) error {
-	driver, err := d.drivers.Lookup(driverRef)
+func (d *Domain) submit(ctx context.Context, tx Tx, drivers DriverSet, driverRef string, h Handoff) error {
+	driver, err := drivers.Lookup(driverRef)
 	if err != nil {
 		return fault.Because(err, fault.Refused, "the driver %s is not installed: %s", driverRef, fault.Public(err))
 	}
-	content, err := d.drivers.Export(driverRef)
+	content, err := drivers.Export(driverRef)
 	if err != nil {
 		return err
 	}

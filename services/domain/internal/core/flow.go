@@ -29,7 +29,7 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		if err != nil {
 			return err
 		}
-		flow, err := d.checkFlow(n.Definition, environments)
+		flow, err := d.checkFlow(d.drivers.Now(), n.Definition, environments)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (d *Domain) CheckFlowDefinition(ctx context.Context, a Actor, definition js
 			break
 		}
 	}
-	_, err := d.checkFlow(definition, bound)
+	_, err := d.checkFlow(d.drivers.Now(), definition, bound)
 	if fault.Is(err, fault.Refused) { // a driver that is not installed any more
 		return []fault.Field{{Problem: fault.Public(err)}}, nil
 	}
@@ -110,7 +110,7 @@ const mostAtOnce = 500
 
 // checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
 // environments have one driver, which has to support every step.
-func (d *Domain) checkFlow(definition json.RawMessage, environments map[string]BoundEnvironment) (Flow, error) {
+func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, environments map[string]BoundEnvironment) (Flow, error) {
 	flow, err := d.flows.Read(definition)
 	if err != nil {
 		return Flow{}, inDefinition(err)
@@ -123,7 +123,7 @@ func (d *Domain) checkFlow(definition json.RawMessage, environments map[string]B
 			continue // the check below says so
 		}
 		if first == "" {
-			driver, err := d.drivers.Lookup(e.Binding.DriverRef)
+			driver, err := drivers.Lookup(e.Binding.DriverRef)
 			if err != nil {
 				return Flow{}, fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
 			}
@@ -138,7 +138,7 @@ func (d *Domain) checkFlow(definition json.RawMessage, environments map[string]B
 		known.Steps = []string{"deploy", "pause", "approval", "analysis"}
 	}
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
-		return d.drivers.ValidateApplicationEnvironment(environments[environment].Binding.DriverRef, config)
+		return drivers.ValidateApplicationEnvironment(environments[environment].Binding.DriverRef, config)
 	}
 	flow, err = d.flows.Check(definition, known)
 	return flow, inDefinition(err)
@@ -243,7 +243,7 @@ func (d *Domain) setUp(ctx context.Context, tx Tx, organization int64, app Appli
 	if err != nil {
 		return ae, fmt.Errorf("encode inputs of application environment %d: %w", ae.ID, err)
 	}
-	return ae, d.submit(ctx, tx, e.Binding.DriverRef, Handoff{
+	return ae, d.submit(ctx, tx, d.drivers.Now(), e.Binding.DriverRef, Handoff{
 		WorkflowID: fmt.Sprintf("application-environment-%d-setup-%d", ae.ID, ae.SetupAttempt),
 		Subject:    HandoffApplicationEnvironment, SubjectID: ae.ID, Program: ProgramSetup, Inputs: inputs,
 	})

@@ -29,8 +29,18 @@ type SourceKind struct {
 	Schema json.RawMessage
 }
 
-// Drivers are the deploy drivers of the installation.
+// Drivers are the deploy drivers of the installation. They may change while it runs: a tag of a registry moves.
 type Drivers interface {
+	// Now is what there is now. A use case takes it once, so that what it has checked is what it pins.
+	Now() DriverSet
+	// Origins are where drivers come from, and what is wrong there.
+	Origins() []DriverOrigin
+	// Program is a program of a driver whose bytes were kept.
+	Program(content []byte, program string) (Program, error)
+}
+
+// DriverSet is drivers that do not change any more.
+type DriverSet interface {
 	// All is every driver, by reference.
 	All() []Driver
 	// Lookup finds one; the error is NotFound and names those there are.
@@ -43,8 +53,6 @@ type Drivers interface {
 	Agents(ref string, config json.RawMessage) ([]AgentReference, error)
 	// Export is a driver's bytes, to be kept.
 	Export(ref string) ([]byte, error)
-	// Program is a program of a driver whose bytes were kept.
-	Program(content []byte, program string) (Program, error)
 }
 
 // Program is a driver's program with the modules it may load.

@@ -108,7 +108,7 @@ func (d *Domain) PreviewRollout(ctx context.Context, a Actor, n NewPreview) (Pre
 		if err != nil {
 			return fmt.Errorf("encode inputs of preview %d: %w", made.ID, err)
 		}
-		return d.submit(ctx, tx, driver.Ref, Handoff{
+		return d.submit(ctx, tx, p.drivers, driver.Ref, Handoff{
 			WorkflowID: previewWorkflow(made.ID), Subject: HandoffPreview, SubjectID: made.ID, Program: ProgramPreview, Inputs: inputs,
 		})
 	})

@@ -38,6 +38,8 @@ func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Prom
 
 // plan is everything a rollout will pin.
 type plan struct {
+	// drivers are those that it was checked against, and that the rollout pins.
+	drivers DriverSet
 	// application is locked from here to the commit, so what was found out about it stays true.
 	application Application
 	versionSet  VersionSet
@@ -86,7 +88,7 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 
 // planAny is planRollout whether or not another rollout is under way.
 func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
-	var p plan
+	p := plan{drivers: d.drivers.Now()}
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {
 		return p, err
@@ -173,7 +175,7 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 	}
 	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
 	// this installation may carry another version of it.
-	flow, err := d.checkFlow(p.definition.Definition, environments)
+	flow, err := d.checkFlow(p.drivers, p.definition.Definition, environments)
 	if err != nil {
 		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
 	}
@@ -184,7 +186,7 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 		if err := refuseUnready(p.application, e.Environment, ae); err != nil {
 			return err
 		}
-		driver, err := d.drivers.Lookup(e.Binding.DriverRef)
+		driver, err := p.drivers.Lookup(e.Binding.DriverRef)
 		if err != nil {
 			return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
 		}
@@ -227,7 +229,7 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	for i, s := range p.stops {
 		// Another release may carry other bytes under the same name@major; what this rollout runs has to be had again
 		// to the byte (D7, R22).
-		content, err := d.drivers.Export(s.driver.Ref)
+		content, err := p.drivers.Export(s.driver.Ref)
 		if err != nil {
 			return r, err
 		}
@@ -248,7 +250,7 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
 	}
 	// One workflow runs all stops (D25), so the first one's driver is everybody's; checkFlow has seen to that.
-	return r, d.submit(ctx, tx, p.stops[0].driver.Ref, Handoff{
+	return r, d.submit(ctx, tx, p.drivers, p.stops[0].driver.Ref, Handoff{
 		WorkflowID: rolloutWorkflow(r.ID), Subject: HandoffRollout, SubjectID: r.ID, Program: ProgramDeploy, Inputs: inputs,
 	})
 }

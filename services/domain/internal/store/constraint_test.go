@@ -35,6 +35,8 @@ INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id,
 INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'staging'), (1, 'production', 'production'), (2, 'staging', 'staging');
 INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (1, 1, 1, 'p@1', '{}'), (1, 2, 1, 'p@1', '{}');
 INSERT INTO cd_driver_bundles (organization_id, digest, driver_ref, content) VALUES (1, 'sha256:driver', 'p@1', 'x');
+INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('sha256:' || repeat('0', 64), '{p@1}', 'x');
+INSERT INTO driver_artifact_names (reference, digest, asked_at) VALUES ('oci://r.example.com/p:1', 'sha256:' || repeat('0', 64), now());
 INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 1, 1, '{}');
 INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 1);
 INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 1, 1, 1);
@@ -117,6 +119,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a binding that goes", `DELETE FROM cd_environment_driver_bindings WHERE id = 2`, "cd_environment_driver_bindings_are_append_only"},
 		{"a pipeline version twice", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 1, 1, '{}')`, "cd_application_flow_definitions_version_is_unique"},
 		{"a pipeline that changes", `UPDATE cd_application_flow_definitions SET definition = 'x' WHERE id = 1`, "cd_application_flow_definitions_are_append_only"},
+		{"an artifact without drivers", `INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('sha256:' || repeat('a', 64), '{}', 'x')`, "driver_artifacts_have_drivers"},
+		{"an artifact without a digest", `INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('latest', '{p@1}', 'x')`, "driver_artifacts_digest_is_sha256"},
+		{"an artifact that changes", `UPDATE driver_artifacts SET content = 'y'`, "driver_artifacts_are_immutable"},
+		{"an artifact that goes", `DELETE FROM driver_artifacts`, "driver_artifacts_are_immutable"},
+		{"the name of an artifact that goes", `DELETE FROM driver_artifact_names`, "driver_artifact_names_are_kept"},
+		{"the name of no artifact", `INSERT INTO driver_artifact_names (reference, digest, asked_at) VALUES ('oci://r.example.com/a:1', 'sha256:none', now())`, "driver_artifact_names_artifact"},
 		{"a bundle that changes", `UPDATE cd_driver_bundles SET content = 'y'`, "cd_driver_bundles_are_immutable"},
 		{"a bundle in use that goes", `DELETE FROM cd_driver_bundles`, "cd_rollout_environments_driver_bundle"},
 		// R14: one active rollout

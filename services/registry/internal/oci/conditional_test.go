@@ -58,10 +58,7 @@ func TestListsOfTagsAreAskedForOnlyIfTheyHaveChanged(t *testing.T) {
 	s := &tagged{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	r, err := New(Deps{Transport: http.DefaultTransport, Clock: clock.System()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := New(Deps{Transport: http.DefaultTransport, Clock: clock.System()})
 	look := func(tag string, whole int64) {
 		t.Helper()
 		s.whole.Store(0)

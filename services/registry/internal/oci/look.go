@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
@@ -116,7 +117,7 @@ func (r *Registries) tags(ctx context.Context, image string) ([]string, error) {
 	}
 	lister, err := puller.Lister(ctx, reference.Context())
 	if err != nil {
-		if err = classify(err, reference.Context()); fault.Is(err, fault.NotFound) {
+		if err = ociauth.Classify(err, reference.Context()); fault.Is(err, fault.NotFound) {
 			err = fault.New(fault.NotFound, "%s: the registry has no such repository, or nothing in it", reference.Context())
 		}
 		return nil, err
@@ -125,7 +126,7 @@ func (r *Registries) tags(ctx context.Context, image string) ([]string, error) {
 	for lister.HasNext() {
 		page, err := lister.Next(ctx)
 		if err != nil {
-			return nil, classify(err, reference.Context())
+			return nil, ociauth.Classify(err, reference.Context())
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
 			return nil, fault.New(fault.Invalid, "%s: found more than %d tags; expected fewer: select a mutable tag instead", image, maxTags)
@@ -180,7 +181,7 @@ func (r *Registries) created(ctx context.Context, image *source.Image, tag strin
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return time.Time{}, classify(err, reference)
+		return time.Time{}, ociauth.Classify(err, reference)
 	}
 	return config.Created.Time, nil
 }
@@ -207,7 +208,7 @@ func (r *Registries) image(ctx context.Context, image *source.Image, tag string)
 	}
 	found, err := puller.Get(ctx, reference)
 	if err != nil {
-		return nil, nil, classify(err, reference)
+		return nil, nil, ociauth.Classify(err, reference)
 	}
 	var want *v1.Platform
 	if image.Platform != "" {
@@ -220,11 +221,11 @@ func (r *Registries) image(ctx context.Context, image *source.Image, tag string)
 	}
 	index, err := found.ImageIndex()
 	if err != nil {
-		return nil, nil, classify(err, reference)
+		return nil, nil, ociauth.Classify(err, reference)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, nil, classify(err, reference)
+		return nil, nil, ociauth.Classify(err, reference)
 	}
 	for _, m := range manifest.Manifests {
 		// Attestations stand in an index too, for a platform "unknown".
@@ -233,7 +234,7 @@ func (r *Registries) image(ctx context.Context, image *source.Image, tag string)
 		}
 		img, err := index.Image(m.Digest)
 		if err != nil {
-			return nil, nil, classify(err, reference)
+			return nil, nil, ociauth.Classify(err, reference)
 		}
 		return img, reference, nil
 	}
@@ -247,14 +248,14 @@ func single(found *remote.Descriptor, reference name.Reference, want *v1.Platfor
 	}
 	img, err := found.Image()
 	if err != nil {
-		return nil, nil, classify(err, reference)
+		return nil, nil, ociauth.Classify(err, reference)
 	}
 	if want == nil {
 		return img, reference, nil
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, nil, classify(err, reference)
+		return nil, nil, ociauth.Classify(err, reference)
 	}
 	if p := config.Platform(); p == nil || !p.Satisfies(*want) {
 		return nil, reference, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
 )
 
@@ -74,11 +75,7 @@ func client(t *testing.T, d oci.Deps) *oci.Registries {
 	if d.Transport == nil {
 		d.Transport = http.DefaultTransport
 	}
-	r, err := oci.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return oci.New(d)
 }
 
 func TestDigest(t *testing.T) {
@@ -122,6 +119,15 @@ func TestAnAnswerToHeadWithoutDigest(t *testing.T) {
 	}
 }
 
+func accounts(t *testing.T, all []ociauth.Account) ociauth.Accounts {
+	t.Helper()
+	checked, err := ociauth.NewAccounts(all, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checked
+}
+
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	h := hold(t, func(next http.Handler) http.Handler {
@@ -136,26 +142,26 @@ func TestAccounts(t *testing.T) {
 	})
 	password := func(p string, err error) func() (string, error) { return func() (string, error) { return p, err } }
 	for name, tt := range map[string]struct {
-		accounts []oci.Account
+		accounts []ociauth.Account
 		class    fault.Class
 	}{
 		"none":           {nil, fault.Denied},
-		"right":          {[]oci.Account{{Host: h.host, Username: "ci", Password: password("right", nil)}}, fault.Internal},
-		"wrong":          {[]oci.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}}, fault.Denied},
-		"another host":   {[]oci.Account{{Host: "docker.io", Username: "ci", Password: password("right", nil)}}, fault.Denied},
-		"the longest":    {[]oci.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}, {Host: h.host + "/shop", Username: "ci", Password: password("right", nil)}}, fault.Internal},
-		"another folder": {[]oci.Account{{Host: h.host + "/sho", Username: "ci", Password: password("right", nil)}}, fault.Denied},
-		"unreadable":     {[]oci.Account{{Host: h.host, Username: "ci", Password: password("", errors.New("gone"))}}, fault.Unavailable},
+		"right":          {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("right", nil)}}, fault.Internal},
+		"wrong":          {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}}, fault.Denied},
+		"another host":   {[]ociauth.Account{{Host: "docker.io", Username: "ci", Password: password("right", nil)}}, fault.Denied},
+		"the longest":    {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}, {Host: h.host + "/shop", Username: "ci", Password: password("right", nil)}}, fault.Internal},
+		"another folder": {[]ociauth.Account{{Host: h.host + "/sho", Username: "ci", Password: password("right", nil)}}, fault.Denied},
+		"unreadable":     {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("", errors.New("gone"))}}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := client(t, oci.Deps{Accounts: tt.accounts}).Digest(t.Context(), h.host+"/shop/api", "one", "")
+			got, err := client(t, oci.Deps{Accounts: accounts(t, tt.accounts)}).Digest(t.Context(), h.host+"/shop/api", "one", "")
 			if tt.class == fault.Internal && (err != nil || got != h.image) || tt.class != fault.Internal && !fault.Is(err, tt.class) {
 				t.Errorf("%s, %v; want class %s", got, err, fault.Describe(tt.class).Name)
 			}
 		})
 	}
-	if _, err := oci.New(oci.Deps{Accounts: []oci.Account{{Host: "a b"}}}); !fault.Is(err, fault.Invalid) {
+	if _, err := ociauth.NewAccounts([]ociauth.Account{{Host: "a b"}}, false); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a host that is none: %v", err)
 	}
 }

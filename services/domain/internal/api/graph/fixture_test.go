@@ -98,6 +98,10 @@ func setup(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	drivers, err := bundle.New(bundle.Deps{BuiltIn: set})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := store.New(store.Deps{
 		Pool: pool, Publish: outbox.Add,
 		Claim: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
@@ -110,7 +114,7 @@ func setup(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f.domain = core.New(core.Deps{Store: s, Drivers: bundle.NewDrivers(set), Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: f.watch, Workflows: f.runs, Clock: clock.System(), Keys: &pairs{}})
+	f.domain = core.New(core.Deps{Store: s, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: f.watch, Workflows: f.runs, Clock: clock.System(), Keys: &pairs{}})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{
 		Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,

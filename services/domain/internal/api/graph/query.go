@@ -134,6 +134,11 @@ func (q query) Drivers(context.Context) ([]model.Driver, error) {
 	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil
 }
 
+// DriverOrigins are where they come from.
+func (q query) DriverOrigins(context.Context) ([]model.DriverOrigin, error) {
+	return wrapAll(q.domain.DriverOrigins(), model.WrapDriverOrigin), nil
+}
+
 // JournalCheck rebuilds states from the journal, a page at a time.
 func (q query) JournalCheck(ctx context.Context, first *int, after *string) (model.JournalCheck, error) {
 	p, err := forward(first, after)

@@ -235,6 +235,25 @@ type DeploymentTransition struct {
 	GateID *string
 }
 
+// The layers of OCI artifacts with drivers, checked when they were pulled.
+type DriverArtifact struct {
+	// That of the manifest, which has the layer's.
+	Digest string
+	// name@major of each driver inside.
+	Drivers   []string
+	Content   []byte
+	CreatedAt time.Time
+}
+
+// Which artifacts a reference has named; the one that was asked about last is in force.
+type DriverArtifactName struct {
+	Reference string
+	Digest    string
+	// When a replica last asked the registry and was told this artifact, by this database's clock.
+	AskedAt   time.Time
+	CreatedAt time.Time
+}
+
 type DriverBinding struct {
 	ID             int64
 	OrganizationID int64

@@ -335,8 +335,10 @@ type ComplexityRoot struct {
 
 	Driver struct {
 		ApplicationEnvironmentSchema func(childComplexity int) int
+		ArtifactDigest               func(childComplexity int) int
 		Digest                       func(childComplexity int) int
 		EnvironmentSchema            func(childComplexity int) int
+		Origin                       func(childComplexity int) int
 		Ref                          func(childComplexity int) int
 		SupportedSteps               func(childComplexity int) int
 	}
@@ -347,6 +349,14 @@ type ComplexityRoot struct {
 		DriverRef    func(childComplexity int) int
 		GlobalID     func(childComplexity int) int
 		Version      func(childComplexity int) int
+	}
+
+	DriverOrigin struct {
+		CheckedAt func(childComplexity int) int
+		Digest    func(childComplexity int) int
+		Drivers   func(childComplexity int) int
+		Origin    func(childComplexity int) int
+		Problem   func(childComplexity int) int
 	}
 
 	Environment struct {
@@ -630,6 +640,7 @@ type ComplexityRoot struct {
 		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, orderBy *core.Order) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
+		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, orderBy *core.Order) int
@@ -1150,6 +1161,7 @@ type QueryResolver interface {
 	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
+	DriverOrigins(ctx context.Context) ([]model.DriverOrigin, error)
 	ValidateDriverConfig(ctx context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error)
 	ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error)
 	Workflows(ctx context.Context, first *int, after *string, states []core.WorkflowState, program *string, subject *string) (model.WorkflowConnection, error)
@@ -2252,6 +2264,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Driver.ApplicationEnvironmentSchema(childComplexity), true
+	case "Driver.artifactDigest":
+		if e.ComplexityRoot.Driver.ArtifactDigest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Driver.ArtifactDigest(childComplexity), true
 	case "Driver.digest":
 		if e.ComplexityRoot.Driver.Digest == nil {
 			break
@@ -2264,6 +2282,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Driver.EnvironmentSchema(childComplexity), true
+	case "Driver.origin":
+		if e.ComplexityRoot.Driver.Origin == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Driver.Origin(childComplexity), true
 	case "Driver.ref":
 		if e.ComplexityRoot.Driver.Ref == nil {
 			break
@@ -2307,6 +2331,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DriverBinding.Version(childComplexity), true
+
+	case "DriverOrigin.checkedAt":
+		if e.ComplexityRoot.DriverOrigin.CheckedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.CheckedAt(childComplexity), true
+	case "DriverOrigin.digest":
+		if e.ComplexityRoot.DriverOrigin.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.Digest(childComplexity), true
+	case "DriverOrigin.drivers":
+		if e.ComplexityRoot.DriverOrigin.Drivers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.Drivers(childComplexity), true
+	case "DriverOrigin.origin":
+		if e.ComplexityRoot.DriverOrigin.Origin == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.Origin(childComplexity), true
+	case "DriverOrigin.problem":
+		if e.ComplexityRoot.DriverOrigin.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.Problem(childComplexity), true
 
 	case "Environment.approval":
 		if e.ComplexityRoot.Environment.Approval == nil {
@@ -3618,6 +3673,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.driverOrigins":
+		if e.ComplexityRoot.Query.DriverOrigins == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.DriverOrigins(childComplexity), true
 	case "Query.drivers":
 		if e.ComplexityRoot.Query.Drivers == nil {
 			break
@@ -5300,6 +5361,8 @@ type Query {
   artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
   drivers: [Driver!]!
+  "Where they come from, and what is wrong there: built-in ones, a folder, OCI artifacts."
+  driverOrigins: [DriverOrigin!]!
   """
   What is wrong with a configuration by a driver's schema, as the mutations find it that take one; nothing is kept. Empty for
   one that is right. A driver that this installation does not carry is NOT_FOUND.
@@ -6400,11 +6463,30 @@ type JournalDifference {
 type Driver {
   "name@major"
   ref: String!
+  "That of its bundle, to the byte: what a rollout pins (D7)."
   digest: String!
+  "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
+  origin: String!
+  "The digest of the OCI artifact that it came in; null for any other."
+  artifactDigest: String
   supportedPipelineSteps: [String!]!
   "For reflection: JSON Schema with gitlabUi annotations (R23)."
   environmentSchema: JSON!
   applicationEnvironmentSchema: JSON!
+}
+
+"Where drivers of this installation come from; it is configured, and belongs to no organization."
+type DriverOrigin {
+  "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
+  origin: String!
+  "The digest of the OCI artifact in force; null for any other, and until one has been pulled."
+  digest: String
+  "name@major of each driver from there. A major that a newer artifact has no more stays (R21)."
+  drivers: [String!]!
+  "When the registry last said that this artifact is what is there."
+  checkedAt: Time
+  "Why what is there now is not in force, with file and line where those are at fault; null when all is well."
+  problem: String
 }
 
 input CreateApplicationInput {
@@ -7507,6 +7589,10 @@ func (ec *executionContext) childFields_Driver(ctx context.Context, field graphq
 		return ec.fieldContext_Driver_ref(ctx, field)
 	case "digest":
 		return ec.fieldContext_Driver_digest(ctx, field)
+	case "origin":
+		return ec.fieldContext_Driver_origin(ctx, field)
+	case "artifactDigest":
+		return ec.fieldContext_Driver_artifactDigest(ctx, field)
 	case "supportedPipelineSteps":
 		return ec.fieldContext_Driver_supportedPipelineSteps(ctx, field)
 	case "environmentSchema":
@@ -7531,6 +7617,22 @@ func (ec *executionContext) childFields_DriverBinding(ctx context.Context, field
 		return ec.fieldContext_DriverBinding_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DriverBinding", field.Name)
+}
+
+func (ec *executionContext) childFields_DriverOrigin(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "origin":
+		return ec.fieldContext_DriverOrigin_origin(ctx, field)
+	case "digest":
+		return ec.fieldContext_DriverOrigin_digest(ctx, field)
+	case "drivers":
+		return ec.fieldContext_DriverOrigin_drivers(ctx, field)
+	case "checkedAt":
+		return ec.fieldContext_DriverOrigin_checkedAt(ctx, field)
+	case "problem":
+		return ec.fieldContext_DriverOrigin_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DriverOrigin", field.Name)
 }
 
 func (ec *executionContext) childFields_Environment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -14842,6 +14944,52 @@ func (ec *executionContext) fieldContext_Driver_digest(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Driver", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Driver_origin(ctx context.Context, field graphql.CollectedField, obj *model.Driver) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Driver_origin(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Origin, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Driver_origin(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Driver", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Driver_artifactDigest(ctx context.Context, field graphql.CollectedField, obj *model.Driver) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Driver_artifactDigest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactDigest(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Driver_artifactDigest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Driver", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Driver_supportedPipelineSteps(ctx context.Context, field graphql.CollectedField, obj *model.Driver) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15024,6 +15172,121 @@ func (ec *executionContext) _DriverBinding_createdAt(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_DriverBinding_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DriverBinding", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_origin(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_origin(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Origin, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_origin(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_digest(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_digest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Digest(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_digest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_drivers(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_drivers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Drivers(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_drivers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_checkedAt(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_checkedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CheckedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_checkedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_problem(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
@@ -21102,6 +21365,38 @@ func (ec *executionContext) fieldContext_Query_drivers(_ context.Context, field 
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Driver(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_driverOrigins(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_driverOrigins(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().DriverOrigins(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.DriverOrigin) graphql.Marshaler {
+			return ec.marshalNDriverOrigin2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverOriginᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_driverOrigins(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DriverOrigin(ctx, field)
 		},
 	}
 	return fc, nil
@@ -33170,6 +33465,16 @@ func (ec *executionContext) _Driver(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "origin":
+			out.Values[i] = ec._Driver_origin(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "artifactDigest":
+			out.Values[i] = ec._Driver_artifactDigest(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "supportedPipelineSteps":
 			out.Values[i] = ec._Driver_supportedPipelineSteps(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -33241,6 +33546,64 @@ func (ec *executionContext) _DriverBinding(ctx context.Context, sel ast.Selectio
 		case "createdAt":
 			out.Values[i] = ec._DriverBinding_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var driverOriginImplementors = []string{"DriverOrigin"}
+
+func (ec *executionContext) _DriverOrigin(ctx context.Context, sel ast.SelectionSet, obj *model.DriverOrigin) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, driverOriginImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DriverOrigin")
+		case "origin":
+			out.Values[i] = ec._DriverOrigin_origin(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "digest":
+			out.Values[i] = ec._DriverOrigin_digest(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "drivers":
+			out.Values[i] = ec._DriverOrigin_drivers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "checkedAt":
+			out.Values[i] = ec._DriverOrigin_checkedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._DriverOrigin_problem(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -36541,6 +36904,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_drivers(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "driverOrigins":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_driverOrigins(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -41326,6 +41711,26 @@ func (ec *executionContext) marshalNDriverBinding2ᚕgithubᚗcomᚋlockstepᚑc
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNDriverBinding2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverBinding(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNDriverOrigin2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverOrigin(ctx context.Context, sel ast.SelectionSet, v model.DriverOrigin) graphql.Marshaler {
+	return ec._DriverOrigin(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDriverOrigin2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverOriginᚄ(ctx context.Context, sel ast.SelectionSet, v []model.DriverOrigin) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDriverOrigin2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverOrigin(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -241,6 +241,21 @@ type Transition struct{ core.Transition }
 // Driver wraps the domain's.
 type Driver struct{ core.Driver }
 
+// ArtifactDigest is null for a driver that came in no artifact.
+func (d Driver) ArtifactDigest() *string { return orNull(d.Driver.ArtifactDigest) }
+
+// DriverOrigin wraps the domain's.
+type DriverOrigin struct{ core.DriverOrigin }
+
+// Digest is null for what is no artifact, and until one has been pulled.
+func (o DriverOrigin) Digest() *string { return orNull(o.DriverOrigin.Digest) }
+
+// Problem is null when all is well.
+func (o DriverOrigin) Problem() *string { return orNull(o.DriverOrigin.Problem) }
+
+// Drivers is never null.
+func (o DriverOrigin) Drivers() []string { return append([]string{}, o.DriverOrigin.Drivers...) }
+
 // WorkflowRef is null until the rollout has been handed over.
 func (r Rollout) WorkflowRef() *string { return orNull(r.Rollout.WorkflowRef) }
 

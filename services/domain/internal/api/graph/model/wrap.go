@@ -106,5 +106,8 @@ func WrapTransition(t core.Transition) Transition { return Transition{t} }
 // WrapDriver wraps the domain's.
 func WrapDriver(d core.Driver) Driver { return Driver{d} }
 
+// WrapDriverOrigin wraps the domain's.
+func WrapDriverOrigin(o core.DriverOrigin) DriverOrigin { return DriverOrigin{o} }
+
 // WrapArchiving wraps the domain's.
 func WrapArchiving(a core.Archiving) Archiving { return Archiving{a} }

@@ -1,0 +1,83 @@
+package artifact
+
+import (
+	"io/fs"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+)
+
+// Scheme begins every reference, so that none is taken for a folder.
+const Scheme = "oci://"
+
+// A Reference names an artifact at a registry: oci://registry/repository:tag, or by what it is, oci://registry/repository@sha256:…
+type Reference struct {
+	repository, tag, digest string
+}
+
+const expected = "expected oci://registry/repository:tag or oci://registry/repository@sha256:…"
+
+// ParseReference reads one. The registry and the tag are always written: docker.io and latest are meant by nobody who leaves them out
+// of a configuration. The error is Invalid.
+func ParseReference(s string) (Reference, error) {
+	rest, ok := strings.CutPrefix(s, Scheme)
+	if !ok {
+		return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+	}
+	rest, digest, byDigest := strings.Cut(rest, "@")
+	r := Reference{repository: rest}
+	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, '/') {
+		r.repository, r.tag = rest[:at], rest[at+1:]
+		if _, err := name.NewTag(rest, name.StrictValidation); err != nil {
+			return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+		}
+	}
+	if byDigest {
+		r.digest = digest
+		if _, err := name.NewDigest(r.repository+"@"+digest, name.StrictValidation); err != nil || digest == "" {
+			return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+		}
+	}
+	// The path becomes a part of the URL as it is, and the library lets dots through.
+	host, path, _ := strings.Cut(r.repository, "/")
+	if r.tag == "" && r.digest == "" || !strings.ContainsAny(host, ".:") && host != "localhost" || !fs.ValidPath(path) {
+		return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+	}
+	return r, nil
+}
+
+// String is the reference as ParseReference reads it.
+func (r Reference) String() string {
+	s := Scheme + r.repository
+	if r.tag != "" {
+		s += ":" + r.tag
+	}
+	if r.digest != "" {
+		s += "@" + r.digest
+	}
+	return s
+}
+
+// Fixed reports whether it names the artifact by digest: then it is always the same.
+func (r Reference) Fixed() bool { return r.digest != "" }
+
+// in is the reference for the library, by digest where there is one, and over HTTP where an account allows that.
+func (r Reference) in(accounts ociauth.Accounts) (name.Reference, error) {
+	repository, err := name.NewRepository(r.repository, accounts.Options(r.repository)...)
+	if err != nil {
+		return nil, fault.Because(err, fault.Invalid, "found %q; %s", r, expected)
+	}
+	if r.digest != "" {
+		return repository.Digest(r.digest), nil
+	}
+	return repository.Tag(r.tag), nil
+}
+
+// Host is the registry, with its port if it has one.
+func (r Reference) Host() string {
+	host, _, _ := strings.Cut(r.repository, "/")
+	return host
+}

@@ -1,0 +1,127 @@
+// Package ociauth is what our clients of OCI registries share: who they log in as, how they read references, and what they make of an
+// answer that is an error.
+//
+// It asks no registry anything: what is asked, and over which transport, is its callers' to say.
+package ociauth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Account is how to log in at a registry.
+type Account struct {
+	// Host is the registry, or a registry and the beginning of a path for what is below it.
+	Host string
+	// Username may be empty where Password is a token.
+	Username string
+	// Password is read each time that it is needed.
+	Password func() (string, error)
+	// Insecure speaks HTTP where HTTPS is not to be had.
+	Insecure bool
+}
+
+// Accounts are how to log in everywhere; an authn.Keychain.
+type Accounts struct {
+	accounts []Account
+	docker   bool
+}
+
+var _ authn.Keychain = Accounts{}
+
+// NewAccounts checks accounts. With docker, what docker's configuration of this process's account has is good as well, credential
+// helpers included. The error is Invalid and names the account.
+func NewAccounts(accounts []Account, docker bool) (Accounts, error) {
+	for i, a := range accounts {
+		if _, err := name.NewRegistry(hostOf(a.Host)); err != nil || a.Host == "" {
+			return Accounts{}, fault.InvalidFields(fault.Field{
+				Name: fmt.Sprintf("registries[%d].host", i), Problem: fmt.Sprintf("found %q; expected a registry's host, with its port if it has one", a.Host),
+			})
+		}
+	}
+	return Accounts{accounts, docker}, nil
+}
+
+// Options are how names of images are read: an insecure host is asked by HTTPS first, and by HTTP then.
+func (as Accounts) Options(image string) []name.Option {
+	for _, a := range as.accounts {
+		if a.Insecure && strings.EqualFold(hostOf(a.Host), hostOf(image)) {
+			return []name.Option{name.Insecure}
+		}
+	}
+	return nil
+}
+
+// Resolve is the account for a repository: the one whose host is the longest that the repository begins with.
+// Repositories come out of payloads, so a password must not go to a host that merely looks like its own.
+func (as Accounts) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	var best *Account
+	for i, a := range as.accounts {
+		if covers(a.Host, target.String()) && (best == nil || len(a.Host) > len(best.Host)) {
+			best = &as.accounts[i]
+		}
+	}
+	if best != nil && best.Password != nil {
+		password, err := best.Password()
+		if err != nil {
+			return nil, fmt.Errorf("read the password of %s: %w", best.Host, err)
+		}
+		if best.Username == "" {
+			return authn.FromConfig(authn.AuthConfig{RegistryToken: password}), nil
+		}
+		return authn.FromConfig(authn.AuthConfig{Username: best.Username, Password: password}), nil
+	}
+	if as.docker {
+		auth, err := authn.DefaultKeychain.Resolve(target)
+		if err != nil {
+			return nil, fmt.Errorf("look %s up in docker's configuration: %w", target.RegistryStr(), err)
+		}
+		return auth, nil
+	}
+	return authn.Anonymous, nil
+}
+
+// covers reports whether a repository is at a host, or below a path there.
+func covers(host, repository string) bool {
+	registry, path, _ := strings.Cut(host, "/")
+	if r, err := name.NewRegistry(registry); err == nil {
+		registry = r.RegistryStr() // docker.io is index.docker.io
+	}
+	whole := strings.TrimSuffix(registry+"/"+path, "/")
+	// Up to a slash: registry.example.com does not cover registry.example.com.evil.test, nor shop the repository shopping.
+	return repository == whole || strings.HasPrefix(repository, whole+"/")
+}
+
+func hostOf(image string) string {
+	host, _, _ := strings.Cut(image, "/")
+	return host
+}
+
+// Classify says what can be done about an error of a registry: Unavailable where it may pass, NotFound, Denied, and the guarded
+// transport's own refusals as they are.
+func Classify(err error, reference fmt.Stringer) error {
+	if own, ok := errors.AsType[*fault.Error](err); ok { // the transport's own refusals
+		return fault.New(own.Class(), "%s: %w", reference, own)
+	}
+	t, ok := errors.AsType[*transport.Error](err)
+	if !ok {
+		return fault.New(fault.Unavailable, "%s: the registry does not answer: %w", reference, err)
+	}
+	switch t.StatusCode {
+	case http.StatusNotFound:
+		return fault.New(fault.NotFound, "%s: the registry has no such manifest", reference)
+	// Docker Hub and others say so of repositories that do not exist, too. It is tried again: a password can be mended.
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fault.New(fault.Denied, "%s: the registry does not let us look: status %d", reference, t.StatusCode)
+	default:
+		return fault.New(fault.Unavailable, "%s: the registry answers with status %d", reference, t.StatusCode)
+	}
+}

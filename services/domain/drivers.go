@@ -1,0 +1,158 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/driver/artifact"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+)
+
+// DriversConfig are deploy drivers that are OCI artifacts. `lockstep driver push` makes them.
+type DriversConfig struct {
+	// Artifacts are their references: oci://registry/repository:tag, or oci://registry/repository@sha256:… for one that never
+	// changes. Whoever may push to a tag decides what is deployed with from then on.
+	Artifacts []string `koanf:"artifacts"`
+	// Refresh is how often a registry is asked what a tag names.
+	Refresh time.Duration `koanf:"refresh" default:"5m"`
+	// Registries are where to log in.
+	Registries []DriverRegistry `koanf:"registries"`
+	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
+	DockerConfig bool `koanf:"docker_config"`
+	// CAFile holds the certificates to check the registries' against; empty means the system's. A file that is replaced takes effect at
+	// the next connection.
+	CAFile string `koanf:"ca_file"`
+	// AllowNetworks is what may be reached beside the registries of artifacts and public addresses on ports 80 and 443: networks,
+	// addresses and names, each with or without a port. Registries redirect to where their storage is (D41).
+	AllowNetworks []string `koanf:"allow_networks"`
+}
+
+// DriverRegistry is how to log in at a registry that drivers are pulled from.
+type DriverRegistry struct {
+	// Host is the registry, or the registry and the beginning of a path.
+	Host string `koanf:"host"`
+	// Username is empty where the password is a token.
+	Username string `koanf:"username"`
+	// Password is a reference, env:NAME, file:/path or vault:path#key, followed each time that it is needed.
+	Password string `koanf:"password"`
+	// Insecure speaks HTTP where HTTPS is not to be had.
+	Insecure bool `koanf:"insecure"`
+}
+
+const (
+	// defaultRefresh is that of DriversConfig, for callers that make one without package config.
+	defaultRefresh = 5 * time.Minute
+	// leastRefresh leaves registries alone that count requests.
+	leastRefresh = 10 * time.Second
+)
+
+// problems are what is wrong with the configuration.
+func (c DriversConfig) problems() []fault.Field {
+	var problems []fault.Field
+	wrong := func(name, problem string) {
+		problems = append(problems, fault.Field{Name: "drivers." + name, Problem: problem})
+	}
+	seen := map[string]bool{}
+	for i, reference := range c.Artifacts {
+		if _, err := artifact.ParseReference(reference); err != nil {
+			wrong(fmt.Sprintf("artifacts[%d]", i), fault.Public(err))
+		} else if seen[reference] {
+			wrong(fmt.Sprintf("artifacts[%d]", i), fmt.Sprintf("found %q twice; expected it once", reference))
+		}
+		seen[reference] = true
+	}
+	for i, r := range c.Registries {
+		// What was found is not said: whoever gets this wrong has most likely written the password itself.
+		if r.Password != "" && !secret.IsReference(r.Password) {
+			wrong(fmt.Sprintf("registries[%d].password", i), "found no reference; "+secret.Expected)
+		}
+	}
+	if _, err := ociauth.NewAccounts(c.accounts(context.Background(), nil), false); err != nil {
+		for _, f := range fault.FieldsOf(err) {
+			wrong(f.Name, f.Problem)
+		}
+	}
+	if _, err := httpx.New(httpx.Config{Allow: c.AllowNetworks}); err != nil {
+		for _, f := range fault.FieldsOf(err) {
+			wrong(strings.Replace(f.Name, "allow", "allow_networks", 1), f.Problem)
+		}
+	}
+	if c.Refresh != 0 && c.Refresh < leastRefresh {
+		wrong("refresh", fmt.Sprintf("found %s; expected at least %s", c.Refresh, leastRefresh))
+	}
+	return problems
+}
+
+// accounts are the registries as their client takes them; passwords are read as long as ctx lasts.
+func (c DriversConfig) accounts(ctx context.Context, secrets *secret.Reader) []ociauth.Account {
+	all := make([]ociauth.Account, len(c.Registries))
+	for i, r := range c.Registries {
+		all[i] = ociauth.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
+		// A function and not a value: a password that is replaced is found without a restart.
+		if r.Password != "" {
+			all[i].Password = func() (string, error) { return secrets.Read(ctx, r.Password) }
+		}
+	}
+	return all
+}
+
+// references are the artifacts, and the hosts that they are at: those the operator has written, wherever they are.
+func (c DriversConfig) references() (references []artifact.Reference, hosts []string, err error) {
+	for _, s := range c.Artifacts {
+		r, err := artifact.ParseReference(s)
+		if err != nil {
+			return nil, nil, fmt.Errorf("drivers.artifacts: %w", err)
+		}
+		references, hosts = append(references, r), append(hosts, r.Host())
+	}
+	return references, hosts, nil
+}
+
+// givenDrivers are the built-in drivers, those of a folder, and what is needed to pull the others; where these are kept is not known yet.
+func givenDrivers(ctx context.Context, c Config, log *slog.Logger) (bundle.Deps, error) {
+	d := bundle.Deps{Clock: clock.System(), Log: log, Refresh: c.Drivers.Refresh}
+	var err error
+	if d.BuiltIn, err = driver.Embedded(); err != nil {
+		return d, fmt.Errorf("load built-in drivers: %w", err)
+	}
+	if c.DriverDir != "" {
+		if d.Folder, err = driver.LoadAll(os.DirFS(c.DriverDir)); err != nil {
+			return d, fmt.Errorf("load drivers of %s: %w", c.DriverDir, err)
+		}
+	}
+	var hosts []string
+	if d.Artifacts, hosts, err = c.Drivers.references(); err != nil || len(d.Artifacts) == 0 {
+		return d, err
+	}
+	guard := httpx.Config{Allow: append(hosts, c.Drivers.AllowNetworks...)}
+	if c.Drivers.CAFile != "" {
+		if guard.TLS, err = (certs.Files{CA: c.Drivers.CAFile}).Client(log); err != nil {
+			return d, fmt.Errorf("drivers.ca_file: %w", err)
+		}
+	}
+	transport, err := httpx.New(guard)
+	if err != nil {
+		return d, fmt.Errorf("drivers.allow_networks: %w", err)
+	}
+	secrets, err := secret.New(c.Vault, clock.System(), log)
+	if err != nil {
+		return d, fmt.Errorf("vault: %w", err)
+	}
+	accounts, err := ociauth.NewAccounts(c.Drivers.accounts(ctx, secrets), c.Drivers.DockerConfig)
+	if err != nil {
+		return d, fmt.Errorf("drivers: %w", err)
+	}
+	d.Registry = artifact.Client{Transport: transport, Accounts: accounts}
+	return d, nil
+}
