@@ -16,9 +16,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// TestMain is also what the stack starts as its child processes: `<this binary> serve PART …`.
+// TestMain is also what the stack starts as its child processes, `<this binary> serve PART …`, and the command line for those who ask.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
+	if len(os.Args) > 1 && os.Args[1] == "serve" || os.Getenv("LOCKSTEP_TEST_AS_COMMAND") != "" {
 		os.Exit(cli.Main("test", os.Args[1:]))
 	}
 	os.Exit(m.Run())

@@ -24,6 +24,9 @@ type options struct {
 	database string
 }
 
+// patience is how long a rollout may take: a machine that does other things as well is slow, and how long anything takes is not judged.
+const patience = 15 * time.Minute
+
 // soak runs rollouts for as long as it is told, samples meanwhile, and judges.
 func soak(ctx context.Context, o options) (r report, err error) {
 	s, err := stack.Start(ctx, stack.Config{Dir: o.dir, DatabaseURL: o.database, Fast: true})
@@ -76,8 +79,9 @@ func worlds(ctx context.Context, s *stack.Stack, n int) ([]*demo.World, error) {
 		scenario.Application = fmt.Sprintf("shop-%d", i+1)
 		scenario.Stages = scenario.Stages[:1]
 		scenario.Stages[0].Gates = []int{50, 100}
+		scenario.Config = map[string]any{"deadline": int(patience.Seconds())}
 		w := demo.NewWorld(s, scenario, clock.System())
-		w.Interval = time.Second
+		w.Interval, w.Patience = time.Second, patience
 		all[i] = w
 		steps := []func(context.Context) error{w.CreateRepository, w.CreateApplication, w.CreateEnvironments, w.CreatePipeline}
 		if i > 0 { // the environment is everybody's
