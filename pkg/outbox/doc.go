@@ -27,7 +27,7 @@
 // session-level advisory lock; the other replicas try to get it every second. The active one gives the events gapless
 // positions, in a transaction of its own that locks the cursor row, so that a position is given only to what has been
 // committed, once, even if two senders ever believe to be active. AddNumbered gives them in the caller's transaction, under
-// the same lock: what it adds comes before what has no position by then. The sender publishes in the order of positions and
+// the same lock, unless there are events before that have none. The sender publishes in the order of positions and
 // notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
 //
 // A published event carries, beside everything the caller put on it, four extension attributes:
@@ -55,6 +55,7 @@
 //
 //	crash between commit and publish     the row is there: the next active sender publishes it
 //	crash between publish and note       published again under the same message id; the stream or the inbox drops it
+//	the database loses the last notes    the same: they are not waited for until they are on its disk
 //	two senders at once                  positions are given under the cursor's lock; the rest is repetition
 //	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
 //	the stream is away                   the round ends; it begins again after a second

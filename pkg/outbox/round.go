@@ -223,19 +223,31 @@ func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error)
 	return pg.Classify(err, "postpone event at position %d", row.Position)
 }
 
-// note stores what was published. A crash before it repeats the publications under the same message ids.
+// note stores what was published. A crash before it repeats the publications under the same message ids; so does one right after it,
+// by which the database loses it again. So nobody waits for the disk: that is for those who wait for a commit.
 func (s *Sender) note(ctx context.Context, done published) error {
-	q := query.New(s.Pool)
-	if len(done.again.Ids) > 0 {
-		if err := q.Sent(ctx, done.again); err != nil {
-			return pg.Classify(err, "note %d published events", len(done.again.Ids))
+	if len(done.again.Ids)+len(done.final) > 0 {
+		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error {
+			q := query.New(tx)
+			if err := q.Hasten(ctx); err != nil {
+				return err
+			}
+			if len(done.again.Ids) > 0 {
+				if err := q.Sent(ctx, done.again); err != nil {
+					return err
+				}
+			}
+			if len(done.final) == 0 {
+				return nil
+			}
+			return q.Forget(ctx, done.final)
+		})
+		if err != nil {
+			return pg.Classify(err, "note %d published events", len(done.again.Ids)+len(done.final))
 		}
-		s.lookForOverdue(slices.MinFunc(done.again.NextAttempts, time.Time.Compare))
 	}
-	if len(done.final) > 0 {
-		if err := q.Forget(ctx, done.final); err != nil {
-			return pg.Classify(err, "forget %d published events", len(done.final))
-		}
+	if len(done.again.Ids) > 0 {
+		s.lookForOverdue(slices.MinFunc(done.again.NextAttempts, time.Time.Compare))
 	}
 	s.sent = max(s.sent, done.upTo)
 	return nil

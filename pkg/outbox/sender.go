@@ -80,6 +80,9 @@ func NewSender(d SenderDeps) *Sender {
 const (
 	// pollEvery is how soon the active sender finds what nobody woke it for, and a follower finds that it should lead.
 	pollEvery = time.Second
+	// betweenRounds is how soon after the beginning of a round the next one begins: a round costs the same whether it publishes one
+	// event or many. An event that comes alone waits for nothing, one that comes right after another no longer than this.
+	betweenRounds = 5 * time.Millisecond
 	// longestPause bounds the pause before the next try to lead when the database is away.
 	longestPause = 5 * time.Second
 )
@@ -216,6 +219,7 @@ func (s *Sender) listen(ctx context.Context, conn *pgx.Conn, schema string) erro
 // rounds publishes and takes receipts until ctx ends or the database fails.
 func (s *Sender) rounds(ctx context.Context) error {
 	for {
+		began := s.Clock.Now()
 		more, err := s.round(ctx)
 		woken := s.wake
 		switch {
@@ -233,6 +237,8 @@ func (s *Sender) rounds(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-woken:
+			// What is added while it waits goes with this round.
+			_ = clock.Sleep(ctx, s.Clock, betweenRounds-s.Clock.Now().Sub(began)) // ends early only with ctx
 		case <-timer.C():
 		}
 		timer.Stop()

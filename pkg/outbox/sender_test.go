@@ -435,6 +435,8 @@ func TestAFollowersCommitWakesTheActiveSender(t *testing.T) {
 	s.clock.AwaitTimers(2)
 	s.add("a")
 	follower.Wake()
+	s.clock.AwaitTimers(3)                  // it leaves some time between two rounds,
+	s.clock.Advance(100 * time.Millisecond) // much less than to its poll
 	eventually(t, "the active sender publishes", func() bool { return s.stream.stored() == 1 })
 }
 

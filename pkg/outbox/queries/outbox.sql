@@ -6,21 +6,22 @@ ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
 
 -- name: AddNumbered :exec
 -- Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
--- commits and without a gap. Were an event added by another transaction at this moment, the position given to it here would stay empty:
--- the statement fails then.
+-- commits and without a gap. Behind events that have no position yet nothing gets one: the sender gives them in their order. Were an
+-- event added by another transaction at this moment, the position given to it here would stay empty: the statement fails then.
 WITH added AS (
-    SELECT u.source, u.event_id, u.event, u.receipted, u.place FROM (
+    SELECT u.source, u.event_id, u.event, u.receipted, u.place, u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered
+    FROM (
         SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[])::json AS event,
             unnest(sqlc.arg(receipted)::boolean[]) AS receipted, generate_subscripts(sqlc.arg(sources)::text[], 1) AS place
     ) AS u
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
 ), moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.receipted)
+    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
     WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.receipted
-    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.receipted ORDER BY added.place DESC) END
+SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
+    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
 FROM added CROSS JOIN moved
 ORDER BY added.place;
 
@@ -98,6 +99,10 @@ FROM (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) A
 WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint AND o.attempts > 0
 ORDER BY o.next_attempt_at
 LIMIT 1;
+
+-- name: Hasten :exec
+-- Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
+SET LOCAL synchronous_commit = off;
 
 -- name: Sent :exec
 -- Sent notes that events were published, and when each is to be sent again.

@@ -36,18 +36,19 @@ func (q *Queries) Add(ctx context.Context, arg AddParams) error {
 
 const addNumbered = `-- name: AddNumbered :exec
 WITH added AS (
-    SELECT u.source, u.event_id, u.event, u.receipted, u.place FROM (
+    SELECT u.source, u.event_id, u.event, u.receipted, u.place, u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered
+    FROM (
         SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[])::json AS event,
             unnest($4::boolean[]) AS receipted, generate_subscripts($1::text[], 1) AS place
     ) AS u
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
 ), moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.receipted)
+    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
     WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.receipted
-    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.receipted ORDER BY added.place DESC) END
+SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
+    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
 FROM added CROSS JOIN moved
 ORDER BY added.place
 `
@@ -60,8 +61,8 @@ type AddNumberedParams struct {
 }
 
 // Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
-// commits and without a gap. Were an event added by another transaction at this moment, the position given to it here would stay empty:
-// the statement fails then.
+// commits and without a gap. Behind events that have no position yet nothing gets one: the sender gives them in their order. Were an
+// event added by another transaction at this moment, the position given to it here would stay empty: the statement fails then.
 func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error {
 	_, err := q.db.Exec(ctx, addNumbered,
 		arg.Sources,
@@ -216,6 +217,16 @@ func (q *Queries) HasUnnumbered(ctx context.Context) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const hasten = `-- name: Hasten :exec
+SET LOCAL synchronous_commit = off
+`
+
+// Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
+func (q *Queries) Hasten(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, hasten)
+	return err
 }
 
 const holdCursor = `-- name: HoldCursor :exec

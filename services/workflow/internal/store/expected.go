@@ -83,6 +83,9 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 		case codeNotAsAsked:
 			return false, nil
 		}
+		if refusal.ConstraintName == "event_once" { // emitted before, by a turn that a retry has undone
+			return false, nil
+		}
 	}
 	if err != nil {
 		return true, fenced(pg.Classify(err, "commit %d turns", len(turns)))

@@ -45,3 +45,22 @@ func TestWhatIsAwaitedIsMatchedAlthoughNobodyExpectedIt(t *testing.T) {
 		t.Errorf("%d events in the outbox and %d entries (%v), expected 2 and 1", held, entries, err)
 	}
 }
+
+// What was emitted before, by a turn that a retry has undone, is no obstacle.
+func TestWhatWasEmittedBeforeIsEmittedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.emitting(b.running(1), "com.example.go", `{"n": 1}`)
+	before := happened(1, c.Emits[0].ID, "com.example.go", `{"n": 1}`, b.clock.Now())
+	before.Source = "/services/workflow"
+	if _, _, err := b.Receive(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	if done := b.commit(c); done.State != core.Completed {
+		t.Errorf("the run is %s, expected it to have completed", done.State)
+	}
+	var events int
+	if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM event`).Scan(&events); err != nil || events != 1 {
+		t.Errorf("%d events (%v), expected 1", events, err)
+	}
+}

@@ -210,7 +210,8 @@ RETURNING id, organization, source, event_id, coalesce((
 
 -- name: SaveUnawaited :exec
 -- SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
--- nothing happens, and the error has the code LS002 and says which type of which organization it is.
+-- nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
+-- error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each.
 WITH saved AS (
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
 SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
@@ -219,7 +220,6 @@ FROM (
         unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
         unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
 ) AS u
-ON CONFLICT ON CONSTRAINT event_once DO NOTHING
 RETURNING organization, type
 )
 SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved

@@ -793,7 +793,6 @@ FROM (
         unnest($4::text[]) AS event_id, unnest($5::text[]) AS type,
         unnest($6::text[]) AS data, unnest($7::timestamptz[]) AS occurred_at
 ) AS u
-ON CONFLICT ON CONSTRAINT event_once DO NOTHING
 RETURNING organization, type
 )
 SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
@@ -812,7 +811,8 @@ type SaveUnawaitedParams struct {
 }
 
 // SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
-// nothing happens, and the error has the code LS002 and says which type of which organization it is.
+// nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
+// error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each.
 func (q *Queries) SaveUnawaited(ctx context.Context, arg SaveUnawaitedParams) error {
 	_, err := q.db.Exec(ctx, saveUnawaited,
 		arg.Received,
