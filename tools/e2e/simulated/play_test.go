@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,35 +29,52 @@ func TestMain(m *testing.M) {
 // limit bounds all scenarios, on a small machine that does other things as well.
 const limit = 8 * time.Minute
 
-// TestScenarios plays what `make e2e` plays on real controllers. One stack is enough: those that disturb nobody share it,
-// and the others follow one after the other.
-//
-//nolint:tparallel,paralleltest // those that follow kill what others need
+// atOnce is how many of the scenarios that disturb nobody are played at the same time. They wait most of the time: for polls, for
+// soaks, for looks at the cluster.
+const atOnce = 8
+
+// TestScenarios plays what `make e2e` plays on real controllers. Those that disturb nobody share a stack. The others have two
+// between them, on each of which one follows the other: a stack is quickly there, and waiting costs nothing.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("takes minutes")
+		t.Skip("takes a minute or more")
 	}
 	all, err := scenario.Load("../scenarios")
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := start(t)
-	t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
-	t.Run("together", func(t *testing.T) {
-		for _, s := range all {
-			if !s.Alone() {
-				t.Run(s.Name, func(t *testing.T) {
-					t.Parallel()
-					play(t, place, s)
-				})
-			}
-		}
-	})
+	together := make(chan func(*scenario.Place), len(all))
+	alone := make(chan func(*scenario.Place), len(all)+1)
+	alone <- func(place *scenario.Place) {
+		t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
+	}
 	for _, s := range all {
+		queue := together
 		if s.Alone() {
-			t.Run(s.Name, func(t *testing.T) { play(t, place, s) })
+			queue = alone
 		}
+		queue <- func(place *scenario.Place) { t.Run(s.Name, func(t *testing.T) { play(t, place, s) }) }
+	}
+	close(together)
+	close(alone)
+
+	// In goroutines, not as parallel tests: how many of those run at once depends on the number of processors.
+	var players sync.WaitGroup
+	shared, first, second := start(t), start(t), start(t)
+	for range atOnce {
+		players.Go(func() { playAll(shared, together) })
+	}
+	for _, place := range []*scenario.Place{first, second} {
+		players.Go(func() { playAll(place, alone) })
+	}
+	players.Wait()
+}
+
+// playAll plays on one stack what is left to play.
+func playAll(place *scenario.Place, queue <-chan func(*scenario.Place)) {
+	for next := range queue {
+		next(place)
 	}
 }
 
