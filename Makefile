@@ -175,7 +175,7 @@ console-test: console-unit ## Test the web console in Chromium against a real st
 	cd $(UI) && LOCKSTEP="$$out/lockstep" SHOTS="$(abspath $(SHOTS))" npm run --silent browser
 
 .PHONY: console-scale
-console-scale: $(UI)/node_modules/.package-lock.json ## Measure the matrix of 10,000 applications in Chromium: first page, JavaScript, longest task at 50 events a second
+console-scale: $(UI)/node_modules/.package-lock.json ## Time the matrix of 10,000 applications in Chromium: first page, longest task at 50 events a second (what can be counted is console-test's)
 	@$(UI)/browser/chromium.sh
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	go build -o "$$out/lockstep" ./tools/lockstep; \

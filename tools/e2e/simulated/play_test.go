@@ -65,7 +65,7 @@ func TestScenarios(t *testing.T) {
 	for range atOnce {
 		players.Go(func() { playAll(shared, together) })
 	}
-	for _, place := range []*scenario.Place{first, second} {
+	for _, place := range []*scenario.Place{first, second} { //nolint:paralleltest // runs no tests of its own: the queue does
 		players.Go(func() { playAll(place, alone) })
 	}
 	players.Wait()

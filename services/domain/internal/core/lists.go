@@ -10,6 +10,9 @@ import (
 type ApplicationFilter struct {
 	// Contains is part of the name, in any case; empty for all.
 	Contains string
+	// RolledOut: only those that were rolled out, or are being rolled out for the first time; false: only those that never were;
+	// nil for all.
+	RolledOut *bool
 }
 
 // EnvironmentFilter narrows a list of environments; its zero value does not.
@@ -18,6 +21,8 @@ type EnvironmentFilter struct {
 	Contains string
 	// Tiers; empty for all.
 	Tiers []Tier
+	// Readiness; empty for all.
+	Readiness []Readiness
 }
 
 // JournalEntry is a row of any journal of an organization, with the rollout that it belongs to. The transition's ID is its

@@ -13,14 +13,16 @@ func (r reader) Applications(ctx context.Context, organization int64, f core.App
 	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
 		return q.ListApplications(ctx, sqlc.ListApplicationsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
-			Contains: f.Contains, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+			Contains: f.Contains, RolledOut: f.RolledOut, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
 	}, application, func(one core.Application) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
 // CountApplications implements core.Counts.
 func (r reader) CountApplications(ctx context.Context, organization int64, f core.ApplicationFilter) (int, error) {
-	return count(ctx, r, organization, "applications", func(q *sqlc.Queries) (int64, error) { return q.CountApplications(ctx, organization, f.Contains) })
+	return count(ctx, r, organization, "applications", func(q *sqlc.Queries) (int64, error) {
+		return q.CountApplications(ctx, organization, f.Contains, f.RolledOut)
+	})
 }
 
 // Environments implements core.Reads.
@@ -28,7 +30,7 @@ func (r reader) Environments(ctx context.Context, organization int64, f core.Env
 	return list(ctx, r, organization, p, core.OrderCreated, "environments", func(q *sqlc.Queries, w core.Window) ([]sqlc.Environment, error) {
 		return q.ListEnvironments(ctx, sqlc.ListEnvironmentsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
-			Contains: f.Contains, Tiers: tiersOf(f), ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+			Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f), ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
 	}, environment, func(one core.Environment) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
@@ -36,13 +38,20 @@ func (r reader) Environments(ctx context.Context, organization int64, f core.Env
 // CountEnvironments implements core.Counts.
 func (r reader) CountEnvironments(ctx context.Context, organization int64, f core.EnvironmentFilter) (int, error) {
 	return count(ctx, r, organization, "environments", func(q *sqlc.Queries) (int64, error) {
-		return q.CountEnvironments(ctx, organization, f.Contains, tiersOf(f))
+		return q.CountEnvironments(ctx, sqlc.CountEnvironmentsParams{
+			OrganizationID: organization, Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f),
+		})
 	})
 }
 
 // tiersOf is an empty list, not none, for all: NULL would meet no condition.
 func tiersOf(f core.EnvironmentFilter) []string {
 	return convertAll(f.Tiers, func(t core.Tier) string { return string(t) })
+}
+
+// readinessOf is an empty list for all, as tiersOf is.
+func readinessOf(f core.EnvironmentFilter) []string {
+	return convertAll(f.Readiness, func(r core.Readiness) string { return string(r) })
 }
 
 // RolloutsAsking implements core.Reads.

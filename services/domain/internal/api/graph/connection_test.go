@@ -278,6 +278,49 @@ func TestPagesStandStillWhenAListGrows(t *testing.T) {
 	}
 }
 
+// TestTheNextToRollOutIsFoundBehindAnyNumber looks for the oldest application that was never rolled out, which stands behind others that
+// were, and for environments by their readiness: what the console's way to a first rollout asks for.
+func TestTheNextToRollOutIsFoundBehindAnyNumber(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.many()
+	for _, name := range []string{"later", "latest"} {
+		f.application(ours, name, "api")
+	}
+	f.application(theirs, "not-ours", "api")
+	waiting := must(f.domain.CreateEnvironment(t.Context(), actor(ours), core.NewEnvironment{
+		Name: "unseen", Tier: core.TierQA, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id": %d}`, f.clusterOf(ours))),
+	}))(t)
+	for arguments, want := range map[string]struct {
+		field string
+		names []string
+		total int
+	}{
+		`first: 1, rolledOut: false`:                   {"applications", []string{"later"}, 2},
+		`last: 5, rolledOut: false`:                    {"applications", []string{"later", "latest"}, 2},
+		`first: 3, rolledOut: true`:                    {"applications", []string{"a0", "a3", "a1"}, 5},
+		`last: 1`:                                      {"applications", []string{"latest"}, 7},
+		`first: 1, readiness: [READY]`:                 {"environments", []string{"e0"}, 5},
+		`first: 9, readiness: [PENDING]`:               {"environments", []string{waiting.Name}, 1},
+		`last: 1, readiness: [PENDING, READY]`:         {"environments", []string{waiting.Name}, 6},
+		`first: 1, readiness: [NOT_READY]`:             {"environments", []string{}, 0},
+		`first: 9, readiness: [], tiers: [PRODUCTION]`: {"environments", []string{}, 0},
+	} {
+		page := listed["Query."+want.field].page(f, want.field, arguments, "totalCount")
+		names := []string{}
+		for _, node := range page.items() {
+			var one struct{ Name string }
+			if err := json.Unmarshal([]byte(node), &one); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, one.Name)
+		}
+		if diff := cmp.Diff(want.names, names); diff != "" || page.TotalCount != want.total {
+			t.Errorf("%s(%s): total %d, expected %d; names (-want +got):\n%s", want.field, arguments, page.TotalCount, want.total, diff)
+		}
+	}
+}
+
 // TestWhatIsNoPageIsRefused names the argument.
 func TestWhatIsNoPageIsRefused(t *testing.T) {
 	t.Parallel()

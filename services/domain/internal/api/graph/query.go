@@ -28,13 +28,13 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 
 // Applications is one page of them.
 func (q query) Applications(
-	ctx context.Context, first *int, after *string, last *int, before, name *string, orderBy *core.Order,
+	ctx context.Context, first *int, after *string, last *int, before, name *string, rolledOut *bool, orderBy *core.Order,
 ) (model.ApplicationConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.ApplicationConnection{}, err
 	}
-	filter, organization := core.ApplicationFilter{Contains: orEmpty(name)}, loadersOf(ctx).actor.Organization
+	filter, organization := core.ApplicationFilter{Contains: orEmpty(name), RolledOut: rolledOut}, loadersOf(ctx).actor.Organization
 	s, err := q.domain.Applications(ctx, organization, filter, p)
 	return model.ApplicationConnection(model.Connect[model.ApplicationEdge](s, model.WrapApplication, func(ctx context.Context) (int, error) {
 		return q.domain.CountApplications(ctx, organization, filter)
@@ -49,13 +49,13 @@ func (q query) Application(ctx context.Context, name string) (*model.Application
 
 // Environments is one page of them.
 func (q query) Environments(
-	ctx context.Context, first *int, after *string, last *int, before, name *string, tiers []core.Tier, orderBy *core.Order,
+	ctx context.Context, first *int, after *string, last *int, before, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order,
 ) (model.EnvironmentConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.EnvironmentConnection{}, err
 	}
-	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers}, loadersOf(ctx).actor.Organization
+	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers, Readiness: readiness}, loadersOf(ctx).actor.Organization
 	s, err := q.domain.Environments(ctx, organization, filter, p)
 	return model.EnvironmentConnection(model.Connect[model.EnvironmentEdge](s, model.WrapEnvironment, func(ctx context.Context) (int, error) {
 		return q.domain.CountEnvironments(ctx, organization, filter)

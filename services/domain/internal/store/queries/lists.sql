@@ -3,18 +3,22 @@
 -- plan, and what is goes by an index. An empty name is below all others, and as an upper end it is none.
 
 -- name: ListApplications :many
-SELECT * FROM cd_applications
-WHERE organization_id = @organization_id AND id > @above AND id < @below
-  AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text)
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
-ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
-         CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN id END DESC
+SELECT a.* FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.id > @above AND a.id < @below
+  AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text)
+  AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND (sqlc.narg('rolled_out')::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
+      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = sqlc.narg('rolled_out')::boolean)
+ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN a.name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN a.name END DESC,
+         CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN a.id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN a.id END DESC
 LIMIT @at_most;
 
 -- name: CountApplications :one
-SELECT count(*) FROM cd_applications
-WHERE organization_id = @organization_id
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL;
+SELECT count(*) FROM cd_applications a
+WHERE a.organization_id = @organization_id
+  AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND (sqlc.narg('rolled_out')::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
+      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = sqlc.narg('rolled_out')::boolean);
 
 -- name: ListEnvironments :many
 SELECT * FROM cd_environments
@@ -22,6 +26,7 @@ WHERE organization_id = @organization_id AND id > @above AND id < @below
   AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text)
   AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
   AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]))
+  AND (cardinality(@readiness::text[]) = 0 OR readiness = ANY(@readiness::text[]))
 ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
          CASE WHEN NOT @by_name::boolean AND NOT @falling::boolean THEN id END, CASE WHEN NOT @by_name::boolean AND @falling::boolean THEN id END DESC
 LIMIT @at_most;
@@ -30,7 +35,8 @@ LIMIT @at_most;
 SELECT count(*) FROM cd_environments
 WHERE organization_id = @organization_id
   AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
-  AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]));
+  AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]))
+  AND (cardinality(@readiness::text[]) = 0 OR readiness = ANY(@readiness::text[]));
 
 -- name: ListRollouts :many
 SELECT r.* FROM cd_rollouts r

@@ -11,13 +11,15 @@ import (
 )
 
 const countApplications = `-- name: CountApplications :one
-SELECT count(*) FROM cd_applications
-WHERE organization_id = $1
-  AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0) AND archived_at IS NULL
+SELECT count(*) FROM cd_applications a
+WHERE a.organization_id = $1
+  AND ($2::text = '' OR position(lower($2::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND ($3::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
+      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = $3::boolean)
 `
 
-func (q *Queries) CountApplications(ctx context.Context, organizationID int64, contains string) (int64, error) {
-	row := q.db.QueryRow(ctx, countApplications, organizationID, contains)
+func (q *Queries) CountApplications(ctx context.Context, organizationID int64, contains string, rolledOut *bool) (int64, error) {
+	row := q.db.QueryRow(ctx, countApplications, organizationID, contains, rolledOut)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -28,10 +30,23 @@ SELECT count(*) FROM cd_environments
 WHERE organization_id = $1
   AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0) AND archived_at IS NULL
   AND (cardinality($3::text[]) = 0 OR tier = ANY($3::text[]))
+  AND (cardinality($4::text[]) = 0 OR readiness = ANY($4::text[]))
 `
 
-func (q *Queries) CountEnvironments(ctx context.Context, organizationID int64, contains string, tiers []string) (int64, error) {
-	row := q.db.QueryRow(ctx, countEnvironments, organizationID, contains, tiers)
+type CountEnvironmentsParams struct {
+	OrganizationID int64
+	Contains       string
+	Tiers          []string
+	Readiness      []string
+}
+
+func (q *Queries) CountEnvironments(ctx context.Context, arg CountEnvironmentsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countEnvironments,
+		arg.OrganizationID,
+		arg.Contains,
+		arg.Tiers,
+		arg.Readiness,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -262,13 +277,15 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 
 const listApplications = `-- name: ListApplications :many
 
-SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications
-WHERE organization_id = $1 AND id > $2 AND id < $3
-  AND name > $4 AND ($5::text = '' OR name < $5::text)
-  AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
-ORDER BY CASE WHEN $7::boolean AND NOT $8::boolean THEN name END, CASE WHEN $7::boolean AND $8::boolean THEN name END DESC,
-         CASE WHEN NOT $7::boolean AND NOT $8::boolean THEN id END, CASE WHEN NOT $7::boolean AND $8::boolean THEN id END DESC
-LIMIT $9
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3
+  AND a.name > $4 AND ($5::text = '' OR a.name < $5::text)
+  AND ($6::text = '' OR position(lower($6::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND ($7::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
+      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = $7::boolean)
+ORDER BY CASE WHEN $8::boolean AND NOT $9::boolean THEN a.name END, CASE WHEN $8::boolean AND $9::boolean THEN a.name END DESC,
+         CASE WHEN NOT $8::boolean AND NOT $9::boolean THEN a.id END, CASE WHEN NOT $8::boolean AND $9::boolean THEN a.id END DESC
+LIMIT $10
 `
 
 type ListApplicationsParams struct {
@@ -278,6 +295,7 @@ type ListApplicationsParams struct {
 	AboveName      string
 	BelowName      string
 	Contains       string
+	RolledOut      *bool
 	ByName         bool
 	Falling        bool
 	AtMost         int32
@@ -294,6 +312,7 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 		arg.AboveName,
 		arg.BelowName,
 		arg.Contains,
+		arg.RolledOut,
 		arg.ByName,
 		arg.Falling,
 		arg.AtMost,
@@ -330,9 +349,10 @@ WHERE organization_id = $1 AND id > $2 AND id < $3
   AND name > $4 AND ($5::text = '' OR name < $5::text)
   AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
   AND (cardinality($7::text[]) = 0 OR tier = ANY($7::text[]))
-ORDER BY CASE WHEN $8::boolean AND NOT $9::boolean THEN name END, CASE WHEN $8::boolean AND $9::boolean THEN name END DESC,
-         CASE WHEN NOT $8::boolean AND NOT $9::boolean THEN id END, CASE WHEN NOT $8::boolean AND $9::boolean THEN id END DESC
-LIMIT $10
+  AND (cardinality($8::text[]) = 0 OR readiness = ANY($8::text[]))
+ORDER BY CASE WHEN $9::boolean AND NOT $10::boolean THEN name END, CASE WHEN $9::boolean AND $10::boolean THEN name END DESC,
+         CASE WHEN NOT $9::boolean AND NOT $10::boolean THEN id END, CASE WHEN NOT $9::boolean AND $10::boolean THEN id END DESC
+LIMIT $11
 `
 
 type ListEnvironmentsParams struct {
@@ -343,6 +363,7 @@ type ListEnvironmentsParams struct {
 	BelowName      string
 	Contains       string
 	Tiers          []string
+	Readiness      []string
 	ByName         bool
 	Falling        bool
 	AtMost         int32
@@ -357,6 +378,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 		arg.BelowName,
 		arg.Contains,
 		arg.Tiers,
+		arg.Readiness,
 		arg.ByName,
 		arg.Falling,
 		arg.AtMost,

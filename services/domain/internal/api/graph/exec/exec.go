@@ -637,13 +637,13 @@ type ComplexityRoot struct {
 		Agent                  func(childComplexity int, name string) int
 		Agents                 func(childComplexity int, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order) int
 		Application            func(childComplexity int, name string) int
-		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, orderBy *core.Order) int
+		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, rolledOut *bool, orderBy *core.Order) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
-		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, orderBy *core.Order) int
+		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Journal                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -1142,10 +1142,10 @@ type PreviewedEnvironmentResolver interface {
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (model.Node, error)
 	Viewer(ctx context.Context) (model.Viewer, error)
-	Applications(ctx context.Context, first *int, after *string, last *int, before *string, name *string, orderBy *core.Order) (model.ApplicationConnection, error)
+	Applications(ctx context.Context, first *int, after *string, last *int, before *string, name *string, rolledOut *bool, orderBy *core.Order) (model.ApplicationConnection, error)
 	Application(ctx context.Context, name string) (*model.Application, error)
 	Matrix(ctx context.Context, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) (model.MatrixConnection, error)
-	Environments(ctx context.Context, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, orderBy *core.Order) (model.EnvironmentConnection, error)
+	Environments(ctx context.Context, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) (model.EnvironmentConnection, error)
 	Environment(ctx context.Context, name string) (*model.Environment, error)
 	Rollouts(ctx context.Context, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) (model.RolloutConnection, error)
 	GatesForMe(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GateConnection, error)
@@ -3655,7 +3655,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["orderBy"].(*core.Order)), true
+		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["rolledOut"].(*bool), args["orderBy"].(*core.Order)), true
 	case "Query.artifactSourceKinds":
 		if e.ComplexityRoot.Query.ArtifactSourceKinds == nil {
 			break
@@ -3706,7 +3706,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["orderBy"].(*core.Order)), true
+		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
 	case "Query.gatesForMe":
 		if e.ComplexityRoot.Query.GatesForMe == nil {
 			break
@@ -5319,8 +5319,8 @@ type Query {
   node(id: ID!): Node
   "Who asks."
   viewer: Viewer!
-  "Name is a part of the name, in any case."
-  applications(first: Int, after: String, last: Int, before: String, name: String, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
+  "Name is a part of the name, in any case; rolledOut, whether there was a rollout of it, however it went."
+  applications(first: Int, after: String, last: Int, before: String, name: String, rolledOut: Boolean, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
   application(name: String!): Application
   """
   Applications down, environments across, by name: a row for each application that has a cell which meets the whole filter,
@@ -5330,7 +5330,7 @@ type Query {
   """
   matrix(first: Int, after: String, last: Int, before: String, filter: MatrixFilter, orderBy: ApplicationOrder = NAME): MatrixConnection!
   "Name is a part of the name, in any case."
-  environments(first: Int, after: String, last: Int, before: String, name: String, tiers: [Tier!], orderBy: EnvironmentOrder = CREATED): EnvironmentConnection!
+  environments(first: Int, after: String, last: Int, before: String, name: String, tiers: [Tier!], readiness: [Readiness!], orderBy: EnvironmentOrder = CREATED): EnvironmentConnection!
   environment(name: String!): Environment
   "Newest first. Application and environment are a name or an identifier."
   rollouts(
@@ -9768,14 +9768,22 @@ func (ec *executionContext) field_Query_applications_args(ctx context.Context, r
 		return nil, err
 	}
 	args["name"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "rolledOut",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["rolledOut"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
 		func(ctx context.Context, v any) (*core.Order, error) {
 			return ec.unmarshalOApplicationOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["orderBy"] = arg5
+	args["orderBy"] = arg6
 	return args, nil
 }
 
@@ -9898,14 +9906,22 @@ func (ec *executionContext) field_Query_environments_args(ctx context.Context, r
 		return nil, err
 	}
 	args["tiers"] = arg5
-	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "readiness",
+		func(ctx context.Context, v any) ([]core.Readiness, error) {
+			return ec.unmarshalOReadiness2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadinessᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["readiness"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "orderBy",
 		func(ctx context.Context, v any) (*core.Order, error) {
 			return ec.unmarshalOEnvironmentOrder2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐOrder(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["orderBy"] = arg6
+	args["orderBy"] = arg7
 	return args, nil
 }
 
@@ -20589,7 +20605,7 @@ func (ec *executionContext) _Query_applications(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["orderBy"].(*core.Order))
+			return ec.Resolvers.Query().Applications(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["rolledOut"].(*bool), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.ApplicationConnection) graphql.Marshaler {
@@ -20721,7 +20737,7 @@ func (ec *executionContext) _Query_environments(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["tiers"].([]core.Tier), fc.Args["orderBy"].(*core.Order))
+			return ec.Resolvers.Query().Environments(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["name"].(*string), fc.Args["tiers"].([]core.Tier), fc.Args["readiness"].([]core.Readiness), fc.Args["orderBy"].(*core.Order))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.EnvironmentConnection) graphql.Marshaler {
@@ -43851,6 +43867,42 @@ func (ec *executionContext) marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑc
 		return graphql.Null
 	}
 	return ec._QueuedRollout(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOReadiness2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadinessᚄ(ctx context.Context, v any) ([]core.Readiness, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]core.Readiness, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNReadiness2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadiness(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOReadiness2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadinessᚄ(ctx context.Context, sel ast.SelectionSet, v []core.Readiness) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNReadiness2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadiness(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalOReconciliation2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReconciliation(ctx context.Context, sel ast.SelectionSet, v *model.Reconciliation) graphql.Marshaler {

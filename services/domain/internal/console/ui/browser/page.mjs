@@ -61,8 +61,8 @@ export async function check(page, name, { axeToo = true } = {}) {
   assert.deepEqual(found, [], `axe: ${name}`)
 }
 
-export async function shot(page, name) {
-  if (shots) await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true })
+export async function shot(page, name, { fullPage = true } = {}) {
+  if (shots) await page.screenshot({ path: join(shots, `${name}.png`), fullPage })
 }
 
 /** Presses Tab until the element has the focus. */

@@ -126,6 +126,7 @@ describe('an installation with a history', () => {
     assert.equal(await page.evaluate(() => globalThis.sameDocument), true)
     await page.getByText('What was committed for production').click()
     const kept = page.locator('details').filter({ hasText: 'What was committed for production' }).locator('.added')
+    await kept.first().waitFor()
     assert.deepEqual(await kept.allTextContents(), promised)
     for (const verb of ['Pause', 'Abort', 'Retry', 'Cancel rollout']) {
       const button = page.getByRole('button', { name: verb, exact: true })

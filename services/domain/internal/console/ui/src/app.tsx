@@ -2,7 +2,7 @@ import { QueryClientProvider, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useRef, useState, useSyncExternalStore } from 'react'
 import { BrowserRouter, NavLink, Route, Routes, useLocation } from 'react-router'
 import { ApiError, signOut } from './api/client'
-import { Inbox, JournalCursor, Viewer } from './api/generated'
+import { Inbox, JournalCursor, Viewer, type ViewerData } from './api/generated'
 import { always, newQueryClient, useAsk, useLive } from './api/hooks'
 import type { Live } from './api/live'
 import { absolute, clockTime } from './logic/time'
@@ -51,7 +51,7 @@ function Gatekeeper() {
   if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') return <SignIn done={() => client.resetQueries()} />
   if (!viewer.data) return viewer.error ? <Unreachable retry={() => void viewer.refetch()} /> : <Loading what="console" />
   const { organization } = viewer.data.viewer
-  return <Frame key={organization.id} organization={organization} cursor={beginning.error ? '' : beginning.data?.journalCursor} />
+  return <Frame key={organization.id} viewer={viewer.data.viewer} cursor={beginning.error ? '' : beginning.data?.journalCursor} />
 }
 
 /** Nobody has answered yet, not even once. */
@@ -70,7 +70,8 @@ function Unreachable({ retry }: { retry: () => void }) {
   )
 }
 
-function Frame({ organization, cursor }: { organization: { id: string; name: string }; cursor: string | undefined }) {
+function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: string | undefined }) {
+  const { organization, member } = viewer
   const client = useQueryClient()
   const live = useLive(organization.id, cursor)
   const announcement = useAnnouncement()
@@ -92,6 +93,10 @@ function Frame({ organization, cursor }: { organization: { id: string; name: str
           </div>
           <Menu />
           <div className="foot">
+            <span className="faint who">
+              Signed in as <bdi>{member ? member.name : viewer.principalType}</bdi>
+              {member && member.name !== member.role.toLowerCase() && `, ${member.role.toLowerCase()}`}
+            </span>
             <span className="faint">Organization {organization.name}</span>
             <button type="button" className="quiet" onClick={() => void leave()}>
               <Icon name="signout" /> Sign out

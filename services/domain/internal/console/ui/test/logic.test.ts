@@ -3,9 +3,9 @@ import type { CellFields, RolloutPageData, SetFields } from '../src/api/generate
 import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf } from '../src/form/pipeline-steps'
 import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
-import { course, type Lane } from '../src/logic/gates'
+import { course, urgentFirst, type Lane } from '../src/logic/gates'
 import { ago, span } from '../src/logic/time'
-import { conditions } from '../src/logic/waiting'
+import { conditions, names } from '../src/logic/waiting'
 import { attempt, filterOf } from '../src/logic/where'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
@@ -136,4 +136,11 @@ test('steps move, and keep who they are', () => {
 
 test('findings are at the step that they are about', () => {
   expect(located([{ pointer: '/steps/2/gates/0/weight', message: 'm' }, { pointer: '', message: 'm' }, { pointer: '/steps/1/config/a~1b', message: 'm' }]).map((l) => `${l.step} ${l.finding.path.join(' ')}`)).toEqual(['2 gates 0 weight', '-1 ', '1 config a/b'])
+})
+
+test('of many names a sentence has four; of many services those that need somebody come first', () => {
+  expect(names(['a', 'b', 'c'])).toBe('a, b and c')
+  expect(names([...'abcdefgh'])).toBe('a, b, c, d and 4 others')
+  const rows = [...'hdxhf'].map((c, i) => ({ deployment: { id: String(i), state: { h: 'HEALTHY', d: 'DEPLOYING', x: 'DEGRADED', f: 'FAILED' }[c] } })) as unknown as Lane['rows']
+  expect(urgentFirst(rows).map((r) => r.deployment.id).join('')).toBe('24103')
 })

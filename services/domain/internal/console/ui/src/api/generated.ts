@@ -254,6 +254,27 @@ export interface RunFields {
   lastSequence: number
 }
 
+export interface MemberFields {
+  id: string
+  name: string
+  kind: MemberKind
+  role: Role
+  createdAt: string
+  groups: Array<{
+    id: string
+    name: string
+  }>
+  tokens: Array<{
+    id: string
+    name: string
+    scopes: Array<Permission>
+    createdAt: string
+    expiresAt: string
+    lastUsedAt: string | null
+    revokedAt: string | null
+  }> | null
+}
+
 export interface AbilityFields {
   action: string
   allowed: boolean
@@ -296,6 +317,50 @@ export interface CellFields {
     drift: string
     since: string
   } | null
+}
+
+export interface BeginningFields {
+  id: string
+  name: string
+  services: Array<{
+    id: string
+    name: string
+    artifactSources: Array<{
+      id: string
+      sourceConfig: unknown
+    }>
+  }>
+  environments: Array<{
+    id: string
+    readiness: Readiness
+    readinessReason: string
+    environment: {
+      id: string
+      name: string
+      tier: Tier
+    }
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  }>
+  flowDefinition: {
+    id: string
+  } | null
+  versionSets: {
+    nodes: Array<{
+      id: string
+      name: string
+      createdAt: string
+    }>
+  }
+  rollouts: {
+    nodes: Array<{
+      id: string
+      state: RolloutState
+    }>
+  }
 }
 
 export interface RolloutLine {
@@ -772,7 +837,22 @@ export interface AccessViewerData {
     member: {
       id: string
       name: string
+      kind: MemberKind
       role: Role
+      createdAt: string
+      groups: Array<{
+        id: string
+        name: string
+      }>
+      tokens: Array<{
+        id: string
+        name: string
+        scopes: Array<Permission>
+        createdAt: string
+        expiresAt: string
+        lastUsedAt: string | null
+        revokedAt: string | null
+      }> | null
     } | null
     permissions: Array<Permission>
     viewerCan: Array<{
@@ -783,7 +863,7 @@ export interface AccessViewerData {
   }
 }
 export type AccessViewerVariables = Record<string, never>
-export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { id name role } permissions viewerCan { action allowed reason } } }' }
+export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } }' }
 
 export interface MembersData {
   members: {
@@ -817,7 +897,7 @@ export interface MembersVariables {
   first: number
   after?: string | null
 }
-export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { id name kind role createdAt groups { id name } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } } pageInfo { hasNextPage endCursor } } }' }
+export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } }' }
 
 export interface GroupsData {
   groups: {
@@ -1256,7 +1336,7 @@ export type ColumnsVariables = Record<string, never>
 export const Columns: Operation<ColumnsData, ColumnsVariables> = { name: 'Columns', text: 'query Columns { environments(first: 200) { nodes { id name tier } } }' }
 
 export interface BeginningData {
-  applications: {
+  next: {
     nodes: Array<{
       id: string
       name: string
@@ -1301,11 +1381,86 @@ export interface BeginningData {
       }
     }>
   }
+  first: {
+    nodes: Array<{
+      id: string
+      name: string
+      services: Array<{
+        id: string
+        name: string
+        artifactSources: Array<{
+          id: string
+          sourceConfig: unknown
+        }>
+      }>
+      environments: Array<{
+        id: string
+        readiness: Readiness
+        readinessReason: string
+        environment: {
+          id: string
+          name: string
+          tier: Tier
+        }
+        viewerCan: Array<{
+          action: string
+          allowed: boolean
+          reason: string | null
+        }>
+      }>
+      flowDefinition: {
+        id: string
+      } | null
+      versionSets: {
+        nodes: Array<{
+          id: string
+          name: string
+          createdAt: string
+        }>
+      }
+      rollouts: {
+        nodes: Array<{
+          id: string
+          state: RolloutState
+        }>
+      }
+    }>
+  }
+  ready: {
+    nodes: Array<{
+      id: string
+    }>
+  }
+  environments: {
+    nodes: Array<{
+      id: string
+      name: string
+      description: string
+      tier: Tier
+      readiness: Readiness
+      readinessReason: string
+      createdAt: string
+      contact: {
+        reachable: boolean
+        reason: string
+        since: string
+        observedAt: string
+      } | null
+      driverBindings: Array<{
+        id: string
+        version: number
+        driverRef: string
+        driverConfig: unknown
+        createdAt: string
+      }>
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+    }
+  }
 }
-export interface BeginningVariables {
-  first: number
-}
-export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning($first: Int!) { applications(first: $first) { nodes { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(first: 1) { nodes { id state } } } } } fragment AbilityFields on Ability { action allowed reason }' }
+export type BeginningVariables = Record<string, never>
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface RolloutsData {
   rollouts: {
@@ -1524,8 +1679,9 @@ export interface RolloutPageData {
 }
 export interface RolloutPageVariables {
   id: string
+  after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -1967,6 +2123,10 @@ export interface EnvironmentPageData {
       service: {
         id: string
         name: string
+        application: {
+          id: string
+          name: string
+        }
       }
       health: Health
       reason: string
@@ -2015,7 +2175,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{

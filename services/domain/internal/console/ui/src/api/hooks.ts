@@ -55,29 +55,40 @@ export function useAsk<Data, Variables>(operation: Operation<Data, Variables>, v
 
 export const always = () => true
 
-export type LiveRollout = { rollout: NonNullable<RolloutPageData['rollout']>; journal: JournalRow[] }
+type JournalPage = { after: string | null; rows: JournalRow[] }
 
-const mostPages = 20
+/** A rollout and its journal, oldest first, which is kept by page. */
+export type LiveRollout = { rollout: NonNullable<RolloutPageData['rollout']>; journal: JournalRow[]; pages: JournalPage[] }
 
-/** A rollout with its whole journal, page by page. */
-async function wholeRollout(id: string): Promise<LiveRollout | null> {
-  const { rollout } = await ask(RolloutPage, { id })
+const mostPages = 100
+
+/**
+ * A rollout with its whole journal. What is known of the journal stays, but for its last two pages: rows are only ever added, and what
+ * is added now is not older than the last 200. So a refresh costs the same however long the journal is.
+ */
+async function wholeRollout(id: string, known: JournalPage[]): Promise<LiveRollout | null> {
+  const kept = known.slice(0, -2)
+  let after = known.at(-2)?.after ?? known.at(-1)?.after ?? null
+  const { rollout } = await ask(RolloutPage, { id, after })
   if (!rollout) return null
-  const journal = [...rollout.journal.nodes]
+  const pages = [...kept, { after, rows: rollout.journal.nodes }]
   let { hasNextPage, endCursor } = rollout.journal.pageInfo
-  for (let page = 0; hasNextPage && endCursor && page < mostPages; page++) {
-    const more = await ask(MoreJournal, { id, after: endCursor })
+  while (hasNextPage && endCursor && pages.length < mostPages) {
+    after = endCursor
+    const more = await ask(MoreJournal, { id, after })
     if (!more.rollout) break
-    journal.push(...more.rollout.journal.nodes)
+    pages.push({ after, rows: more.rollout.journal.nodes })
     ;({ hasNextPage, endCursor } = more.rollout.journal.pageInfo)
   }
-  return { rollout, journal }
+  return { rollout, journal: pages.flatMap((p) => p.rows), pages }
 }
 
 export function useRollout(id: string) {
+  const client = useQueryClient()
+  const queryKey = ['RolloutPage', id]
   return useQuery({
-    queryKey: ['RolloutPage', id],
-    queryFn: () => wholeRollout(id),
+    queryKey,
+    queryFn: () => wholeRollout(id, client.getQueryData<LiveRollout | null>(queryKey)?.pages ?? []),
     meta: { follows: (touched: Touched) => touched.rollouts.has(id) },
     refetchInterval: calm,
   })

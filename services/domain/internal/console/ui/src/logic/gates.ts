@@ -71,6 +71,12 @@ export function lane(place: Place, steps: Step[]): Lane {
   return { place, plan, rows, arrived }
 }
 
+/** Services that have failed or do badly before those that are on their way, and those before all others; otherwise in their order. */
+export function urgentFirst(rows: Row[]): Row[] {
+  const rank = ({ deployment: { state } }: Row) => (state === 'FAILED' || state === 'DEGRADED' ? 0 : state === 'DEPLOYING' ? 1 : 2)
+  return rows.toSorted((a, b) => rank(a) - rank(b))
+}
+
 /** An approval or pause between environments, in the order of the pipeline, with what became of it. */
 export type Stop =
   | { kind: 'approval'; gateId: string; reason: string; open: GateFields | null; resolution: JournalRow | null; before: string }

@@ -26,7 +26,9 @@ export function isOver(state: string): boolean {
   return terminal.includes(state)
 }
 
+/** As a sentence has them: of many, the first four and how many others there are. */
 export function names(all: string[]): string {
+  if (all.length > 6) return `${all.slice(0, 4).join(', ')} and ${all.length - 4} others`
   return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
 }
 

@@ -55,7 +55,7 @@ export default function Access() {
       ) : view === 'groups' ? (
         <Groups viewer={data} members={all.nodes} />
       ) : view === 'tokens' ? (
-        <Tokens viewer={data} member={all.nodes.find((m) => m.id === data.member?.id) ?? null} />
+        <Tokens viewer={data} member={data.member} />
       ) : (
         <>
           <Members viewer={data} members={all.nodes} />
@@ -99,7 +99,7 @@ function Members({ viewer, members }: { viewer: Viewer; members: Member[] }) {
             {members.map((m) => (
               <tr key={m.id}>
                 <th scope="row">
-                  <span className="wrap">{m.name}</span> {m.id === viewer.member?.id && <span className="faint">you</span>}
+                  <bdi className="wrap">{m.name}</bdi> {m.id === viewer.member?.id && <span className="faint">you</span>}
                   <div className="faint">{m.kind === 'AGENT' ? 'a machine' : 'a person'}</div>
                 </th>
                 <td>

@@ -36,7 +36,7 @@ export function ApplicationPage() {
     <Page
       title={app.name}
       above={<Link to="/applications">applications</Link>}
-      lead={app.description && <p>{app.description}</p>}
+      lead={app.description && <p dir="auto">{app.description}</p>}
       beside={
         <>
           <Link className="button" to={`/applications/${app.name}/sets`}>
@@ -130,14 +130,14 @@ function Pipeline({ app }: { app: App }) {
       {flow && (
         <ol className="pipeline">
           {readPipeline(flow.definition).map((step, i) => {
-            if (step.kind === 'approval') return <li key={i}><Icon name="gate" /> Approval “{step.gateId}” <span className="faint">{step.reason}</span></li>
+            if (step.kind === 'approval') return <li key={i}><Icon name="gate" /> Approval “{step.gateId}” <span className="faint"><bdi>{step.reason}</bdi></span></li>
             if (step.kind === 'pause') return <li key={i}><Icon name="paused" /> Pause of {span(step.seconds * 1000)}</li>
             if (step.kind === 'other') return <li key={i}><Icon name="pending" /> {step.type}</li>
             const place = app.environments.find((e) => e.environment.name === step.environment)
             return (
               <li key={i}>
                 <Icon name="environment" /> <Link to={`/environments/${step.environment}`}>{step.environment}</Link>{' '}
-                <span className="faint">{step.gates.length > 0 ? `gates at ${step.gates.map((g) => `${g.weight} %`).join(', ')}` : 'no gates'}</span>{' '}
+                <span className="faint">{step.gates.length > 0 ? `gates at ${step.gates.map((g) => `${g.weight}\u00a0%`).join(', ')}` : 'no gates'}</span>{' '}
                 {place && <State state={place.readiness} />}
                 {place?.readinessReason && <p className="problem">{place.readinessReason}</p>}
                 {place?.readiness === 'NOT_READY' && (

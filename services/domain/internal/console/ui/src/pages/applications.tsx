@@ -38,7 +38,7 @@ export function Applications() {
                 <tr key={a.id}>
                   <th scope="row">
                     <Link to={`/applications/${a.name}`}>{a.name}</Link>
-                    {a.description && <div className="faint">{a.description}</div>}
+                    {a.description && <div className="faint" dir="auto">{a.description}</div>}
                   </th>
                   <td>{a.services.map((s) => s.name).join(', ')}</td>
                   <td>

@@ -7,6 +7,7 @@ import { ability } from '../logic/ability'
 import { span } from '../logic/time'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { useFirst } from '../parts/fold'
 import { FormError } from '../parts/form'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
@@ -50,7 +51,7 @@ export function EnvironmentPage() {
       }
     >
       <div className="stack">
-        {environment.description && <p>{environment.description}</p>}
+        {environment.description && <p dir="auto">{environment.description}</p>}
         <section className={environment.readiness === 'NOT_READY' ? 'card why bad' : 'card'} aria-labelledby="readiness">
           <h2 id="readiness">Readiness</h2>
           {environment.readinessReason && <p>{environment.readinessReason}</p>}
@@ -114,10 +115,13 @@ function Agent({ contact }: { contact: Environment['contact'] }) {
   )
 }
 
+const nameOf = ({ service }: Environment['healths'][number]) => `${service.application.name}/${service.name}`
+
 /** How the services do that were seen here; those that need somebody come first. */
 function Services({ healths }: { healths: Environment['healths'] }) {
   const order = ['DEGRADED', 'PROGRESSING', 'UNKNOWN', 'HEALTHY']
-  const sorted = [...healths].sort((a, b) => order.indexOf(a.health) - order.indexOf(b.health) || a.service.name.localeCompare(b.service.name))
+  const sorted = [...healths].sort((a, b) => order.indexOf(a.health) - order.indexOf(b.health) || nameOf(a).localeCompare(nameOf(b)))
+  const [shown, more] = useFirst(sorted, 25, 'services')
   return (
     <section className="card" aria-labelledby="health">
       <h2 id="health">Health of services</h2>
@@ -134,9 +138,11 @@ function Services({ healths }: { healths: Environment['healths'] }) {
               </tr>
             </thead>
             <tbody>
-              {sorted.map((h) => (
+              {shown.map((h) => (
                 <tr key={h.service.id}>
-                  <th scope="row">{h.service.name}</th>
+                  <th scope="row">
+                    <Link to={`/applications/${h.service.application.name}`}>{h.service.application.name}</Link>/{h.service.name}
+                  </th>
                   <td>
                     <State state={h.health} />
                     {h.reason && <div className="faint">{h.reason}</div>}
@@ -151,6 +157,7 @@ function Services({ healths }: { healths: Environment['healths'] }) {
               ))}
             </tbody>
           </table>
+          {more}
         </div>
       )}
     </section>
@@ -169,7 +176,7 @@ function Asks({ approval }: { approval: Environment['approval'] }) {
         {!approval.requesterMayApprove && ', not whoever asked for the rollout'}
         {approval.expiresAfterSeconds > 0 && `; without an answer in ${span(approval.expiresAfterSeconds * 1000)} it is ${approval.onExpiry === 'APPROVE' ? 'approved' : 'rejected'}`}.
       </p>
-      {approval.reason && <p className="faint">{approval.reason}</p>}
+      {approval.reason && <p className="faint" dir="auto">{approval.reason}</p>}
     </section>
   )
 }

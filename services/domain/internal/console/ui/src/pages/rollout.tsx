@@ -9,6 +9,7 @@ import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
 import { Diffs } from '../parts/diff'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
+import { useFirst } from '../parts/fold'
 import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Record } from '../parts/journal'
@@ -71,7 +72,7 @@ function Shown({ live }: { live: LiveRollout }) {
           <ol className="course" aria-label="The course of this rollout">
             {course(rollout, journal).map((part) =>
               part.kind === 'lane' ? (
-                <LaneView key={part.lane.place.id} lane={part.lane} target={rollout.versionSet.name} />
+                <LaneView key={part.lane.place.id} lane={part.lane} target={rollout.versionSet.name} brief={rollout.environments.length > 6} />
               ) : (
                 <StopView key={part.key} stop={part.stop} over={isOver(rollout.state)} />
               ),
@@ -121,7 +122,7 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
     return (
       <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
         <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
-        <p>{end.reason}</p>
+        <p dir="auto">{end.reason}</p>
         {rollout.state === 'FAILED' && <p className="faint">What is deployed stays as it is. Roll back, retry, or roll out a version set that mends it.</p>}
       </section>
     )
@@ -149,7 +150,7 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
                   </span>
                 )}
               </p>
-              {(c.gate ? c.gate.reason : c.detail) && <p>{sentence(c.gate ? c.gate.reason : c.detail)}</p>}
+              {(c.gate ? c.gate.reason : c.detail) && <p dir="auto">{sentence(c.gate ? c.gate.reason : c.detail)}</p>}
               {c.joint && <p>{c.joint}</p>}
               {c.gate && <GateRule gate={c.gate} />}
               <p className="faint">Resolved by {c.resolver}.</p>
@@ -183,14 +184,26 @@ function WhatChanges({ rollout }: { rollout: Rollout }) {
 
 /** What exactly was committed to an environment, service by service (E46); nothing before that. */
 function Committed({ place }: { place: Rollout['environments'][number] }) {
+  const [seen, setSeen] = useState(false)
   const committed = place.deployments.flatMap((d) => (d.snapshot ? [{ ...d.snapshot, service: d.service.name }] : []))
   if (committed.length === 0) return null
   return (
-    <details className="committed">
+    <details className="committed" onToggle={(e) => e.currentTarget.open && setSeen(true)}>
       <summary>What was committed for {place.environment.name}</summary>
+      {seen && <CommittedParts committed={committed} place={place} />}
+    </details>
+  )
+}
+
+type Snapshot = NonNullable<Rollout['environments'][number]['deployments'][number]['snapshot']> & { service: string }
+
+function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Rollout['environments'][number] }) {
+  const [shown, more] = useFirst(committed, 20, 'services')
+  return (
+    <>
       <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: nothing was changed by this rollout." />
       <dl className="config">
-        {committed.map((c) => (
+        {shown.map((c) => (
           <div key={c.service}>
             <dt>{c.service}</dt>
             <dd>
@@ -208,7 +221,8 @@ function Committed({ place }: { place: Rollout['environments'][number] }) {
           </div>
         ))}
       </dl>
-    </details>
+      {more}
+    </>
   )
 }
 

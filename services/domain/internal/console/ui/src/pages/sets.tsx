@@ -1,9 +1,10 @@
 // The version sets of an application, and what changed between any two: both are in the address.
 import { useId, useState } from 'react'
 import { Link, useParams, useSearchParams } from 'react-router'
-import { OneSet, Sets as Operation } from '../api/generated'
+import { OneSet, Sets as Operation, type SetFields } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { Changes, VersionName } from '../parts/changes'
+import { useFirst } from '../parts/fold'
 import { Empty, More, NotThere, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
 import { Ago } from '../parts/time'
@@ -53,11 +54,7 @@ export function Sets() {
                   <tr key={s.id}>
                     <th scope="row">{s.name}</th>
                     <td>
-                      {s.entries.map((e) => (
-                        <div key={e.artifactSource.id}>
-                          {e.service.name} <VersionName version={e.version} />
-                        </div>
-                      ))}
+                      <Entries entries={s.entries} />
                     </td>
                     <td>
                       <Ago at={s.createdAt} />
@@ -77,6 +74,20 @@ export function Sets() {
       )}
       {promote && <Promote application={app.name} setId={promote} onClose={() => setPromote(null)} />}
     </Page>
+  )
+}
+
+function Entries({ entries }: { entries: SetFields['entries'] }) {
+  const [shown, more] = useFirst(entries, 10, 'versions')
+  return (
+    <>
+      {shown.map((e) => (
+        <div key={e.artifactSource.id} className="wrap">
+          {e.service.name} <VersionName version={e.version} />
+        </div>
+      ))}
+      {more}
+    </>
   )
 }
 

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
 import { useQueryClient } from '@tanstack/react-query'
 import { accepted, ask } from '../api/client'
-import { Beginning, Environments, RetryOnboarding, RetrySetup, type BeginningData, type EnvironmentFields } from '../api/generated'
+import { Beginning, RetryOnboarding, RetrySetup, type BeginningFields, type EnvironmentFields } from '../api/generated'
 import { always, useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { ActButton } from '../parts/act'
@@ -18,7 +18,7 @@ import { ApplicationForm } from './new-application'
 import { EnvironmentForm } from './new-environment'
 import { PipelineForm } from './new-pipeline'
 
-type App = BeginningData['applications']['nodes'][number]
+type App = BeginningFields
 
 interface StepProps {
   title: string
@@ -29,26 +29,23 @@ interface StepProps {
 }
 
 export default function Start() {
-  // Oldest first: one begins with the first that has not been rolled out yet.
-  const applications = useAsk(Beginning, { first: 50 }, { live: always })
-  const environments = useAsk(Environments, { first: 200, after: null }, { live: always })
-  if (!applications.data || !environments.data) {
+  const query = useAsk(Beginning, {}, { live: always })
+  if (!query.data) {
     return (
       <Page title="Welcome to Lockstep">
-        <Waiting query={applications.error ? applications : environments} what="way to a first rollout" />
+        <Waiting query={query} what="way to a first rollout" />
       </Page>
     )
   }
-  const all = applications.data.applications.nodes
-  const app = all.find((a) => a.rollouts.nodes.length === 0) ?? all[0] ?? null
-  return <Way app={app} environments={environments.data.environments.nodes} />
+  const { next, first, ready, environments } = query.data
+  // The oldest that has not been rolled out yet, of however many; where there is none, the oldest shows how it went.
+  return <Way app={next.nodes[0] ?? first.nodes[0] ?? null} ready={ready.nodes.length > 0} environments={environments.nodes} more={environments.pageInfo.hasNextPage} />
 }
 
-function Way({ app, environments }: { app: App | null; environments: EnvironmentFields[] }) {
+function Way({ app, ready, environments, more }: { app: App | null; ready: boolean; environments: EnvironmentFields[]; more: boolean }) {
   const [promote, setPromote] = useState(false)
   const client = useQueryClient()
   const look = () => void client.invalidateQueries()
-  const ready = environments.some((e) => e.readiness === 'READY')
   const set = app?.versionSets.nodes[0]
   const rollout = app?.rollouts.nodes[0]
   const fits = Boolean(app?.flowDefinition) && app?.environments.every((e) => e.readiness === 'READY') === true
@@ -62,7 +59,7 @@ function Way({ app, environments }: { app: App | null; environments: Environment
     {
       title: 'An environment',
       done: ready,
-      text: environments.length === 0 ? 'Where to deploy to, and the driver that does it. Whether it has what it needs is checked at once.' : <Checks of={environments.map(onboarded)} done={look} />,
+      text: environments.length === 0 ? 'Where to deploy to, and the driver that does it. Whether it has what it needs is checked at once.' : <Checks of={environments.map(onboarded)} done={look} more={more && <Link to="/environments">All environments</Link>} />,
       act: environments.length === 0 ? <EnvironmentForm done={look} /> : null,
     },
     {
@@ -153,7 +150,7 @@ function setUp(app: App, e: App['environments'][number]): Check {
 }
 
 /** What is checked, with the reason of each that is not passed, and a way to have it checked again. */
-function Checks({ of, done }: { of: Check[]; done: () => void }) {
+function Checks({ of, done, more }: { of: Check[]; done: () => void; more?: ReactNode }) {
   const change = useChange((check: Check) => check.retry(), done)
   return (
     <>
@@ -178,6 +175,7 @@ function Checks({ of, done }: { of: Check[]; done: () => void }) {
           </li>
         ))}
       </ul>
+      {more && <p>{more}</p>}
       <FormError error={change.error} shown={() => false} />
     </>
   )

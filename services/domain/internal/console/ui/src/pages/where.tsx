@@ -163,7 +163,7 @@ const Row = memo(function Row({ row, columns, promote }: { row: RowData; columns
         const cell = cells.find((c) => c.environment.id === e.id)
         return (
           <td key={e.id} data-label={e.name}>
-            {cell ? <Cell cell={cell} /> : <span className="faint">not in its pipeline</span>}
+            {cell ? <Cell cell={cell} application={application.name} /> : <span className="faint">not in its pipeline</span>}
           </td>
         )
       })}

@@ -6,13 +6,13 @@ import { Icon } from './icon'
 import { Chip, State, stateWord } from './state'
 import { Ago } from './time'
 
-export function Cell({ cell }: { cell: CellFields }) {
+export function Cell({ cell, application }: { cell: CellFields; application: string }) {
   const now = attempt(cell)
   const { live, liveSince, health, reconciliation, readiness, readinessReason } = cell
   return (
     <div className="spot">
       <div className="live">
-        {live ? <span className="set">{live.name}</span> : <span className="faint">nothing live yet</span>}
+        {live ? <Link className="set" to={`/applications/${application}/sets?from=${live.id}`}>{live.name}</Link> : <span className="faint">nothing live yet</span>}
         {health !== 'UNKNOWN' && <State state={health} />}
         {live && liveSince && (
           <span className="faint age">

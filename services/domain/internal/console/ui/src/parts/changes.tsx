@@ -1,6 +1,7 @@
 // What changes between two version sets, as a table; brief leaves out what stays the same.
 import type { SetFields } from '../api/generated'
 import { difference, shortDigest } from '../logic/difference'
+import { useFirst } from './fold'
 import { Chip } from './state'
 
 const kinds = {
@@ -13,6 +14,7 @@ const kinds = {
 export function Changes({ before, after, brief }: { before: SetFields | null; after: SetFields; brief?: boolean }) {
   const all = difference(before, after)
   const rows = brief ? all.filter((c) => c.kind !== 'same') : all
+  const [shown, more] = useFirst(rows, 20, 'services')
   if (rows.length === 0) return <p className="faint">The same versions of everything.</p>
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label="What changes">
@@ -26,7 +28,7 @@ export function Changes({ before, after, brief }: { before: SetFields | null; af
           </tr>
         </thead>
         <tbody>
-          {rows.map((c) => (
+          {shown.map((c) => (
             <tr key={c.key}>
               <th scope="row">
                 {c.service}
@@ -45,6 +47,7 @@ export function Changes({ before, after, brief }: { before: SetFields | null; af
           ))}
         </tbody>
       </table>
+      {more}
     </div>
   )
 }

@@ -4,7 +4,8 @@ import { useSearchParams } from 'react-router'
 import type { JournalRow } from '../api/generated'
 import type { LiveRollout } from '../api/hooks'
 import { absolute, clockTime } from '../logic/time'
-import { who } from './lane'
+import { useFirst } from './fold'
+import { Who } from './lane'
 import { Logs } from './logs'
 import { stateWord } from './state'
 
@@ -42,7 +43,7 @@ function tells(row: JournalRow, rollout: string): boolean {
 /** "staging/50" of a deployment in staging is its gate at 50 %. */
 function gateWords(row: JournalRow): string {
   const weight = /\/(\d+)$/.exec(row.gateId ?? '')?.[1]
-  return weight && row.subject.startsWith('deployment_') ? `${weight} %` : `“${row.gateId}”`
+  return weight && row.subject.startsWith('deployment_') ? `${weight}\u00a0%` : `“${row.gateId}”`
 }
 
 /** What is beside a rollout: its journal, or the log of its workflow; the address says which. */
@@ -68,16 +69,18 @@ export function Record({ rollout, rows }: { rollout: LiveRollout['rollout']; row
 function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
   const [all, setAll] = useState(false)
   const names = subjects(rollout)
-  const shown = all ? rows : rows.filter((r) => tells(r, rollout.id))
+  const telling = all ? rows : rows.filter((r) => tells(r, rollout.id))
+  const [shown, earlier] = useFirst(telling.toReversed(), 100, 'earlier rows')
   return (
     <>
       <label className="faint">
         <input type="checkbox" checked={all} onChange={(e) => setAll(e.target.checked)} /> every row
       </label>
       <ol tabIndex={0} aria-label="Journal, newest first">
-        {shown
-          .map((r, i) => <Entry key={i} row={r} name={names.get(r.subject) ?? r.subject} />)
-          .reverse()}
+        {shown.map((r, i) => (
+          <Entry key={telling.length - i} row={r} name={names.get(r.subject) ?? r.subject} />
+        ))}
+        {earlier && <li>{earlier}</li>}
       </ol>
     </>
   )
@@ -100,10 +103,10 @@ function Entry({ row, name }: { row: JournalRow; name: string }) {
         <p>
           <strong>{name}</strong> {verb(row)}
           {row.gateId && ` ${gateWords(row)}`}
-          {row.principalType !== 'system' && <span className="faint"> by {who(row)}</span>}
+          {row.principalType !== 'system' && <span className="faint"> by <Who row={row} /></span>}
         </p>
         {row.reason && (
-          <p className={row.event === 'cancel' ? 'faint brief' : 'faint'} title={row.reason}>
+          <p className={row.event === 'cancel' ? 'faint brief' : 'faint'} dir="auto" title={row.reason}>
             {row.reason}
           </p>
         )}

@@ -1,11 +1,16 @@
 // An environment of a rollout as a lane: services down, gates across, all moving together. It is a table, because it is one.
+import { useState } from 'react'
 import { Link } from 'react-router'
-import type { Deployment, Lane, Mark, Stop } from '../logic/gates'
+import { urgentFirst, type Deployment, type Lane, type Mark, type Stop } from '../logic/gates'
 import { shortDigest } from '../logic/difference'
 import { span } from '../logic/time'
+import { useFirst } from './fold'
 import { Icon } from './icon'
 import { Chip, State } from './state'
 import { Ago } from './time'
+
+/** So many services of an environment are drawn before somebody asks for the others. */
+const most = 20
 
 const marks: Record<Mark, { icon: string; word: string }> = {
   passed: { icon: 'completed', word: 'Passed' },
@@ -41,8 +46,12 @@ export function Tier({ environment }: { environment: { name: string; tier: strin
   return tier === environment.name.toLowerCase() ? null : <span className="faint tier">{tier}</span>
 }
 
-export function LaneView({ lane, target }: { lane: Lane; target: string }) {
+/** Brief: one of many, of which only those that move are open from the beginning. */
+export function LaneView({ lane, target, brief }: { lane: Lane; target: string; brief: boolean }) {
   const { place, plan, rows, arrived } = lane
+  const [chosen, setChosen] = useState<boolean | null>(null)
+  const open = chosen ?? !(brief && ['PENDING', 'COMPLETED', 'CANCELLED'].includes(place.state))
+  const [shown, more] = useFirst(rows.length > most ? urgentFirst(rows) : rows, most, 'services')
   const from = place.previousVersionSet
   return (
     <li className={`card lane ${place.state.toLowerCase()}`}>
@@ -60,54 +69,63 @@ export function LaneView({ lane, target }: { lane: Lane; target: string }) {
             </>
           )}
         </p>
+        {brief && (
+          <button type="button" className="quiet" aria-expanded={open} onClick={() => setChosen(!open)}>
+            {open ? 'Hide' : 'Show'} {rows.length === 1 ? 'its service' : `${rows.length} services`}
+            <span className="visually-hidden"> in {place.environment.name}</span>
+          </button>
+        )}
       </header>
-      <div className="scroll" tabIndex={0} role="region" aria-label={`Services and gates in ${place.environment.name}`}>
-        <table className="gates">
-          <thead>
-            <tr>
-              <th scope="col">Service</th>
-              {plan.map((g, i) => (
-                <th scope="col" key={g.weight}>
-                  {g.weight} %
-                  <div className="faint">
-                    {arrived[i]} of {rows.length} came
-                    {g.soak > 0 && `, soak ${span(g.soak * 1000)}`}
-                    {g.approval && ', approval'}
-                  </div>
-                </th>
-              ))}
-              <th scope="col">
-                Live<div className="faint">full traffic</div>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((r) => (
-              <tr key={r.deployment.id}>
-                <th scope="row">
-                  {r.deployment.service.name}
-                  <div className="faint">
-                    {r.deployment.versions.map((v) => (
-                      <span key={v.id} title={v.digest}>
-                        {v.name}{' '}
-                      </span>
-                    ))}
-                  </div>
-                  {r.deployment.snapshot && (
-                    <code className="faint" title={`${r.deployment.snapshot.commitSha}, manifest ${shortDigest(r.deployment.snapshot.manifestDigest)}`}>
-                      {r.deployment.snapshot.commitSha.slice(0, 8)}
-                    </code>
-                  )}
-                </th>
-                {r.marks.map((m, i) => (
-                  <MarkCell key={plan[i]?.weight ?? i} mark={m} />
+      {open && (
+        <div className="scroll" tabIndex={0} role="region" aria-label={`Services and gates in ${place.environment.name}`}>
+          <table className="gates">
+            <thead>
+              <tr>
+                <th scope="col">Service</th>
+                {plan.map((g, i) => (
+                  <th scope="col" key={g.weight}>
+                    {g.weight}&nbsp;%
+                    <div className="faint">
+                      {arrived[i]} of {rows.length} came
+                      {g.soak > 0 && `, soak ${span(g.soak * 1000)}`}
+                      {g.approval && ', approval'}
+                    </div>
+                  </th>
                 ))}
-                <MarkCell mark={r.end} last={r.deployment} />
+                <th scope="col">
+                  Live<div className="faint">full traffic</div>
+                </th>
               </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+            </thead>
+            <tbody>
+              {shown.map((r) => (
+                <tr key={r.deployment.id}>
+                  <th scope="row">
+                    {r.deployment.service.name}
+                    <div className="faint">
+                      {r.deployment.versions.map((v) => (
+                        <span key={v.id} title={v.digest}>
+                          {v.name}{' '}
+                        </span>
+                      ))}
+                    </div>
+                    {r.deployment.snapshot && (
+                      <code className="faint" title={`${r.deployment.snapshot.commitSha}, manifest ${shortDigest(r.deployment.snapshot.manifestDigest)}`}>
+                        {r.deployment.snapshot.commitSha.slice(0, 8)}
+                      </code>
+                    )}
+                  </th>
+                  {r.marks.map((m, i) => (
+                    <MarkCell key={plan[i]?.weight ?? i} mark={m} />
+                  ))}
+                  <MarkCell mark={r.end} last={r.deployment} />
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {more}
+        </div>
+      )}
     </li>
   )
 }
@@ -142,15 +160,15 @@ export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
         {resolution ? (
           <span className="faint">
             {' '}
-            by {who(resolution)}, <Ago at={resolution.createdAt} />
-            {resolution.reason && `: ${resolution.reason}`}
+            by <Who row={resolution} />, <Ago at={resolution.createdAt} />
+            {resolution.reason && <>: <bdi>{resolution.reason}</bdi></>}
           </span>
         ) : (
-          reason && <span className="faint"> {reason}</span>
+          reason && <span className="faint">: <bdi>{reason}</bdi></span>
         )}
         {open && (
           <span className="faint">
-            {' '}
+            {' · '}
             asked <Ago at={open.requestedAt} />, {open.approvals.length} of {open.quorum} approved
           </span>
         )}
@@ -159,7 +177,8 @@ export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
   )
 }
 
-export function who(row: { principalType: string; principalId: number | null; principal?: { name: string } | null }): string {
-  if (row.principal) return row.principal.name
-  return row.principalId ? `${row.principalType} ${row.principalId}` : `the ${row.principalType}`
+/** Who did it; a name may be written in the other direction than what is around it. */
+export function Who({ row }: { row: { principalType: string; principalId: number | null; principal?: { name: string } | null } }) {
+  if (row.principal) return <bdi>{row.principal.name}</bdi>
+  return <>{row.principalId ? `${row.principalType} ${row.principalId}` : `the ${row.principalType}`}</>
 }
