@@ -9,6 +9,7 @@ import { readPipeline } from '../logic/pipeline'
 import { span } from '../logic/time'
 import { announce } from '../parts/announce'
 import { VersionName } from '../parts/changes'
+import { useFirst } from '../parts/fold'
 import { FormError } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, NotThere, Page, Waiting } from '../parts/page'
@@ -71,6 +72,7 @@ export function ApplicationPage() {
 }
 
 function Services({ app }: { app: App }) {
+  const [shown, more] = useFirst(app.services.flatMap((s) => s.artifactSources.map((source) => ({ s, source }))), 25, 'sources')
   return (
     <section className="card" aria-labelledby="services">
       <h2 id="services">Services</h2>
@@ -85,23 +87,22 @@ function Services({ app }: { app: App }) {
             </tr>
           </thead>
           <tbody>
-            {app.services.flatMap((s) =>
-              s.artifactSources.map((source) => {
-                const version = source.versions.nodes[0]
-                return (
-                  <tr key={source.id}>
-                    <th scope="row">{s.name}</th>
-                    <td>
-                      <span className="mono">{sourceName(source)}</span> <span className="faint">{source.sourceRef}</span>
-                    </td>
-                    <td>{version ? <VersionName version={version} /> : <span className="faint">none yet: push the image</span>}</td>
-                    <td>{version && <Ago at={version.createdAt} />}</td>
-                  </tr>
-                )
-              }),
-            )}
+            {shown.map(({ s, source }) => {
+              const version = source.versions.nodes[0]
+              return (
+                <tr key={source.id}>
+                  <th scope="row">{s.name}</th>
+                  <td>
+                    <span className="mono">{sourceName(source)}</span> <span className="faint">{source.sourceRef}</span>
+                  </td>
+                  <td>{version ? <VersionName version={version} /> : <span className="faint">none yet: push the image</span>}</td>
+                  <td>{version && <Ago at={version.createdAt} />}</td>
+                </tr>
+              )
+            })}
           </tbody>
         </table>
+        {more}
       </div>
     </section>
   )

@@ -1,8 +1,9 @@
 import { Link, useSearchParams } from 'react-router'
 import { Rollouts as Operation, type RolloutLine, type RolloutState } from '../api/generated'
 import { always, useAsk } from '../api/hooks'
+import { Icon } from '../parts/icon'
 import { Empty, More, Page, Waiting } from '../parts/page'
-import { Chip, RolloutChip } from '../parts/state'
+import { Chip, RolloutChip, stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
 
 const filters: Array<[key: string, word: string, states: RolloutState[] | null]> = [
@@ -75,12 +76,7 @@ export function RolloutTable({ rows, application }: { rows: RolloutLine[]; appli
                 <RolloutChip state={r.state} gates={r.openGates.length} /> {r.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
               </td>
               <td>
-                {r.environments.map((e, i) => (
-                  <span key={e.id}>
-                    {i > 0 && ' → '}
-                    {e.state === 'COMPLETED' || e.state === 'IN_PROGRESS' ? <strong>{e.environment.name}</strong> : <span className="faint">{e.environment.name}</span>}
-                  </span>
-                ))}
+                <Way environments={r.environments} />
               </td>
               <td>
                 <Ago at={r.createdAt} />
@@ -91,4 +87,33 @@ export function RolloutTable({ rows, application }: { rows: RolloutLine[]; appli
       </table>
     </div>
   )
+}
+
+/** So many environments are named; of more it says how many are done, and where it is. */
+const named = 5
+
+/** The environments that a rollout goes through, and how far it has come. */
+function Way({ environments }: { environments: RolloutLine['environments'] }) {
+  if (environments.length > named) {
+    const done = environments.filter((e) => e.state === 'COMPLETED').length
+    const at = environments.find((e) => e.state !== 'COMPLETED' && e.state !== 'PENDING')
+    return (
+      <>
+        {done} of {environments.length} done
+        {at && (
+          <span className="faint">
+            ; {at.environment.name}: {stateWord(at.state)}
+          </span>
+        )}
+      </>
+    )
+  }
+  return environments.map((e, i) => (
+    <span key={e.id}>
+      {i > 0 && ' → '}
+      {e.state === 'PENDING' || e.state === 'CANCELLED' ? <span className="faint">{e.environment.name}</span> : <strong>{e.environment.name}</strong>}
+      {(e.state === 'COMPLETED' || e.state === 'FAILED') && <Icon name={e.state.toLowerCase()} />}
+      <span className="visually-hidden"> ({stateWord(e.state)})</span>
+    </span>
+  ))
 }
