@@ -184,7 +184,7 @@ func (a Actor) May(action Action) error {
 	var roles []string
 	for _, r := range AllRoles() {
 		if r.Permissions().Has(needed) {
-			roles = append(roles, string(r))
+			roles = append(roles, string(r)+"s")
 		}
 	}
 	return fault.New(fault.Denied, "%s needs the permission %q, which you do not have here; %s of the organization have it, if their token is good for it", action, needed, strings.Join(roles, ", "))
