@@ -121,6 +121,11 @@ func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
 	if _, err := admin.StartWorkflow(t.Context(), brings); !fault.Is(err, fault.Denied) {
 		t.Errorf("an organization's administrator brings an agent: %v, expected a denial", err)
 	}
+	// To start workflows of all organizations is not to say whose agents are.
+	brings.OrganizationId = 2
+	if _, err := s.as(tokenOf(0, "start")).StartWorkflow(t.Context(), brings); !fault.Is(err, fault.Denied) {
+		t.Errorf("a token for starts brings an agent: %v, expected a denial", err)
+	}
 	if err := s.declare(agent, organization, false); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func tokenOf(organization int64, scope string) string {
 }
 
 func accessTokens() (tokens []workflow.AccessToken) {
-	for _, organization := range []int64{1, 2} {
+	for _, organization := range []int64{0, 1, 2} {
 		for _, scope := range []string{"read", "start", "operate", "admin"} {
 			sum := sha256.Sum256([]byte(tokenOf(organization, scope)))
 			tokens = append(tokens, workflow.AccessToken{Name: scope, Organization: organization, Scope: scope, SHA256: hex.EncodeToString(sum[:])})

@@ -139,6 +139,9 @@ func (w *world) beside(ctx context.Context, r *report, parked int) error {
 
 // copyParked makes parked runs numbered from to below to. Their handles are in the order of time, as the service's are.
 func (w *world) copyParked(ctx context.Context, from, to int) error {
+	if from >= to {
+		return nil // they were kept, and the statistics about them
+	}
 	for _, sql := range []string{
 		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
 SELECT 'ff98c0de-' || lpad(to_hex(n / 4096), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0') || substr(gen_random_uuid()::text, 19), organization, 'copy-' || n, 1, program, modules, inputs, secrets, labels, start_event, created_at

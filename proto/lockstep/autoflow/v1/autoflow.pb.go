@@ -212,7 +212,8 @@ type StartWorkflowRequest struct {
 	Starlark []byte `protobuf:"bytes,2,opt,name=starlark,proto3" json:"starlark,omitempty"`
 	// Secret *references* by name (k8s:ns/name#key, env:NAME, file:/path, vault:path#key), resolved inside a Function at
 	// call time and never stored (D27). They are handed to every Function of the run. The Functions that Lockstep brings use
-	// none of them: they log in by the service's configuration, which says for which organizations.
+	// none of them: they log in by the service's configuration, which says for which organizations. A program chooses where such a
+	// Function connects to; with a reference of its choice beside that it could have any secret of this service sent there.
 	Secrets map[string]string `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A JSON object; each member becomes a global of the program.
 	Inputs []byte `protobuf:"bytes,4,opt,name=inputs,proto3" json:"inputs,omitempty"`
@@ -223,7 +224,8 @@ type StartWorkflowRequest struct {
 	// Labels for finding the workflow again.
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Agents of the organization, as by DeclareAgents, which are known before the program runs. They are no part of what is
-	// started: the same workflow with others is the same. Only for tokens of all organizations; at most 10000.
+	// started: the same workflow with others is the same. Only for tokens that may declare agents, of all organizations and with the
+	// scope admin; at most 10000.
 	AgentIds      []int64 `protobuf:"varint,8,rep,packed,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

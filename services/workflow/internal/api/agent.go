@@ -34,7 +34,7 @@ func (s *Server) bring(ctx context.Context, organization int64, numbers []int64)
 }
 
 // declare keeps whose agents are, if the caller may say so: whoever is of one organization could give itself the agents of
-// all others.
+// all others. It takes as much to bring agents with a start as to declare them, because what is said is for ever.
 func (s *Server) declare(ctx context.Context, agents []core.Agent) error {
 	caller, known := rpc.CallerFrom(ctx)
 	if !known {
@@ -42,6 +42,9 @@ func (s *Server) declare(ctx context.Context, agents []core.Agent) error {
 	}
 	if caller.Organization != 0 {
 		return fault.New(fault.Denied, "whose agents are is for a token of all organizations to say; this one is for organization %d", caller.Organization)
+	}
+	if caller.Scope < rpc.ScopeAdmin {
+		return fault.New(fault.Denied, "whose agents are is for a token of scope %s to say; this one has %s", rpc.ScopeAdmin, caller.Scope)
 	}
 	return s.Agents.Declare(ctx, agents)
 }
