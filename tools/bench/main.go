@@ -61,11 +61,12 @@ func bench(ctx context.Context, args []string) error {
 	}
 	o.only = flags.Args()
 	log := telemetry.Logger(os.Stderr, "warn")
-	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	temporary, err := os.MkdirTemp("", "lockstep-bench-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // nothing runs in it any more
+	defer func() { _ = os.RemoveAll(temporary) }() // nothing runs in it any more
+	dir := temporary
 	if o.data != "" {
 		if dir, err = filepath.Abs(o.data); err != nil {
 			return err

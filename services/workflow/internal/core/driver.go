@@ -38,6 +38,8 @@ type driver struct {
 	results chan Completion
 	// over says that the generation has ended and another one begun; warned that the log knows how long the history is.
 	over, warned bool
+	// had are kinds of events that this generation has had some of, by their names.
+	had map[string]Want
 }
 
 // openOp is what is known of a blocked operation.

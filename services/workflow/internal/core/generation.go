@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -43,9 +45,30 @@ func (d *driver) continuation() (Entry, bool) {
 
 // goOn commits the last turn of a generation. The driver has nothing more to do then: next begins the following one.
 func (d *driver) goOn(ctx context.Context, last Entry) (State, error) {
-	state, err := d.store(ctx, Commit{Next: Running, Continue: last.Value})
+	c := Commit{Next: Running, Continue: last.Value}
+	for _, name := range slices.Sorted(maps.Keys(d.had)) {
+		c.Had = append(c.Had, d.had[name])
+	}
+	state, err := d.store(ctx, c)
 	d.over = err == nil
 	return state, err
+}
+
+// hadMost bounds what is remembered of the events that a generation has had.
+const hadMost = 64
+
+// note remembers that an operation has had an event. A run that waits for the same again and again, for ever, would have its store
+// go over all that it has had to find the next one. What is had behind a replay, or beyond the bound, is not noted: it costs time
+// and changes nothing.
+func (d *driver) note(op Op) {
+	if d.had == nil {
+		d.had = map[string]Want{}
+	}
+	for _, want := range op.Wants() {
+		if len(d.had) < hadMost {
+			d.had[want.Type+" "+want.Filter.String()] = want
+		}
+	}
 }
 
 // next is the driver of the generation that follows. It begins with what is stored, as after a crash at the border.

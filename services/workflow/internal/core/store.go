@@ -223,6 +223,8 @@ type Commit struct {
 	At    time.Time
 	// Continue ends the generation: the next one begins with this call behind LastSeq. Nothing is open then, and Next is Running.
 	Continue json.RawMessage
+	// Had are kinds of events of which the generation has had some, for the store to remember with Continue how far that goes.
+	Had []Want
 }
 
 // Committed is what a Commit led to.

@@ -30,6 +30,9 @@ func (d *driver) apply(arrived []Arrival) {
 		if a.Kind == TimerArrived {
 			c = expired(op, d.limit(op))
 		}
+		if c.Event > 0 {
+			d.note(op)
+		}
 		d.complete(c)
 	}
 }

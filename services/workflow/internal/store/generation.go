@@ -24,7 +24,25 @@ func beginGenerations(ctx context.Context, q *query.Queries, turns []*turn) erro
 	if len(p.Executions) == 0 {
 		return nil
 	}
+	if err := noteHad(ctx, q, turns); err != nil {
+		return err
+	}
 	return pg.Classify(q.BeginGenerations(ctx, p), "begin generations of %d executions", len(p.Executions))
+}
+
+// noteHad keeps how far the runs whose generations end have had the events that they wait for. The entries of the turns are written.
+func noteHad(ctx context.Context, q *query.Queries, turns []*turn) error {
+	var p query.NoteHadParams
+	for _, t := range turns {
+		for _, want := range t.Had {
+			key := keyOf(t.Execution.Organization, want)
+			p.Executions, p.Keys = append(p.Executions, t.Execution.ID), append(p.Keys, key[:])
+		}
+	}
+	if len(p.Executions) == 0 {
+		return nil
+	}
+	return pg.Classify(q.NoteHad(ctx, p), "note what %d executions have had", len(turns))
 }
 
 // generation is the one that a run is in, and the last entry of the one before.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -289,4 +290,76 @@ func TestForgetsOldGenerations(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "messages left", []string{"unread"}, left)
+}
+
+// TestWhatWasHadIsNotLookedThroughAgain has a run take many events of a kind and end its generation: the next one costs as few rows as
+// the first did, and one that was left out is not skipped.
+func TestWhatWasHadIsNotLookedThroughAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: b.Pool.Config().ConnString(), Schema: schemaOf(b), MaxConns: 1, Settings: Settings()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b.Pool = pool
+	b.Store = New(b.Deps)
+	filter := core.Filter{"id": "1"}
+	l := b.running(1)
+	b.commit(b.turn(l, wait(0, "x", filter)))
+	few := b.rowsRead(func() { same(t, "matched", 1, b.receive(1, "event-0", "x", `{"id": 1}`)) })
+	b.commitArrived(l)
+
+	const events, leftOut = 300, 200
+	for i := 1; i <= events; i++ {
+		b.receive(1, fmt.Sprintf("event-%d", i), "x", `{"id": 1}`)
+	}
+	rows, err := pool.Query(t.Context(), "SELECT id FROM event WHERE event_id NOT IN ('event-0', $1) ORDER BY id", fmt.Sprintf("event-%d", leftOut))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := func(ids ...int64) core.Loaded {
+		t.Helper()
+		b.claim(b.lease)
+		l = b.load(l.ID)
+		c := b.turn(l)
+		c.LastSeq, c.Next, c.Continue = l.Base+int64(len(l.History)), core.Running, json.RawMessage(`{"function":"again"}`)
+		for i, id := range append(ids, 0) {
+			e := core.Entry{Op: core.OpRef{Index: i + 1}, Kind: core.KindWait, Value: json.RawMessage("{}"), Event: id, At: b.clock.Now()}
+			if id == 0 {
+				e.Kind, e.Value = core.KindContinue, c.Continue
+			}
+			c.LastSeq++
+			e.Seq = c.LastSeq
+			c.Entries = append(c.Entries, e)
+		}
+		c.Had = []core.Want{{Type: "x", Filter: filter}, {Type: "x", Filter: core.Filter{"id": "1"}}}
+		for _, a := range l.Arrived {
+			c.Closed = append(c.Closed, a.Op)
+		}
+		b.commit(c)
+		return b.load(l.ID)
+	}
+	parks := func() core.Loaded {
+		t.Helper()
+		c := b.turn(l, wait(0, "x", filter))
+		c.LastSeq = l.Base
+		b.commit(c)
+		return b.load(l.ID)
+	}
+	l = had(ids...)
+	l = parks()
+	same(t, "what was left out", []string{fmt.Sprintf("0.0 event-%d", leftOut)}, b.arrived(l.ID))
+	l = had(l.Arrived[0].Event)
+	l = parks()
+	same(t, "what came", []string(nil), b.arrived(l.ID))
+	many := b.rowsRead(func() { same(t, "matched", 1, b.receive(1, "next", "x", `{"id": 1}`)) })
+	if many > few+20 {
+		t.Errorf("an event reads %d rows after %d of its kind, %d as the first", many, events, few)
+	}
+	same(t, "what came then", []string{"0.0 next"}, b.arrived(l.ID))
 }

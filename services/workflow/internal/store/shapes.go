@@ -31,12 +31,7 @@ func (s *Store) prepareWaits(ctx context.Context, c core.Commit) ([]openWait, er
 	for _, o := range c.Open {
 		seen := map[[16]byte]bool{}
 		for _, want := range o.Op.Wants() {
-			paths := want.Filter.Paths()
-			values := make([]string, len(paths))
-			for i, path := range paths {
-				values[i] = want.Filter[path]
-			}
-			key := core.Key(c.Execution.Organization, want.Type, paths, values)
+			paths, key := want.Filter.Paths(), keyOf(c.Execution.Organization, want)
 			// A program may name a type or a channel twice; the rows would be the same.
 			if seen[key] {
 				continue
@@ -57,6 +52,16 @@ func (s *Store) prepareWaits(ctx context.Context, c core.Commit) ([]openWait, er
 		}
 	}
 	return rows, nil
+}
+
+// keyOf is the key under which what is wanted is found.
+func keyOf(organization int64, want core.Want) [16]byte {
+	paths := want.Filter.Paths()
+	values := make([]string, len(paths))
+	for i, path := range paths {
+		values[i] = want.Filter[path]
+	}
+	return core.Key(organization, want.Type, paths, values)
 }
 
 // shape answers the number of a set of paths by which events of the type get keys. When it returns, every event of the

@@ -253,8 +253,11 @@ WITH c AS (
     ) AS w
     JOIN execution x ON x.id = ANY (ARRAY[w.execution]) AND x.state IN (0, 1)
     CROSS JOIN LATERAL (
+        SELECT greatest(x.start_event, (SELECT h.event FROM had h WHERE h.execution = w.execution AND h.key = w.key)) AS event OFFSET 0
+    ) AS behind
+    CROSS JOIN LATERAL (
         SELECT event_key.event FROM event_key
-        WHERE event_key.key = ANY (ARRAY[w.key]) AND event_key.event > x.start_event
+        WHERE event_key.key = ANY (ARRAY[w.key]) AND event_key.event > behind.event
           AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = w.execution AND n.event = event_key.event)
           AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.execution = w.execution AND d.event = event_key.event)
           AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = w.execution AND s.event = event_key.event)

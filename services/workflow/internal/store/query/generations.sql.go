@@ -121,3 +121,33 @@ func (q *Queries) GenerationsOf(ctx context.Context, arg GenerationsOfParams) ([
 	}
 	return items, nil
 }
+
+const noteHad = `-- name: NoteHad :exec
+INSERT INTO had (execution, key, event)
+SELECT u.execution, u.key, coalesce((
+    SELECT k.event - 1 FROM event_key k
+    WHERE k.key = ANY (ARRAY[u.key]) AND k.event > greatest(x.start_event, coalesce(h.event, 0))
+      AND NOT EXISTS (SELECT 1 FROM entry n WHERE n.execution = u.execution AND n.event = k.event)
+      AND NOT EXISTS (SELECT 1 FROM spent s WHERE s.execution = u.execution AND s.event = k.event)
+    ORDER BY k.key, k.event LIMIT 1
+), (
+    SELECT k.event FROM event_key k WHERE k.key = ANY (ARRAY[u.key]) ORDER BY k.key DESC, k.event DESC LIMIT 1
+), 0)
+FROM (SELECT DISTINCT unnest($1::bigint[]) AS execution, unnest($2::bytea[]) AS key) AS u
+JOIN execution x ON x.id = ANY (ARRAY[u.execution])
+LEFT JOIN LATERAL (SELECT had.event FROM had WHERE had.execution = u.execution AND had.key = u.key) AS h ON true
+ON CONFLICT (execution, key) DO UPDATE SET event = greatest(had.event, excluded.event)
+`
+
+type NoteHadParams struct {
+	Executions []int64
+	Keys       [][]byte
+}
+
+// Up to the first event of the key that the execution has not had, or to the last one that there is. Events are numbered in the order of
+// their commits, so none with a lower number comes any more. Every key is one of a wait that was open, whose shape all events have
+// keys of.
+func (q *Queries) NoteHad(ctx context.Context, arg NoteHadParams) error {
+	_, err := q.db.Exec(ctx, noteHad, arg.Executions, arg.Keys)
+	return err
+}

@@ -161,6 +161,12 @@ type Generation struct {
 	Forgotten bool
 }
 
+type Had struct {
+	Execution int64
+	Key       []byte
+	Event     int64
+}
+
 type Lease struct {
 	Instance string
 	Epoch    int64
