@@ -206,6 +206,10 @@ soak: ## Run steady rollouts through all services and judge by slope whether any
 	go build -o "$$out/soak" ./tools/lockstep/soak; \
 	"$$out/soak" -for $(or $(FOR),30m) $(SOAK_FLAGS)
 
+.PHONY: upgrade
+upgrade: ## Run the previous release's services (deploy/previous-release) on the tables of this code, and replace them one by one under a rollout
+	@LOCKSTEP_UPGRADE=1 go test -count=1 -timeout 20m -v -run TestUpgradeFromThePreviousRelease ./tools/lockstep/crash
+
 .PHONY: simulate
 simulate: ## Simulate the workflow engine while everything around it fails (SEEDS=100000; FOR=3m bounds it)
 	@go test -count=1 -timeout 0 -v -run TestWhatGoesWrongChangesNothing ./services/workflow/internal/simulation \
@@ -227,7 +231,7 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, e2e, e2e-charts, then the console's build and tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, upgrade, e2e, e2e-charts, then the console's build and tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
@@ -236,6 +240,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, ch
 	@$(MAKE) simulate SEEDS=100000 FOR=3m
 	@$(MAKE) charts
 	@$(MAKE) chaos
+	@$(MAKE) upgrade
 	@$(MAKE) e2e
 	@$(MAKE) e2e-charts
 	@if command -v npm >/dev/null; then $(MAKE) console-drift && $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain"
@@ -24,14 +25,15 @@ type unwellError struct{ count int }
 func (e unwellError) Error() string { return fmt.Sprintf("%d things are wrong", e.count) }
 
 func (c *command) doctor() *cobra.Command {
-	var health []string
+	var health, servers []string
 	config := doctor.Config{Listen: 15 * time.Second, Schemas: []string{"registry", "domain", "workflow"}, Clock: c.clock}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine an installation, and say what is wrong and how to mend it",
-		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate; the services' health; PostgreSQL
-with its version, its room, the services' tables and what waits in their outboxes; NATS with its account, its streams and their consumers; the relays' heartbeats.
-It changes nothing. It exits with 8 when something is wrong.`,
+		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate, the agents and environments of the
+token's organization; the services' health and release; PostgreSQL with its version, certificate and room, the services' tables, what waits in their outboxes and
+which events they refused; NATS with its account, certificate, streams and consumers; the relays' heartbeats; certificates of further servers.
+It changes nothing. It exits with 8 when something is wrong, and with 0 when there are warnings at most.`,
 		Example: `  lockstep doctor --endpoint https://lockstep.example.com/graphql
   lockstep doctor --health domain=http://lockstep-domain-health:9090 --health workflow=http://lockstep-workflow-health:9090
   LOCKSTEP_DATABASE_URL=postgres://… LOCKSTEP_NATS_PASSWORD=… lockstep doctor --nats-url tls://nats:4222 --nats-user workflow --agent 1`,
@@ -40,7 +42,7 @@ It changes nothing. It exits with 8 when something is wrong.`,
 			if err := c.checkOutput(); err != nil {
 				return err
 			}
-			if err := c.examination(&config, health); err != nil {
+			if err := c.examination(&config, health, servers); err != nil {
 				return err
 			}
 			var err error
@@ -72,6 +74,7 @@ It changes nothing. It exits with 8 when something is wrong.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&health, "health", nil, "`name=URL` of a service's health server; repeatable")
+	flags.StringArrayVar(&servers, "tls", nil, "`name=host:port` of a server whose certificate is looked at; repeatable")
 	flags.StringVar(&config.DatabaseURL, "database-url", os.Getenv("LOCKSTEP_DATABASE_URL"), "`URL` of PostgreSQL (LOCKSTEP_DATABASE_URL, which does not show in the list of processes)")
 	flags.StringSliceVar(&config.Schemas, "schema", config.Schemas, "the services' `schemas`")
 	flags.StringVar(&config.NATSURL, "nats-url", os.Getenv("LOCKSTEP_NATS_URL"), "`URL` of NATS (LOCKSTEP_NATS_URL)")
@@ -97,23 +100,35 @@ func newest() (map[string]int64, error) {
 }
 
 // examination completes what to examine. The API is examined where it is named.
-func (c *command) examination(config *doctor.Config, health []string) error {
-	config.NATSPassword = c.getenv("LOCKSTEP_NATS_PASSWORD")
-	config.Health = map[string]string{}
-	for _, h := range health {
-		name, url, found := strings.Cut(h, "=")
-		if !found || name == "" || url == "" {
-			return fault.New(fault.Invalid, "health: found %q, expected name=URL", h)
-		}
-		config.Health[name] = url
+func (c *command) examination(config *doctor.Config, health, servers []string) error {
+	config.NATSPassword, config.Version = c.getenv("LOCKSTEP_NATS_PASSWORD"), build.Read().Version
+	var err error
+	if config.Health, err = named("health", "URL", health); err != nil {
+		return err
+	}
+	if config.TLS, err = named("tls", "host:port", servers); err != nil {
+		return err
 	}
 	endpoint, token, err := c.target()
 	if err != nil {
 		return err
 	}
 	config.Endpoint, config.Token = endpoint, token
-	if endpoint == "" && len(health) == 0 && config.DatabaseURL == "" && config.NATSURL == "" {
-		return fault.New(fault.Invalid, "found nothing to examine, expected --endpoint, --health, --database-url or --nats-url")
+	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" {
+		return fault.New(fault.Invalid, "found nothing to examine, expected --endpoint, --health, --tls, --database-url or --nats-url")
 	}
 	return nil
+}
+
+// named reads name=address, of a flag that is repeated.
+func named(flag, what string, texts []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, text := range texts {
+		name, address, found := strings.Cut(text, "=")
+		if !found || name == "" || address == "" {
+			return nil, fault.New(fault.Invalid, "%s: found %q, expected name=%s", flag, text, what)
+		}
+		all[name] = address
+	}
+	return all, nil
 }

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,9 @@ func (p *pair) stop(t *testing.T) {
 type replica struct {
 	part, config, log string
 	address, health   string
-	command           *exec.Cmd
+	// program is whose service it is; empty for this code's.
+	program string
+	command *exec.Cmd
 }
 
 // replica is a further one of a part, with its own addresses; more changes the configuration that the stack has written.
@@ -146,7 +149,7 @@ func (w *world) replica(t *testing.T, part, name, address string, more map[strin
 		t.Fatal(err)
 	}
 	settings["health_address"] = r.health
-	if part == "domain" {
+	if part == "domain" || part == "registry" {
 		settings["http_address"] = address
 	}
 	for key, value := range more {
@@ -176,7 +179,7 @@ func (r *replica) start(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	r.command = exec.CommandContext(context.WithoutCancel(ctx), os.Args[0], "serve", r.part, "--config", r.config) //nolint:gosec // this test's own binary
+	r.command = exec.CommandContext(context.WithoutCancel(ctx), cmp.Or(r.program, os.Args[0]), "serve", r.part, "--config", r.config) //nolint:gosec // this test's own binary
 	r.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKSTEP_") })
 	r.command.Stdout, r.command.Stderr = log, log
 	r.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

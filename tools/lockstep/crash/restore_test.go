@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -109,11 +110,14 @@ func (w *world) park(ctx context.Context, t *testing.T, set client.VersionSet) c
 	return r
 }
 
-func command(t *testing.T, name string, args ...string) {
+// command runs a program to its end, and answers what it wrote.
+func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s: %v: %s", name, err, out)
 	}
+	return strings.TrimSpace(string(out))
 }
 
 func drop(ctx context.Context, t *testing.T, url string, schemas []string) {

@@ -19,6 +19,9 @@ import (
 // backlog is how many events may wait for a consumer before that is worth a word.
 const backlog = 1000
 
+// full is how many percent of its room a stream may have taken before that is worth a word.
+const full = 80
+
 // bus looks at NATS: the account, the streams that it may see, how far their consumers are, and which relays are heard.
 func (c Config) bus(ctx context.Context) []Finding {
 	conn, err := nats.Connect(c.NATSURL, nats.UserInfo(c.NATSUser, c.NATSPassword), nats.CustomInboxPrefix("_INBOX_"+c.NATSUser),
@@ -79,6 +82,10 @@ func examineStream(ctx context.Context, js jetstream.JetStream, name string, may
 	findings := []Finding{ok(check, fmt.Sprintf("has %d events", info.State.Msgs))}
 	if info.Config.Storage != jetstream.FileStorage {
 		findings[0] = wrong(check, "is kept in memory", "remove it; the services make it again, in files")
+	}
+	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes > uint64(most)/100*full && findings[0].State == OK {
+		findings[0] = warning(check, fmt.Sprintf("has %d events, which fill %d %% of the %d MB that it may have", info.State.Msgs, info.State.Bytes*100/uint64(most), most>>20),
+			"is a consumer of it away (below)? What is oldest is dropped when it is full, and sent again by who said it; see that NATS has the disk for it")
 	}
 	if !mayAsk {
 		return findings
@@ -163,7 +170,7 @@ func (c Config) agents(ctx context.Context, conn *nats.Conn) []Finding {
 		case !beat.ClusterReachable:
 			findings = append(findings, wrong(check, "cannot reach its cluster: "+beat.Message, remedy("cluster")))
 		default:
-			findings = append(findings, Finding{Check: check, State: OK, Found: "is there, version " + beat.Version})
+			findings = append(findings, c.release(check, "is there", beat.Version))
 		}
 	}
 	return findings

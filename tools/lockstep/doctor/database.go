@@ -34,7 +34,7 @@ func (c Config) database(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{wrong("database", err.Error(), "the account has to be able to sign in and to ask")}
 	}
-	findings := c.compare("clock of the database", now)
+	findings := append(c.compare("clock of the database", now), c.certificate("certificate of the database", stateOf(conn.PgConn().Conn()))...)
 	if version < oldest {
 		findings = append(findings, wrong("database", "PostgreSQL "+name, "upgrade it to 15 or later"))
 	} else {
@@ -49,6 +49,7 @@ func (c Config) database(ctx context.Context) []Finding {
 	for _, schema := range c.Schemas {
 		findings = append(findings, c.migrations(ctx, conn, schema))
 		findings = append(findings, outbox(ctx, conn, schema)...)
+		findings = append(findings, rejected(ctx, conn, schema)...)
 	}
 	return findings
 }
@@ -129,6 +130,29 @@ func outbox(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 	}
 	return []Finding{warning(check, found, "is the service that sends them up, and the one that receives them, and NATS between them? "+
 		"Nothing is lost: they are sent until they are confirmed")}
+}
+
+// rejected says how many events a service has refused for good within a week: dead letters, which are kept in its inbox with the reason. A
+// schema without an inbox has nothing to say.
+func rejected(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
+	check := "refused events of schema " + schema
+	table := pgx.Identifier{schema, "inbox"}.Sanitize()
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, table).Scan(&there); err != nil || !there {
+		return nil // the finding about the tables says why
+	}
+	var count int64
+	var reason string
+	err := conn.QueryRow(ctx, `SELECT count(*), coalesce((array_agg(source || ' ' || event_id || ': ' || rejected_reason ORDER BY claimed_at DESC))[1], '')
+		FROM `+table+` WHERE rejected_reason IS NOT NULL AND claimed_at > now() - interval '7 days'`).Scan(&count, &reason)
+	switch {
+	case err != nil:
+		return []Finding{wrong(check, err.Error(), "the account has to own the tables, or be allowed to read them")}
+	case count == 0:
+		return []Finding{ok(check, "none within a week")}
+	}
+	return []Finding{warning(check, fmt.Sprintf("%d within a week, the last one %s", count, excerpt(reason)),
+		"deploy/README.md, LockstepEventsGivenUp, says what follows from one; the table inbox has them all, with their reasons")}
 }
 
 // connectRemedy tells apart why nobody could connect.

@@ -32,6 +32,10 @@ type Config struct {
 	// Agents are the relays whose heartbeats are waited for, for as long as Listen. Only the account workflow hears them.
 	Agents []int64
 	Listen time.Duration
+	// TLS are further servers, host:port by name, whose certificates are looked at: what takes webhooks, the workflow service, an ingress.
+	TLS map[string]string
+	// Version is this command's release, which the relays' and the services' are compared with; empty: they are not.
+	Version string
 	// Clock is compared with the others'; nil is the system's.
 	Clock clock.Clock
 	// HTTP sends requests; nil is a client with a timeout.
@@ -72,10 +76,13 @@ func Examine(ctx context.Context, c Config) []Finding {
 	}
 	var looks []func(context.Context) []Finding
 	if c.Endpoint != "" {
-		looks = append(looks, c.api)
+		looks = append(looks, c.api, c.organization)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Health)) {
 		looks = append(looks, func(ctx context.Context) []Finding { return c.health(ctx, name, c.Health[name]) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.TLS)) {
+		looks = append(looks, func(ctx context.Context) []Finding { return c.server(ctx, name, c.TLS[name]) })
 	}
 	if c.DatabaseURL != "" {
 		looks = append(looks, c.database)

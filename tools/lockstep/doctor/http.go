@@ -19,6 +19,8 @@ const (
 	skewed = 30 * time.Second
 	// expiring is when a certificate is to be renewed at the latest.
 	expiring = 21 * 24 * time.Hour
+	// certificateRemedy is what to do about a certificate that is not accepted.
+	certificateRemedy = "the certificate is expired, for another name, or of an authority that this machine does not trust: renew it, or trust its authority"
 	// maxAnswer bounds what is read of an answer.
 	maxAnswer = 1 << 20
 )
@@ -29,7 +31,7 @@ func (c Config) api(ctx context.Context) []Finding {
 	if err != nil {
 		todo := "is the domain service running, and does its ingress or HTTPRoute lead to it? kubectl rollout status deployment/<release>-domain"
 		if _, ok := errorsAs[*tls.CertificateVerificationError](err); ok {
-			todo = "the certificate is expired, for another name, or of an authority that this machine does not trust: renew it, or trust its authority"
+			todo = certificateRemedy
 		}
 		return []Finding{wrong("api", err.Error(), todo)}
 	}
@@ -59,7 +61,7 @@ func (c Config) health(ctx context.Context, name, address string) []Finding {
 	}
 	findings := c.skew("clock of "+name, a.date)
 	if a.status == http.StatusOK {
-		return append(findings, ok(check, "is ready"))
+		return append(findings, c.release(check, "is ready", c.versionAt(ctx, address)))
 	}
 	for _, part := range slices.Sorted(maps.Keys(report.Checks)) {
 		if report.Checks[part] != "ok" {
@@ -67,6 +69,30 @@ func (c Config) health(ctx context.Context, name, address string) []Finding {
 		}
 	}
 	return findings
+}
+
+// versionAt is what a health server says of its release; empty where it says nothing.
+func (c Config) versionAt(ctx context.Context, address string) string {
+	a, err := c.send(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/version", "")
+	var info struct {
+		Version string `json:"version"`
+	}
+	if err != nil || json.Unmarshal([]byte(a.body), &info) != nil {
+		return ""
+	}
+	return info.Version
+}
+
+// release compares a part's version with this command's. A part of another release works, since releases fit their neighbours; whoever
+// reads what this command says should know.
+func (c Config) release(check, found, version string) Finding {
+	if version != "" {
+		found += ", version " + version
+	}
+	if c.Version == "" || version == "" || version == c.Version {
+		return ok(check, found)
+	}
+	return warning(check, found+", and this command is "+c.Version, "finish the upgrade, relays included, or take the command of that release")
 }
 
 // remedy is what to do about one of the services' readiness checks.

@@ -1,0 +1,111 @@
+package crash
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// TestUpgradeFromThePreviousRelease migrates with this code and runs the previous release's services on it, with a rollout in flight, which
+// are then replaced one by one by those of this code: no call of the API fails, and the rollout ends as if nothing had been. What the
+// previous release is, deploy/previous-release says; it is built from the repository's history.
+//
+// LOCKSTEP_UPGRADE has to be set, since a build of everything takes minutes: `make upgrade` sets it. It is skipped in a shallow
+// clone, which does not have that part of the history, and says so.
+func TestUpgradeFromThePreviousRelease(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("LOCKSTEP_UPGRADE") == "" {
+		t.Skip("LOCKSTEP_UPGRADE is not set; `make upgrade` sets it")
+	}
+	previous := buildPrevious(t)
+	ctx, w := setup(t, oneStage()) // the tables are this code's from here on
+	set, err := w.Push(ctx, "2.0.0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"domain", "workflow", "registry"} {
+		if err := w.stack.Disconnect(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := newBalancer(t)
+	endpoints := w.stack.Endpoints()
+	// Where the stack's own stood: the image registry tells of pushes there.
+	registry := w.replica(t, "registry", "previous", strings.TrimPrefix(endpoints.Registry, "http://"), nil)
+	pairs := []*pair{w.pair(t, "a"), w.pair(t, "b")}
+	registry.program = previous
+	registry.start(ctx, t)
+	for _, p := range pairs {
+		p.workflow.program, p.domain.program = previous, previous
+		p.start(ctx, t)
+		service.add(p.domain.address)
+	}
+	w.API = client.New(client.Config{Endpoint: service.url + "/graphql", Token: endpoints.Token})
+
+	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
+		if _, err := w.API.PauseRollout(ctx, r.ID, "upgrade"); err != nil {
+			return err
+		}
+		calls := w.callWithoutEnd(ctx, r.ID)
+		for i, p := range pairs {
+			service.remove(p.domain.address)
+			p.stop(t)
+			p.workflow.program, p.domain.program = "", ""
+			p.start(ctx, t)
+			service.add(p.domain.address)
+			if i > 0 {
+				continue
+			}
+			// From here on it runs on both.
+			if _, err := w.API.ResumeRollout(ctx, r.ID, "half of it is done"); err != nil {
+				return err
+			}
+		}
+		n, err := calls()
+		t.Logf("%d calls meanwhile", n)
+		return err
+	})
+	w.expectAllGates(t, r)
+	registry.stop(t)
+	registry.program = ""
+	registry.start(ctx, t)
+	if _, err := w.Push(ctx, "3.0.0", nil); err != nil { // the version set of a push that the new registry service was told of
+		t.Error(err)
+	}
+}
+
+// buildPrevious builds the previous release from the history, and answers the program.
+func buildPrevious(t *testing.T) string {
+	t.Helper()
+	root := command(t, "git", "rev-parse", "--show-toplevel")
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "previous-release"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commit string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			commit = strings.TrimSpace(line)
+		}
+	}
+	if err := exec.CommandContext(t.Context(), "git", "-C", root, "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		if command(t, "git", "-C", root, "rev-parse", "--is-shallow-repository") == "true" {
+			t.Skipf("NOT TESTED: this clone is shallow and does not have the previous release, %s; `git fetch --unshallow` fetches it", commit)
+		}
+		t.Fatalf("deploy/previous-release names %q, which is no commit of this repository: %v", commit, err)
+	}
+	source, archive, program := t.TempDir(), filepath.Join(t.TempDir(), "previous.tar"), filepath.Join(t.TempDir(), "lockstep")
+	command(t, "git", "-C", root, "archive", "--output", archive, commit)
+	command(t, "tar", "-x", "-C", source, "-f", archive)
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "./tools/lockstep")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", commit, err, out)
+	}
+	return program
+}
