@@ -32,7 +32,8 @@ func hot(*workflow.Config) {}
 
 func evicted(c *workflow.Config) { c.CacheBytes = -1 }
 
-// wakes measures from the sending of an event to the caller's knowledge that the run has ended by it.
+// wakes measures from the sending of an event to the caller's knowledge that the run has ended by it, and to the moment at which the
+// program had gone on: that is the time of the wait's entry in the history, by the same machine's clock.
 func wakes(name string) func(ctx context.Context, w *world, r *report) error {
 	return func(ctx context.Context, w *world, r *report) error {
 		for _, c := range []struct{ clients, n int }{{1, 300}, {64, 3000}} {
@@ -48,18 +49,30 @@ func wakes(name string) func(ctx context.Context, w *world, r *report) error {
 			if err := w.settled(ctx); err != nil {
 				return err
 			}
+			sent := make([]time.Time, n)
 			m := row{Scenario: "event-to-end, " + name, Clients: c.clients, N: n, Unit: "events"}
 			err = measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-				began := now()
+				sent[i] = now()
 				if err := send(ctx, client, id(i), offset+i); err != nil {
 					return 0, err
 				}
 				err := finish(ctx, client, id(i))
-				return now().Sub(began), err
+				return now().Sub(sent[i]), err
 			})
 			if err != nil {
 				return err
 			}
+			resumed := make(latencies, n)
+			for i := range sent {
+				var at time.Time
+				err := w.db.QueryRow(ctx, `SELECT n.recorded_at FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution
+WHERE x.organization = $1 AND x.workflow = $2 AND n.kind = 'wait'`, organization, id(i)).Scan(&at)
+				if err != nil {
+					return fmt.Errorf("when workflow %s went on: %w", id(i), err)
+				}
+				resumed[i] = at.Sub(sent[i])
+			}
+			r.add(row{Scenario: "event-to-resumed, " + name, Engine: "lockstep", Clients: c.clients, N: n, Unit: "events", P50: resumed.at(0.5), P99: resumed.at(0.99)})
 		}
 		return nil
 	}
