@@ -49,7 +49,10 @@ type Conn struct {
 	denied denials
 	keeper keeper
 	back   listeners // who is told that the connection is back
-	close  func()
+	// told is which connection that was, counted as the library does.
+	told  atomic.Uint64
+	takes batchTakers
+	close func()
 	// refusal is why the last attempt to connect failed.
 	refusal atomic.Value
 }
@@ -193,7 +196,9 @@ func (c *Conn) onReconnect(*nats.Conn) {
 	c.refusal.Store("")
 	c.denied.forget()
 	c.keeper.nudge()
+	connection := c.nc.Stats().Reconnects
 	c.back.call()
+	c.told.Store(connection)
 }
 
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {

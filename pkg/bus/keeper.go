@@ -135,7 +135,10 @@ func (c *Conn) restore(ctx context.Context) error {
 func (c *Conn) missing(ctx context.Context, t Topology) (string, error) {
 	for _, s := range t.Streams {
 		err := c.api(ctx, s.Name, func(ctx context.Context) error {
-			_, err := c.js.Stream(ctx, s.Name)
+			found, err := c.js.Stream(ctx, s.Name)
+			if err == nil {
+				c.takes.learn(found)
+			}
 			return err
 		})
 		if fault.Is(err, fault.NotFound) {

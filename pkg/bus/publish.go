@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,34 +32,68 @@ func (c *Conn) Publish(ctx context.Context, e event.Event) error {
 // PublishAttempt is Publish under another message id, for an event that was lost after it had been stored: under its own
 // id the stream would take it for a duplicate.
 func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) (err error) {
-	if err := event.Validate(e); err != nil {
+	o, err := c.prepare(ctx, e.Clone(), msgID)
+	if err != nil {
 		return err
+	}
+	err = c.publishWhile(ctx, o, func() bool { return true })
+	o.end(ctx, c.clock.Now(), err)
+	return err
+}
+
+// outgoing is an event on its way to its stream.
+type outgoing struct {
+	msg   *nats.Msg
+	msgID string
+	event event.Event
+	began time.Time
+}
+
+// prepare checks e, gives it the trace of ctx if it has none, and encodes it. The error is Invalid.
+func (c *Conn) prepare(ctx context.Context, e event.Event, msgID string) (*outgoing, error) {
+	if err := event.Validate(e); err != nil {
+		return nil, err
 	}
 	subject, err := event.Subject(e)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e = e.Clone()
 	telemetry.InjectTrace(ctx, &e)
-	// A span of its own, which is nobody's parent: who receives the event goes on from whoever made it.
-	ctx, endSpan := telemetry.StartSpan(telemetry.ExtractTrace(ctx, e), "send "+e.Type(), telemetry.Producer, telemetry.EventAttributes("send", subject, e.ID())...)
-	defer func() { endSpan(sendProblem(err)) }()
 	msg, err := encode(ctx, e, subject)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return &outgoing{msg: msg, msgID: msgID, event: e, began: c.clock.Now()}, nil
+}
+
+// end makes the span of an event that was published or not. It is nobody's parent: who receives the event goes on from
+// whoever made it.
+func (o *outgoing) end(ctx context.Context, now time.Time, err error) {
+	telemetry.RecordSpan(telemetry.ExtractTrace(ctx, o.event), "send "+o.event.Type(), telemetry.Producer, o.began, now, sendProblem(err),
+		telemetry.EventAttributes("send", o.msg.Subject, o.event.ID())...)
+}
+
+// message is a copy to send: the library adds headers of its own to what it sends.
+func (o *outgoing) message() *nats.Msg {
+	sent := &nats.Msg{Subject: o.msg.Subject, Header: make(nats.Header, len(o.msg.Header)+4), Data: o.msg.Data}
+	maps.Copy(sent.Header, o.msg.Header)
+	return sent
+}
+
+// publishWhile keeps trying to store o until ctx ends, for publishWithin at most, and only as long as the condition holds.
+func (c *Conn) publishWhile(ctx context.Context, o *outgoing, holds func() bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
 	retry := newBackoff(50*time.Millisecond, time.Second)
 	for {
-		attempt := c.publishOnce(ctx, msg, msgID)
+		attempt := c.publishOnce(ctx, o)
 		if attempt == nil || fault.ClassOf(attempt) != fault.Unavailable {
 			return attempt
 		}
 		if err == nil || ctx.Err() == nil { // an attempt that was cut short knows less than the one before it
 			err = attempt
 		}
-		if retry.wait(ctx, c.clock) != nil {
+		if retry.wait(ctx, c.clock) != nil || !holds() {
 			return err
 		}
 	}
@@ -72,14 +107,11 @@ func sendProblem(err error) string {
 }
 
 // publishOnce makes one attempt. Its error has a class.
-func (c *Conn) publishOnce(ctx context.Context, msg *nats.Msg, msgID string) error {
-	sent := nats.Msg{Subject: msg.Subject, Header: nats.Header{}, Data: msg.Data}
-	for k, v := range msg.Header {
-		sent.Header[k] = v
-	}
-	concerns := func(subject string) bool { return subject == msg.Subject }
+func (c *Conn) publishOnce(ctx context.Context, o *outgoing) error {
+	subject := o.msg.Subject
+	concerns := func(denied string) bool { return denied == subject }
 	err := c.denied.watch(ctx, confirmWithin, concerns, func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, &sent, jetstream.WithMsgID(msgID), jetstream.WithRetryAttempts(1), jetstream.WithRetryWait(10*time.Millisecond))
+		_, err := c.js.PublishMsg(ctx, o.message(), jetstream.WithMsgID(o.msgID), jetstream.WithRetryAttempts(1), jetstream.WithRetryWait(10*time.Millisecond))
 		return err
 	})
 	var refusal *jetstream.APIError
@@ -87,13 +119,13 @@ func (c *Conn) publishOnce(ctx context.Context, msg *nats.Msg, msgID string) err
 	case err == nil, fault.Is(err, fault.Denied):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
-		return fault.New(fault.Invalid, "publish on %s: %d bytes are more than the event bus takes", msg.Subject, len(msg.Data))
+		return fault.New(fault.Invalid, "publish on %s: %d bytes are more than the event bus takes", subject, len(o.msg.Data))
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		c.keeper.nudge()
-		return fault.Because(err, fault.Unavailable, "publish on %s: no stream takes it", msg.Subject)
+		return fault.Because(err, fault.Unavailable, "publish on %s: no stream takes it", subject)
 	case errors.As(err, &refusal):
-		return fault.Because(err, fault.Unavailable, "publish on %s: %s", msg.Subject, refusal.Description)
+		return fault.Because(err, fault.Unavailable, "publish on %s: %s", subject, refusal.Description)
 	default:
-		return fault.Because(err, fault.Unavailable, "publish on %s: the event bus did not confirm it", msg.Subject)
+		return fault.Because(err, fault.Unavailable, "publish on %s: the event bus did not confirm it", subject)
 	}
 }

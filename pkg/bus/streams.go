@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -48,6 +49,20 @@ func ClusterStream() Stream {
 // DomainStream is what happened in the words of continuous delivery.
 func DomainStream() Stream {
 	return Stream{Name: StreamDomain, Subjects: []string{"cd.domain.>"}, MaxAge: week, MaxBytes: streamBytes}
+}
+
+// streamOf is the stream that stores what is published on a subject of the catalogue.
+func streamOf(subject string) string {
+	switch {
+	case strings.HasPrefix(subject, "cd.registry."):
+		return StreamRegistry
+	case strings.HasPrefix(subject, "cd.domain."):
+		return StreamDomain
+	case strings.HasSuffix(subject, "."+event.ChannelCall):
+		return StreamClusterCalls
+	default:
+		return StreamCluster
+	}
 }
 
 // AgentConsumer is the consumer of the calls to one agent: made by the workflow service, pulled from by that agent's relay.

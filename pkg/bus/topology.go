@@ -79,6 +79,7 @@ func (s Stream) config() jetstream.StreamConfig {
 		Name: s.Name, Subjects: s.Subjects, Retention: retention, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
 		MaxAge: s.MaxAge, MaxBytes: cmp.Or(s.MaxBytes, -1), MaxMsgs: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas: cmp.Or(s.Replicas, 1), Duplicates: duplicateWindow,
+		AllowAtomicPublish: true, // servers before 2.12 do not know it, and do not say that they do
 	}
 }
 
@@ -112,7 +113,10 @@ func (c *Conn) Apply(ctx context.Context, t Topology) error {
 func (c *Conn) applyOnce(ctx context.Context, t Topology) error {
 	for _, s := range t.Streams {
 		err := c.api(ctx, s.Name, func(ctx context.Context) error {
-			_, err := c.js.CreateOrUpdateStream(ctx, s.config())
+			made, err := c.js.CreateOrUpdateStream(ctx, s.config())
+			if err == nil {
+				c.takes.learn(made)
+			}
 			return err
 		})
 		if err != nil {

@@ -16,6 +16,9 @@ func (s *Sender) Round(ctx context.Context) error {
 	}
 }
 
+// OneRound is one of the rounds that Round makes until nothing is left; more says that something is.
+func (s *Sender) OneRound(ctx context.Context) (more bool, err error) { return s.round(ctx) }
+
 // Flush moves the marks and sends the receipts once.
 func (i *Inbox) Flush(ctx context.Context) error {
 	_, err := i.flush(ctx)

@@ -3,22 +3,19 @@ package outbox
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 const (
-	// batch is how many events one round publishes between two looks at the receipts.
-	batch = 100
+	// batch is how many events one round publishes, between two looks at the receipts: what the bus stores at once.
+	batch = 256
 	// ResendWindow is how many positions, counted from the lowest unconfirmed one, are sent again.
 	ResendWindow = 1000
 )
@@ -40,18 +37,14 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	var done published
-	for _, row := range due {
-		if s.mayBeLost() {
-			break // or the rest of this round would overtake what has to be sent again
-		}
-		if err = s.publish(ctx, row, &done); err != nil {
-			break
-		}
+	whole := false
+	if !s.mayBeLost() { // or this round would overtake what has to be sent again
+		whole, err = s.publish(ctx, due, &done)
 	}
 	if noteErr := s.note(ctx, done); noteErr != nil {
 		return false, noteErr
 	}
-	return err == nil && (more || s.mayBeLost()), err
+	return err == nil && (more || !whole), err
 }
 
 // due are the events to publish now, in the order of their positions; more says that there are others. To look for what
@@ -159,68 +152,6 @@ func (s *Sender) number(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// published collects what a round has published, to note it in one statement.
-type published struct {
-	again query.SentParams
-	final []int64
-	// upTo is the highest position among them, also of those that were refused.
-	upTo int64
-}
-
-// publish publishes one event. An event that the bus refuses is postponed and no error; errBusAway is.
-func (s *Sender) publish(ctx context.Context, row query.FreshRow, done *published) error {
-	e := event.Event{}
-	if err := json.Unmarshal(row.Event, &e); err != nil {
-		done.upTo = max(done.upTo, row.Position)
-		return s.postpone(ctx, row, fmt.Errorf("stored event is not a CloudEvent: %w", err))
-	}
-	if row.Receipted {
-		place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
-	}
-	err := s.hand(ctx, e, row.Attempts)
-	if err != nil && !hopeless(err) {
-		return fmt.Errorf("%w: publish event %q: %w", errBusAway, e.ID(), err)
-	}
-	done.upTo = max(done.upTo, row.Position)
-	if err != nil {
-		return s.postpone(ctx, row, err)
-	}
-	if !row.Receipted || len(s.Receivers) == 0 {
-		done.final = append(done.final, row.ID)
-		return nil
-	}
-	done.again.Ids = append(done.again.Ids, row.ID)
-	done.again.NextAttempts = append(done.again.NextAttempts, s.next(row.Attempts))
-	return nil
-}
-
-// hand gives e to the bus: under its own id the first time, under another one each further time, because the stream would
-// drop it although nobody has it any more.
-func (s *Sender) hand(ctx context.Context, e event.Event, attempts int32) error {
-	if attempts == 0 {
-		return s.Bus.Publish(ctx, e)
-	}
-	return s.Bus.PublishAttempt(ctx, e, e.ID()+"/"+strconv.Itoa(int(attempts)+1))
-}
-
-// next is when an event that has been sent attempts times before is sent again.
-func (s *Sender) next(attempts int32) time.Time {
-	wait := s.ResendAtMost
-	if attempts < 16 {
-		wait = min(s.ResendAfter<<attempts, s.ResendAtMost)
-	}
-	return s.Clock.Now().Add(wait)
-}
-
-func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error) error {
-	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyService, s.Name, telemetry.KeyPosition, row.Position,
-		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
-	next := s.next(row.Attempts)
-	s.lookForOverdue(next)
-	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: next, Reason: reason.Error()})
-	return pg.Classify(err, "postpone event at position %d", row.Position)
 }
 
 // note stores what was published. A crash before it repeats the publications under the same message ids; so does one right after it,

@@ -21,11 +21,12 @@ import (
 
 // Publisher is what a Sender needs of the bus.
 type Publisher interface {
-	// Publish returns once the stream has stored e under its id as message id; a second time within the stream's window
-	// it is dropped. Only Invalid, Denied and Terminal errors mean that it is useless to try again soon.
-	Publish(ctx context.Context, e event.Event) error
-	// PublishAttempt is Publish under another message id.
-	PublishAttempt(ctx context.Context, e event.Event, msgID string) error
+	// PublishAll stores events in the order given, each under its message id, and answers one error, or nil, for each that it
+	// has tried; a second time within the stream's window a message id is dropped. Only Invalid, Denied and Terminal errors mean
+	// that it is useless to try the event again soon; the others go on then. Any other error is the last one: nothing after that
+	// event is stored, and the event itself may be or not. It may also end early without an error, if the connection was lost
+	// and is back.
+	PublishAll(ctx context.Context, events []event.Event, msgIDs []string) []error
 	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload says that the
 	// connection was lost and is back: receipts may have been missed, and the stream may have lost everything.
 	OnHint(ctx context.Context, subject string, fn func(payload []byte)) error

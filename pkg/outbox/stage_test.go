@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
@@ -35,6 +36,8 @@ type stream struct {
 	messages []message
 	ids      map[string]bool
 	listener map[string]func([]byte)
+	// moved says that the connection is another one than at the beginning of what is being published.
+	moved bool
 	// loseHints loses receipts.
 	loseHints bool
 	// before is asked before a message is stored; its error is the publisher's.
@@ -52,11 +55,24 @@ func newStream() *stream {
 	return &stream{ids: map[string]bool{}, listener: map[string]func([]byte){}}
 }
 
-func (s *stream) Publish(ctx context.Context, e event.Event) error {
-	return s.PublishAttempt(ctx, e, e.ID())
+func (s *stream) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) (errs []error) {
+	for i, e := range events {
+		s.mu.Lock()
+		moved := s.moved
+		s.mu.Unlock()
+		if moved && i > 0 {
+			break
+		}
+		err := s.store(ctx, e, msgIDs[i])
+		errs = append(errs, err)
+		if err != nil && !fault.Is(err, fault.Denied) {
+			break
+		}
+	}
+	return errs
 }
 
-func (s *stream) PublishAttempt(ctx context.Context, e event.Event, msgID string) error {
+func (s *stream) store(ctx context.Context, e event.Event, msgID string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

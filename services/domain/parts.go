@@ -197,22 +197,13 @@ func (b *lateBus) get() (*bus.Conn, error) {
 	return nil, fault.New(fault.Unavailable, "the event bus is not connected yet")
 }
 
-// Publish implements outbox.Publisher.
-func (b *lateBus) Publish(ctx context.Context, e event.Event) error {
+// PublishAll implements outbox.Publisher.
+func (b *lateBus) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) []error {
 	c, err := b.get()
 	if err != nil {
-		return err
+		return []error{err}
 	}
-	return c.Publish(ctx, e)
-}
-
-// PublishAttempt implements outbox.Publisher.
-func (b *lateBus) PublishAttempt(ctx context.Context, e event.Event, msgID string) error {
-	c, err := b.get()
-	if err != nil {
-		return err
-	}
-	return c.PublishAttempt(ctx, e, msgID)
+	return c.PublishAll(ctx, events, msgIDs)
 }
 
 // OnHint implements outbox.Publisher.

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+)
+
+// published collects what a round has published, to note it in one statement.
+type published struct {
+	again query.SentParams
+	final []int64
+	// upTo is the highest position among them, also of those that were refused.
+	upTo int64
+}
+
+// publish hands what is due to the bus, in its order, and collects what became of it. whole says that all of it was tried:
+// it ends early with an errBusAway error, or without one when the connection was lost and is back. An event that the bus
+// refuses is postponed and no error.
+func (s *Sender) publish(ctx context.Context, due []query.FreshRow, done *published) (whole bool, err error) {
+	var readable []event.Event
+	var messages []string
+	unreadable := map[int64]error{}
+	for _, row := range due {
+		e, err := s.event(row)
+		if err != nil {
+			unreadable[row.ID] = err
+			continue
+		}
+		readable, messages = append(readable, e), append(messages, messageID(e, row.Attempts))
+	}
+	var errs []error
+	if len(readable) > 0 {
+		errs = s.Bus.PublishAll(ctx, readable, messages)
+	}
+	tried := 0
+	for _, row := range due {
+		refusal := unreadable[row.ID]
+		if refusal == nil {
+			if tried == len(errs) {
+				return false, ctx.Err()
+			}
+			refusal = errs[tried]
+			if refusal != nil && !hopeless(refusal) {
+				return false, fmt.Errorf("%w: publish event %q: %w", errBusAway, readable[tried].ID(), refusal)
+			}
+			tried++
+		}
+		done.upTo = max(done.upTo, row.Position)
+		switch {
+		case refusal != nil:
+			if err := s.postpone(ctx, row, refusal); err != nil {
+				return false, err
+			}
+		case !row.Receipted || len(s.Receivers) == 0:
+			done.final = append(done.final, row.ID)
+		default:
+			done.again.Ids = append(done.again.Ids, row.ID)
+			done.again.NextAttempts = append(done.again.NextAttempts, s.next(row.Attempts))
+		}
+	}
+	return true, nil
+}
+
+// event is what a row holds, with its place on it.
+func (s *Sender) event(row query.FreshRow) (event.Event, error) {
+	e := event.Event{}
+	if err := json.Unmarshal(row.Event, &e); err != nil {
+		return e, fmt.Errorf("stored event is not a CloudEvent: %w", err)
+	}
+	if row.Receipted {
+		place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
+	}
+	return e, nil
+}
+
+// messageID is the event's own id the first time, and another one each further time, because the stream would drop it
+// although nobody has it any more.
+func messageID(e event.Event, attempts int32) string {
+	if attempts == 0 {
+		return e.ID()
+	}
+	return e.ID() + "/" + strconv.Itoa(int(attempts)+1)
+}
+
+// next is when an event that has been sent attempts times before is sent again.
+func (s *Sender) next(attempts int32) time.Time {
+	wait := s.ResendAtMost
+	if attempts < 16 {
+		wait = min(s.ResendAfter<<attempts, s.ResendAtMost)
+	}
+	return s.Clock.Now().Add(wait)
+}
+
+func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error) error {
+	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyService, s.Name, telemetry.KeyPosition, row.Position,
+		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
+	next := s.next(row.Attempts)
+	s.lookForOverdue(next)
+	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: next, Reason: reason.Error()})
+	return pg.Classify(err, "postpone event at position %d", row.Position)
+}
