@@ -113,6 +113,12 @@ bench-registry: ## Measure webhook to version set, and a minute of events over r
 	go build -o "$$out/bench" ./tools/bench/registry; \
 	"$$out/bench" $(BENCH_FLAGS)
 
+.PHONY: bench-outbox
+bench-outbox: ## Measure an outbox's way into its stream, in batches and one by one (BENCH_FLAGS="-sync=false")
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	go build -o "$$out/bench" ./tools/bench/outbox; \
+	"$$out/bench" $(BENCH_FLAGS)
+
 .PHONY: race
 race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work

@@ -53,6 +53,10 @@ func (c *Conn) PublishAll(ctx context.Context, events []event.Event, msgIDs []st
 		_ = clock.Sleep(ctx, c.clock, toldWithin) // whoever asks again would come too early
 		return nil
 	}
+	// No answer comes over another connection than the question went.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer c.back.add(stop)()
 	all, errs := make([]*outgoing, len(events)), make([]error, len(events))
 	for i, e := range events {
 		all[i], errs[i] = c.prepare(ctx, e, msgIDs[i])

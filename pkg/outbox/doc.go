@@ -30,6 +30,12 @@
 // the same lock, unless there are events before that have none. The sender publishes in the order of positions and
 // notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
 //
+// What is due goes to the bus together, in windows of which nothing is stored before what precedes it: many events as an
+// atomic batch, which the stream takes whole or not at all, few of them one after the other. A batch that fails, or whose
+// answer is lost, is sent again one by one under the same message ids. If it was stored after all, those are duplicates and
+// are dropped; if it arrives only now, the whole of it is refused, because it holds duplicates. Either way the order is
+// that of the positions.
+//
 // A published event carries, beside everything the caller put on it, four extension attributes:
 //
 //	outboxsender    whose outbox it comes from
@@ -58,6 +64,8 @@
 //	the database loses the last notes    the same: they are not waited for until they are on its disk
 //	two senders at once                  positions are given under the cursor's lock; the rest is repetition
 //	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
+//	a message of a batch is lost         the stream refuses the batch; it is sent one by one
+//	the answer to a batch is lost        it is sent again one by one; the stream drops what it has
 //	the stream is away                   the round ends; it begins again after a second
 //	the connection is lost               what is not confirmed is sent again at once, in its order, before what is new
 //	the stream is wiped                  the same; without a lost connection no receipt comes: sent again in a while.
@@ -72,8 +80,8 @@
 //	                                     is still held is numbered and sent anew, and the inbox knows the ids
 //	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
 //
-// Order is kept per sender as long as nothing has to be sent again, and as good as always when a server is lost and comes back. A
-// receiver to whom it matters asks InTurn before it claims: what comes before something that was told earlier is left to come again,
-// so that events are applied in the order in which they were committed, in any number of replicas. An event that the bus refuses
-// for good holds the others up for GapAtMost.
+// Order is kept per sender as long as nothing has to be sent again for want of a receipt, and for the ResendWindow lowest positions
+// when a server is lost and comes back. A receiver to whom it matters beyond that asks InTurn before it claims: what comes before
+// something that was told earlier is left to come again, so that events are applied in the order in which they were committed, in
+// any number of replicas. An event that the bus refuses for good holds the others up for GapAtMost.
 package outbox

@@ -71,10 +71,13 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	for _, row := range rows {
 		due = append(due, query.FreshRow(row))
 	}
-	// What has no position comes first, and what is new last.
+	// What has no position comes first, and what is new last: not before all that is to be sent again.
 	unplaced := slices.IndexFunc(fresh, func(row query.FreshRow) bool { return row.Position > 0 })
 	if unplaced < 0 {
 		unplaced = len(fresh)
+	}
+	if len(rows) == batch {
+		fresh = fresh[:unplaced]
 	}
 	return slices.Concat(fresh[:unplaced], due, fresh[unplaced:]), more, nil
 }

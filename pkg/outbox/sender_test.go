@@ -208,6 +208,23 @@ func TestWhatMayBeLostIsSentAgainBeforeWhatIsNew(t *testing.T) {
 	same(t, "held", s.held(), []string{})
 }
 
+// Also when that is more than a round sends.
+func TestWhatIsNewWaitsForAllThatIsSentAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addMany(0, 700)
+	s.round()
+	s.stream.take() // wiped
+	s.addMany(700, 300)
+	s.stream.Hint("cd.receipt.workflow", nil) // the connection is back
+	s.round()
+	for i, p := range positions(t, s.stream.take()) {
+		if p != i+1 {
+			t.Fatalf("message %d is at position %d", i+1, p)
+		}
+	}
+}
+
 // Also when the connection is lost and comes back in the middle of a round.
 func TestWhatMayBeLostIsSentAgainBeforeTheRestOfTheRound(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,9 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,7 +24,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		childSender() // until it is killed
+	}
+	goleak.VerifyTestMain(m, bustest.Leftovers()...)
+}
 
 // message is what the stream stores.
 type message struct {
@@ -131,6 +138,7 @@ type stage struct {
 	clock   *clocktest.Clock
 	stream  *stream
 	from    *pgxpool.Pool
+	sending pg.Config // of from
 	to      *pgxpool.Pool
 	sender  *outbox.Sender
 	inbox   *outbox.Inbox
@@ -140,7 +148,7 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, clock: clocktest.New(time.Unix(1_800_000_000, 0)), stream: newStream()}
-	s.from, _ = pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
+	s.from, s.sending = pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
 	s.to, _ = pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
 	s.sender = s.newSender(s.clock)
 	s.inbox = s.newInbox("domain")
@@ -184,6 +192,18 @@ func (s *stage) add(ids ...string) {
 	for _, id := range ids {
 		s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, started(id)) }))
 	}
+}
+
+// addMany adds n events in one transaction, and answers their ids, which are in their order.
+func (s *stage) addMany(first, n int) (ids []string) {
+	s.t.Helper()
+	events := make([]event.Event, n)
+	for i := range events {
+		events[i] = started(fmt.Sprintf("e%05d", first+i))
+		ids = append(ids, events[i].ID())
+	}
+	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, events...) }))
+	return ids
 }
 
 func (s *stage) round() {
@@ -262,14 +282,17 @@ func ids(messages []message) []string {
 	return s
 }
 
+// patience bounds every wait of these tests; it is reached only when one fails.
+const patience = time.Minute
+
 // eventually waits for a condition that other goroutines bring about.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !holds() {
 		if clock.Sleep(ctx, clock.System(), 5*time.Millisecond) != nil {
-			t.Fatalf("%s: not within 20s", what)
+			t.Fatalf("%s: not within %s", what, patience)
 		}
 	}
 }
