@@ -215,7 +215,7 @@ func childSender() {
 	check(err)
 	check(conn.Apply(ctx, bus.Topology{Streams: []bus.Stream{bus.DomainStream()}}))
 	check(realSender(pool, conn, time.Minute, log).Run(ctx))
-	os.Exit(0) //nolint:forbidigo // the process of a test ends as it is killed, or here
+	os.Exit(0)
 }
 
 func check(err error) {

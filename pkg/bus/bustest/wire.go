@@ -102,7 +102,7 @@ func (w *Wire) accept() {
 		if err != nil {
 			return // closed
 		}
-		server, err := net.Dial("tcp", w.target) //nolint:noctx // it is on this machine, and ends with the connection
+		server, err := net.Dial("tcp", w.target)
 		if err != nil {
 			_ = client.Close() // the server is away
 			continue
