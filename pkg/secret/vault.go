@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 )
 
 // VaultConfig is a HashiCorp Vault, or an OpenBao, whose API is the same. Either a token or a role is given.
@@ -52,7 +53,7 @@ func (c VaultConfig) Check() []fault.Field {
 	if (c.TokenRef == "") == (c.KubernetesRole == "") {
 		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected either token_ref or kubernetes_role"})
 	}
-	if c.TokenRef != "" && (!IsReference(c.TokenRef) || strings.HasPrefix(c.TokenRef, "vault:")) {
+	if c.TokenRef != "" && (!reference.Is(c.TokenRef) || strings.HasPrefix(c.TokenRef, "vault:")) {
 		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected a reference, env:NAME or file:/path"})
 	}
 	return wrong

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
-	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
@@ -86,7 +86,7 @@ func (c Config) hookProblems() []fault.Field {
 		if f.NeedsHost && h.Host == "" || h.Host != "" && !hookHost.MatchString(h.Host) {
 			wrong("host", h.Host, "the host of the registry, with its port if it has one")
 		}
-		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, secret.IsReference) {
+		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, reference.Is) {
 			// What was found is not said: it may be the secret itself, written in place of a reference.
 			problems = append(problems, fault.Field{
 				Name:    fmt.Sprintf("hooks[%d].secrets", i),
@@ -103,9 +103,9 @@ func (c Config) hookProblems() []fault.Field {
 	}
 	for i, r := range c.Registries {
 		// What was found is not said: whoever gets this wrong has most likely written the password itself.
-		if r.Password != "" && !secret.IsReference(r.Password) {
+		if r.Password != "" && !reference.Is(r.Password) {
 			problems = append(problems, fault.Field{
-				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; " + secret.Expected,
+				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; " + reference.Expected,
 			})
 		}
 	}

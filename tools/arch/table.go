@@ -31,7 +31,7 @@ func table() []rule {
 	return []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -43,7 +43,7 @@ func table() []rule {
 
 		{
 			layer: "core", packages: []string{"services/SERVICE/internal/core/**"},
-			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "services/SERVICE/internal/core/**"},
+			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
 			never:        []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"},
 			onlyStandard: true,
 		},
@@ -83,7 +83,7 @@ func table() []rule {
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch", "pkg/secret"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

@@ -46,18 +46,6 @@ func TestKeysDifferWhereEventsDo(t *testing.T) {
 	}
 }
 
-func TestSecretReferences(t *testing.T) {
-	t.Parallel()
-	for reference, want := range map[string]bool{
-		"env:GIT_TOKEN": true, "file:/run/secrets/git": true, "k8s:ns/name#key": true, "vault:path/to#key": true,
-		"": false, "hunter2": false, "env:": false, "env:a b": false, "file:relative": false, "k8s:ns/name": false, "vault:path": false, "https://x#y": false,
-	} {
-		if got := secretReference.MatchString(reference); got != want {
-			t.Errorf("%q: %t", reference, got)
-		}
-	}
-}
-
 func FuzzCanonical(f *testing.F) {
 	for _, seed := range []string{`{"b":1,"a":[1.50,null]}`, ``, ` `, `[`, `1 2`, `{"a":{"b":"\u0000"}}`, `1e999`} {
 		f.Add(seed)

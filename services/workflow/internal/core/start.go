@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 )
 
 // The sizes a Start may have.
@@ -51,8 +51,8 @@ func (s Start) validate() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		if !secretReference.MatchString(s.Secrets[name]) {
-			report("secrets."+name, "expected a reference: k8s:ns/name#key, env:NAME, file:/path or vault:path#key")
+		if !reference.Is(s.Secrets[name]) {
+			report("secrets."+name, reference.Expected)
 		}
 	}
 	if len(s.Labels) > maxLabels {
@@ -79,9 +79,6 @@ func checkLabel(name, value string) string {
 	}
 	return ""
 }
-
-// secretReference is the grammar of D27. The message about a bad one never shows it: it may be a secret by mistake.
-var secretReference = regexp.MustCompile(`^(k8s:[^/#\s]+/[^/#\s]+#[^#\s]+|env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\s]+|vault:[^#\s]+#[^#\s]+)$`)
 
 // checkNamed says what is wrong with the id of a workflow that is asked for.
 func checkNamed(workflow string) error {

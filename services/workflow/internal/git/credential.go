@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -36,9 +37,9 @@ func (c Credential) check() error {
 	if _, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
 		wrong = append(wrong, fault.FieldsOf(err)...)
 	}
-	if !secret.IsReference(c.PasswordRef) {
+	if !reference.Is(c.PasswordRef) {
 		// The value is not shown: it may be a password that somebody put here by mistake.
-		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: secret.Expected})
+		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: reference.Expected})
 	}
 	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
 		wrong = append(wrong, fault.Field{Name: "forge", Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", "))})
