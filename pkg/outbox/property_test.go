@@ -205,8 +205,11 @@ func (h *history) check(r *rapid.T) {
 			r.Fatalf("event %s was applied twice", id)
 		}
 	}
-	if h.ordered && !slices.Equal(h.applied, h.committed[:len(h.applied)]) {
-		r.Fatalf("applied %v, of %v", h.applied, h.committed)
+	for i, id := range h.applied {
+		// Not the order of the commits: what AddNumbered adds comes before what has no position by then.
+		if h.ordered && h.positions[id] != i+1 {
+			r.Fatalf("event %s, at position %d, was applied as number %d of %v", id, h.positions[id], i+1, h.applied)
+		}
 	}
 	held := h.held()
 	for _, id := range h.committed {
