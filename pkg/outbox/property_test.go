@@ -26,7 +26,7 @@ func TestNothingIsLostOrAppliedTwice(t *testing.T) {
 }
 
 // TestTheOrderIsKept is the same with a receiver that applies what is in turn, and nothing else: whatever the stream does, it applies
-// what was committed in the order in which it was.
+// what was committed in the order of the positions.
 func TestTheOrderIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
