@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 )
 
@@ -74,8 +75,8 @@ func (c DriversConfig) problems() []fault.Field {
 	}
 	for i, r := range c.Registries {
 		// What was found is not said: whoever gets this wrong has most likely written the password itself.
-		if r.Password != "" && !secret.IsReference(r.Password) {
-			wrong(fmt.Sprintf("registries[%d].password", i), "found no reference; "+secret.Expected)
+		if r.Password != "" && !reference.Is(r.Password) {
+			wrong(fmt.Sprintf("registries[%d].password", i), "found no reference; "+reference.Expected)
 		}
 	}
 	if _, err := ociauth.NewAccounts(c.accounts(context.Background(), nil), false); err != nil {
