@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +25,8 @@ import (
 type asked struct {
 	sql  string
 	args []any
-	// custom is whether its transaction has it planned for its values, and by indexes.
-	custom bool
+	// planned is the statement by which its transaction has it planned for its values; empty where it has not.
+	planned string
 }
 
 // name is what the statement is called in internal/store/queries.
@@ -38,19 +37,22 @@ func (a asked) name() string { return strings.Fields(a.sql)[2] }
 type recorder struct {
 	mu  sync.Mutex
 	all []asked
+	// planned is how the transaction that each connection is in has its statements planned.
+	planned map[*pgx.Conn]string
 }
 
-func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+func (r *recorder) TraceBatchStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	custom := false
 	for _, q := range d.Batch.QueuedQueries {
-		a := asked{sql: q.SQL, args: q.Arguments, custom: custom}
+		a := asked{sql: q.SQL, args: q.Arguments, planned: r.planned[conn]}
 		switch {
+		case q.SQL == "BEGIN":
+			delete(r.planned, conn)
 		case !strings.HasPrefix(q.SQL, "-- name: "): // what a transaction begins and ends with
 		case a.name() == "EnterOrganization":
 		case a.name() == "PlanForValues":
-			custom = true
+			r.planned[conn] = q.SQL
 		default:
 			r.all = append(r.all, a)
 		}
@@ -74,46 +76,63 @@ func (r *recorder) take() []asked {
 	return all
 }
 
-// plan is a node of a plan, as EXPLAIN tells it.
+// plan is a node of a plan that was carried out, as EXPLAIN tells it. Rows are those of one loop.
 type plan struct {
-	Node     string `json:"Node Type"`
-	Relation string `json:"Relation Name"`
-	Plans    []plan `json:"Plans"`
+	Node            string  `json:"Node Type"`
+	Relation        string  `json:"Relation Name"`
+	Index           string  `json:"Index Name"`
+	Rows            float64 `json:"Actual Rows"`
+	Loops           float64 `json:"Actual Loops"`
+	RemovedByFilter float64 `json:"Rows Removed by Filter"`
+	RemovedByCheck  float64 `json:"Rows Removed by Index Recheck"`
+	RemovedByJoin   float64 `json:"Rows Removed by Join Filter"`
+	Plans           []plan  `json:"Plans"`
 }
 
-// scans are the tables that a plan reads from one end to the other.
-func (p plan) scans() (tables []string) {
-	if strings.HasSuffix(p.Node, "Seq Scan") {
-		tables = append(tables, p.Relation)
+// visited is how many rows of tables a plan has looked at, also those that it then left out, and how often it has looked.
+func (p plan) visited() (rows float64) {
+	if p.Relation != "" || p.Index != "" {
+		rows = p.Loops * (1 + p.Rows + p.RemovedByFilter + p.RemovedByCheck)
 	}
+	rows += p.Loops * p.RemovedByJoin
 	for _, below := range p.Plans {
-		tables = append(tables, below.scans()...)
+		rows += below.visited()
 	}
-	return tables
+	return rows
 }
 
-// explain is the plan of a statement in the organization, as the service would get it: for any values, or for these.
-func explain(ctx context.Context, pool *pgxpool.Pool, a asked) (plan, error) {
+// visits is how many rows a statement visits in the organization, carried out as the service would have it: planned for any
+// values, or for these.
+func visits(ctx context.Context, pool *pgxpool.Pool, a asked) (float64, error) {
 	var found []struct{ Plan plan }
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf(`SELECT set_config('lockstep.organization', '%d', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', '%t', true)`, org, !a.custom)); err != nil {
+		settings := a.planned
+		if settings == "" {
+			settings = "SET LOCAL plan_cache_mode = force_generic_plan"
+		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lockstep.organization = '%d'; ", org)+settings, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		statement, args := "EXPLAIN (FORMAT JSON) "+a.sql, a.args
-		if !a.custom {
+		const explain = "EXPLAIN (ANALYZE, TIMING off, FORMAT JSON) "
+		statement, args := explain+a.sql, a.args
+		if a.planned == "" {
 			if _, err := tx.Exec(ctx, "PREPARE explained AS "+a.sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
 			}
-			statement, args = "EXPLAIN (FORMAT JSON) EXECUTE explained", []any{pgx.QueryExecModeSimpleProtocol}
-			if len(a.args) > 0 {
-				statement += "(" + strings.Join(slices.Repeat([]string{"NULL"}, len(a.args)), ", ") + ")"
+			statement, args = explain+"EXECUTE explained", []any{pgx.QueryExecModeSimpleProtocol}
+			for n := range a.args {
+				statement += fmt.Sprintf("%c$%d", "(,"[min(n, 1)], n+1)
 			}
+			if len(a.args) > 0 {
+				statement += ")"
+			}
+			args = append(args, a.args...)
 		}
 		var text []byte
 		if err := tx.QueryRow(ctx, statement, args...).Scan(&text); err != nil {
 			return err
 		}
-		if !a.custom {
+		if a.planned == "" {
 			if _, err := tx.Exec(ctx, "DEALLOCATE explained", pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
 			}
@@ -121,118 +140,185 @@ func explain(ctx context.Context, pool *pgxpool.Pool, a asked) (plan, error) {
 		return json.Unmarshal(text, &found)
 	})
 	if err != nil || len(found) != 1 {
-		return plan{}, fmt.Errorf("explain %s: %d plans, %w", a.name(), len(found), err)
+		return 0, fmt.Errorf("explain %s: %d plans, %w", a.name(), len(found), err)
 	}
-	return found[0].Plan, nil
+	return found[0].Plan.visited(), nil
 }
 
-// fill makes the organization that tools/bench/domain measures, a tenth to a fifth of it, and answers which tables are big.
-func (f *fixture) fill() []string {
-	f.t.Helper()
+// filled is an organization like the one that tools/bench/domain measures, and the API over it.
+type filled struct {
+	*fixture
+	recorder *recorder
+	reading  *pgxpool.Pool
+	handler  http.Handler
+	sizes    map[string]int
+}
+
+// fill makes an organization of some size, in a database of its own.
+func fill(t *testing.T, sizes map[string]int) *filled {
+	t.Helper()
+	f := &filled{fixture: setup(t), recorder: &recorder{planned: map[*pgx.Conn]string{}}, sizes: sizes}
 	seed, err := os.ReadFile(filepath.Join("..", "..", "tools", "bench", "domain", "seed.sql"))
 	f.ok(err)
-	conn, err := f.pool.Acquire(f.t.Context())
+	conn, err := f.pool.Acquire(t.Context())
 	f.ok(err)
 	defer conn.Release()
-	for setting, n := range map[string]int{"applications": 2000, "environments": 50, "rollouts": 10_000, "active": 200, "asking": 30} {
-		_, err := conn.Exec(f.t.Context(), `SELECT set_config($1, $2, false)`, "bench."+setting, fmt.Sprint(n))
+	for setting, n := range sizes {
+		_, err := conn.Exec(t.Context(), `SELECT set_config($1, $2, false)`, "bench."+setting, fmt.Sprint(n))
 		f.ok(err)
 	}
-	f.ok(conn.Conn().PgConn().Exec(f.t.Context(), string(seed)).Close())
-	tables, err := conn.Query(f.t.Context(), `SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`)
+	f.ok(conn.Conn().PgConn().Exec(t.Context(), string(seed)).Close())
+	tables, err := conn.Query(t.Context(), `SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`)
 	f.ok(err)
 	all, err := pgx.CollectRows(tables, pgx.RowTo[string])
 	f.ok(err)
-	_, err = conn.Exec(f.t.Context(), "ANALYZE "+strings.Join(all, ", ")) // these alone: other tests have theirs beside them
+	_, err = conn.Exec(t.Context(), "ANALYZE "+strings.Join(all, ", ")) // these alone: other tests have theirs beside them
 	f.ok(err)
-	tables, err = conn.Query(f.t.Context(), `SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND reltuples >= 2000`)
-	f.ok(err)
-	big, err := pgx.CollectRows(tables, pgx.RowTo[string])
-	f.ok(err)
-	return big
-}
-
-// TestNoPageReadsABigTableWhole: what a page costs does not grow with the rows outside of it, so no plan of a list or a page
-// has a sequential scan of a table with many rows. The plans are those for any values, or, where the service asks for
-// that, for the values given.
-func TestNoPageReadsABigTableWhole(t *testing.T) {
-	t.Parallel()
-	const (
-		cells = `nodes { application { id name } newest { name } cells { environment { id name } readiness live { id name } liveSince latestVersionSet { name } state health gates { gateId }
-			reconciliation { drift since } latest { rollout { id } } } } pageInfo { hasNextPage endCursor }`
-		matrix = `{ matrix(first: 20%s) { ` + cells + ` } }`
-	)
-	f := setup(t)
-	big := f.fill()
-	for _, table := range []string{"cd_applications", "cd_cells", "cd_versions", "cd_version_sets", "cd_rollouts", "cd_rollout_environments", "cd_deployments", "cd_deployment_transitions"} {
-		if !slices.Contains(big, table) {
-			t.Fatalf("%s has few rows; the plans mean nothing", table)
-		}
-	}
-	r := &recorder{}
 	config := pgtest.As(t, f.db, role).Config()
-	config.ConnConfig.Tracer = r
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	config.ConnConfig.Tracer = f.recorder
+	f.reading, err = pgxpool.NewWithConfig(t.Context(), config)
 	f.ok(err)
-	t.Cleanup(pool.Close)
+	t.Cleanup(f.reading.Close)
 	drivers, err := givenDrivers(t.Context(), Config{}, slog.New(slog.DiscardHandler))
 	f.ok(err)
 	f.ok(f.store.EnsureOwner(t.Context(), ownerOrganization, owner, ownerName))
-	s, err := assemble(pool, drivers, nil, clock.System(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler, err := s.handler(Config{BootstrapToken: "token"})
+	s, err := assemble(f.reading, drivers, nil, clock.System(), slog.New(slog.DiscardHandler))
 	f.ok(err)
+	f.handler, err = s.handler(Config{BootstrapToken: "token"})
+	f.ok(err)
+	return f
+}
 
-	// What would be a finding is one.
-	if p, err := explain(t.Context(), pool, asked{sql: "-- name: Bad :one\nSELECT count(*) FROM cd_rollouts WHERE workflow_ref = $1", args: []any{"x"}}); err != nil || !slices.Contains(p.scans(), "cd_rollouts") {
-		t.Fatalf("a sequential scan was not seen: %v, %+v", err, p)
+// cost is how many rows each statement of a page visits, and how large its answer is.
+func (f *filled) cost(document, operation string, variables map[string]any) (map[string]float64, int) {
+	f.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": document, "operationName": operation, "variables": variables})
+	f.ok(err)
+	f.recorder.take() // what was asked between the pages
+	request := httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer token")
+	answer := httptest.NewRecorder()
+	f.handler.ServeHTTP(answer, request)
+	statements := f.recorder.take()
+	if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), `"errors":[{`) || len(statements) == 0 {
+		f.t.Fatalf("%s %s: answered %d by %d queries: %.500s", operation, variables, answer.Code, len(statements), answer.Body)
 	}
-	for _, page := range []struct{ name, query string }{
-		{"matrix", fmt.Sprintf(matrix, "")},
-		{"matrix, further on", fmt.Sprintf(matrix, `, after: "bmFtZTphcHBsaWNhdGlvbi0wMTAwMA"`)}, // name:application-01000
-		{"matrix, searched", fmt.Sprintf(matrix, `, filter: {text: "123"}`)},
-		{"matrix, one environment", fmt.Sprintf(matrix, `, filter: {environments: ["environment-07"]}`)},
-		{"matrix, failed", fmt.Sprintf(matrix, `, filter: {states: [FAILED]}`)},
-		{"matrix, failed nowhere near", fmt.Sprintf(matrix, `, filter: {states: [CANCELLED]}`)},
-		{"matrix, completed", fmt.Sprintf(matrix, `, filter: {states: [COMPLETED]}`)},
-		{"matrix, degraded", fmt.Sprintf(matrix, `, filter: {health: [DEGRADED]}`)},
-		{"matrix, healthy", fmt.Sprintf(matrix, `, filter: {health: [HEALTHY]}`)},
-		{"matrix, waiting", fmt.Sprintf(matrix, `, filter: {waiting: true}`)},
-		{"matrix, not waiting", fmt.Sprintf(matrix, `, filter: {waiting: false}`)},
-		{"matrix, a driver", fmt.Sprintf(matrix, `, filter: {drivers: ["argo-rollouts@1"]}`)},
-		{"rollout with journal", `{ rollout(id: "rollout_9990") { id state isRollback awaitingApproval application { name } versionSet { name entries { service { name } version { name digest } } }
-			waitingOn { kind detail } viewerCan { action allowed } environments { id environment { name } deployments { state service { name } gates { gateId } snapshot { commitSha } versions { name } } }
-			journal(first: 100) { nodes { subject event principal { name } } } } }`},
-		{"rollouts", `{ rollouts(first: 50) { nodes { id state application { name } versionSet { name } } } }`},
-		{"rollouts under way", `{ rollouts(first: 50, states: [PENDING, IN_PROGRESS, PAUSED]) { nodes { id state awaitingApproval } } }`},
-		{"waiting for me", `{ gatesForMe(first: 50) { nodes { gateId reason rollout { id application { name } } viewerCan { action allowed } } } }`},
-		{"version sets of an application", `{ application(name: "application-00007") { versionSets(first: 20) { nodes { name entries { version { name } } } pageInfo { endCursor } } rollouts(first: 5) { nodes { id } }
-			services { artifactSources { versions(first: 20) { nodes { name } } } } activeRollout { id } } }`},
-		{"applications", `{ applications(first: 20) { nodes { name services { name } environments { environment { name } live { name } } activeRollout { id } } } }`},
-		{"journal", `{ journal(first: 50) { nodes { cursor rollout { id application { name } } transition { event } } } }`},
-		{"journal, from the middle", `{ journal(first: 50, after: "MTEwMDAw") { nodes { cursor rollout { id } transition { event } } } }`}, // 110000
-	} {
-		body, err := json.Marshal(map[string]any{"query": page.query})
+	cost := map[string]float64{}
+	for _, a := range statements {
+		n, err := visits(f.t.Context(), f.reading, a)
 		f.ok(err)
-		r.take() // what was asked between the pages
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", bytes.NewReader(body))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Authorization", "Bearer token")
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, request)
-		all := r.take()
-		if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), `"errors"`) || len(all) == 0 {
-			t.Errorf("%s: answered %d by %d queries: %.500s", page.name, answer.Code, len(all), answer.Body)
+		cost[a.name()] += n
+	}
+	return cost, answer.Body.Len()
+}
+
+// sum is what all statements cost together.
+func sum(cost map[string]float64) (all float64) {
+	for _, n := range cost {
+		all += n
+	}
+	return all
+}
+
+// TestAPageCostsWhatIsOnIt asks for the same pages in an organization and in one that is three times as large, and looks how many
+// rows the statements visit: what a page costs does not grow with the rows outside of it. The pages are the console's own, with
+// every filter that it offers, and a few that only the API has.
+func TestAPageCostsWhatIsOnIt(t *testing.T) {
+	t.Parallel()
+	const (
+		times = 3
+		// A plan may differ a little where a table is small, as that of environments is; what grows with the organization grows by
+		// times, and the smallest table that grows has 500 rows.
+		ratio, slack = 1.25, 600
+		// largest is how many bytes a page has at most.
+		largest = 60_000
+	)
+	sizes := func(n int) map[string]int {
+		return map[string]int{"applications": 500 * n, "environments": 50, "rollouts": 1500 * n, "active": 200 * n, "asking": 120}
+	}
+	small, large := fill(t, sizes(1)), fill(t, sizes(times))
+	console, err := os.ReadFile(filepath.Join("internal", "console", "ui", "src", "api", "operations.graphql"))
+	small.ok(err)
+
+	// What would be a finding is one: in a table, and in a plan that removes what it has found.
+	for _, sql := range []string{"SELECT count(*) FROM cd_rollouts WHERE workflow_ref = $1", "SELECT count(*) FROM cd_applications WHERE organization_id = 1 AND description = $1 AND id > 0"} {
+		bad := asked{sql: "-- name: Bad :one\n" + sql, args: []any{"x"}}
+		few, err := visits(t.Context(), small.reading, bad)
+		small.ok(err)
+		many, err := visits(t.Context(), large.reading, bad)
+		small.ok(err)
+		if many < few*(times-1) {
+			t.Fatalf("%s visits %.0f and %.0f rows: what grows is not seen", sql, few, many)
 		}
-		for _, a := range all {
-			p, err := explain(t.Context(), pool, a)
-			f.ok(err)
-			for _, table := range p.scans() {
-				if slices.Contains(big, table) {
-					t.Errorf("%s: %s reads %s from one end to the other", page.name, a.name(), table)
-				}
+	}
+
+	type page struct {
+		name, operation string
+		// document is the console's when empty.
+		document  string
+		variables func(f *filled) map[string]any
+	}
+	plain := func(v map[string]any) func(*filled) map[string]any { return func(*filled) map[string]any { return v } }
+	var pages []page
+	where := func(name string, filter map[string]any, after string) {
+		pages = append(pages, page{name: "matrix, " + name, operation: "Where", variables: plain(map[string]any{"first": 20, "filter": filter, "after": after})})
+	}
+	where("all", nil, "")
+	where("further on", nil, "bmFtZTphcHBsaWNhdGlvbi0wMDMwMA") // name:application-00300
+	where("further on, failed", map[string]any{"states": []string{"FAILED"}}, "bmFtZTphcHBsaWNhdGlvbi0wMDMwMA")
+	for _, text := range []string{"123", "a", "nobody"} {
+		where("named "+text, map[string]any{"text": text}, "")
+	}
+	where("one environment", map[string]any{"environments": []string{"environment-07"}}, "")
+	where("waiting", map[string]any{"waiting": true}, "")
+	where("not waiting", map[string]any{"waiting": false}, "")
+	where("a driver", map[string]any{"drivers": []string{"argo-rollouts@1"}}, "")
+	states, healths := []string{"PENDING", "IN_PROGRESS", "PAUSED", "COMPLETED", "FAILED", "CANCELLED"}, []string{"HEALTHY", "PROGRESSING", "DEGRADED"}
+	for _, state := range states {
+		where(state, map[string]any{"states": []string{state}}, "")
+		where(state+" in one environment", map[string]any{"states": []string{state}, "environments": []string{"environment-07"}}, "")
+	}
+	for _, health := range healths {
+		where(health, map[string]any{"health": []string{health}}, "")
+		where(health+" and completed", map[string]any{"health": []string{health}, "states": []string{"COMPLETED"}}, "")
+		where(health+" and named", map[string]any{"health": []string{health}, "text": "123"}, "")
+		where(health+" in one environment", map[string]any{"health": []string{health}, "environments": []string{"environment-07"}}, "")
+	}
+	newest := func(f *filled) map[string]any {
+		return map[string]any{"id": fmt.Sprintf("rollout_%d", f.sizes["rollouts"]-10)}
+	}
+	pages = append(pages,
+		page{name: "rollout with journal", operation: "RolloutPage", variables: newest},
+		page{name: "old rollout with journal", operation: "RolloutPage", variables: plain(map[string]any{"id": "rollout_750"})},
+		page{name: "rollouts", operation: "Rollouts", variables: plain(map[string]any{"first": 50})},
+		page{name: "rollouts under way", operation: "Rollouts", variables: plain(map[string]any{"first": 50, "states": states[:3]})},
+		page{name: "rollouts of an application", operation: "Rollouts", variables: plain(map[string]any{"first": 50, "application": "application-00007"})},
+		page{name: "waiting for me", operation: "Inbox", variables: plain(map[string]any{"first": 50})},
+		page{name: "version sets of an application", document: `{ application(name: "application-00007") { versionSets(first: 20) { nodes { name entries { version { name } } } pageInfo { endCursor } } rollouts(first: 5) { nodes { id } }
+			services { artifactSources { versions(first: 20) { nodes { name } } } } activeRollout { id } } }`, variables: plain(nil)},
+		page{name: "applications", document: `{ applications(first: 20) { nodes { name services { name } environments { environment { name } live { name } } activeRollout { id } } } }`, variables: plain(nil)},
+		page{name: "applications by name, backwards", document: `{ applications(first: 20, orderBy: NAME_DESC) { nodes { name } } }`, variables: plain(nil)},
+		page{name: "rollouts by end", document: `{ rollouts(first: 50, orderBy: FINISHED_DESC) { nodes { id } } }`, variables: plain(nil)},
+		page{name: "journal", document: `{ journal(first: 50) { nodes { cursor rollout { id application { name } } transition { event } } } }`, variables: plain(nil)},
+		page{name: "journal, from the middle", document: `{ journal(first: 50, after: "MTUwMDA") { nodes { cursor rollout { id } transition { event } } } }`, variables: plain(nil)}, // 15000
+	)
+	for _, p := range pages {
+		document := p.document
+		if document == "" {
+			document = string(console)
+		}
+		few, shown := small.cost(document, p.operation, p.variables(small))
+		many, size := large.cost(document, p.operation, p.variables(large))
+		// Where the small organization does not fill the page, the large one may cost as much more as it shows.
+		fuller := max(1, float64(size)/float64(shown))
+		t.Logf("%-40s %6.0f rows, %6.0f of %d times as many, %d statements, %d bytes", p.name, sum(few), sum(many), times, len(many), size)
+		if size > largest {
+			t.Errorf("%s has %d bytes; expected at most %d", p.name, size, largest)
+		}
+		for name, n := range many {
+			if n > few[name]*fuller*ratio+slack {
+				t.Errorf("%s: %s visits %.0f rows, and %.0f where there are %d times as many", p.name, name, few[name], n, times)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,5 +124,38 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 	s.ok(err)
 	if diff := cmp.Diff([]core.FileChange{core.FileChange(change)}, found[d.ID].Changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+// TestPreviewsAreForgottenAfterAWeek: the table does not grow for ever, and another organization's are not touched.
+func TestPreviewsAreForgottenAfterAWeek(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	old, recent := s.preview(core.NewPreview{VersionSetID: s.set.ID}), s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	s.aged(old.ID, "8 days")
+	s.aged(recent.ID, "6 days")
+	made := s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	for id, want := range map[int64]bool{old.ID: false, recent.ID: true, made.ID: true} {
+		if got := s.previewed(id).ID != 0; got != want {
+			t.Errorf("preview %d is there: %t, want %t", id, got, want)
+		}
+	}
+	// A word that comes too late for one finds nothing to tell, and changes nothing.
+	s.say(event.WorkflowFailed{WorkflowID: "preview-" + itoa(old.ID), Error: "late"})
+	if got := s.previewed(old.ID); got.ID != 0 {
+		t.Errorf("a late word brought back %+v", got)
+	}
+}
+
+// aged makes a preview as old as an interval.
+func (s *shop) aged(id int64, interval string) {
+	s.t.Helper()
+	for _, sql := range []string{
+		"ALTER TABLE cd_rollout_previews DISABLE TRIGGER USER",
+		fmt.Sprintf("UPDATE cd_rollout_previews SET created_at = now() - interval '%s' WHERE id = %d", interval, id),
+		"ALTER TABLE cd_rollout_previews ENABLE TRIGGER USER",
+	} {
+		_, err := s.pool.Exec(s.t.Context(), sql)
+		s.ok(err)
 	}
 }

@@ -45,8 +45,8 @@ SELECT r, 1 + r % current_setting('bench.applications')::int AS a, r > current_s
        r > current_setting('bench.rollouts')::int - current_setting('bench.asking')::int AS asking,
        now() - interval '1 minute' * (current_setting('bench.rollouts')::int - r) AS at
 FROM generate_series(1, current_setting('bench.rollouts')::int) r;
-INSERT INTO cd_rollouts (id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at)
-OVERRIDING SYSTEM VALUE SELECT r, 1, a, 2 * (a - 1) + 1 + r % 2, a, 'rollout-' || r, CASE WHEN active THEN 1 WHEN r % 20 = 0 THEN 4 ELSE 3 END, at, CASE WHEN NOT active THEN at END, at FROM made;
+INSERT INTO cd_rollouts (id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, asked, state, started_at, finished_at, created_at)
+OVERRIDING SYSTEM VALUE SELECT r, 1, a, 2 * (a - 1) + 1 + r % 2, a, 'rollout-' || r, asking, CASE WHEN active THEN 1 WHEN r % 20 = 0 THEN 4 ELSE 3 END, at, CASE WHEN NOT active THEN at END, at FROM made;
 INSERT INTO cd_rollout_environments (id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, state, started_at, finished_at, created_at)
 OVERRIDING SYSTEM VALUE SELECT 2 * (r - 1) + k, 1, r, 1 + (a + k - 1) % current_setting('bench.environments')::int, k,
        1 + (a + k - 1) % current_setting('bench.environments')::int, 'sha256:driver',
@@ -57,19 +57,26 @@ OVERRIDING SYSTEM VALUE SELECT 4 * (r - 1) + 2 * (k - 1) + s, 1, 2 * (r - 1) + k
        CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 2 END, at, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k, generate_series(1, 2) s;
 
--- What a trigger keeps otherwise: where each application stands in each environment.
-INSERT INTO cd_cells (organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
-SELECT DISTINCT ON (r.application_id, e.environment_id) 1, r.application_id, e.environment_id, e.id, e.state, l.id, l.version_set_id, l.finished_at
-FROM cd_rollout_environments e JOIN cd_rollouts r ON r.id = e.rollout_id
-LEFT JOIN LATERAL (
-    SELECT f.id, p.version_set_id, f.finished_at FROM cd_rollouts p JOIN cd_rollout_environments f ON f.organization_id = 1 AND f.rollout_id = p.id AND f.environment_id = e.environment_id
-    WHERE p.organization_id = 1 AND p.application_id = r.application_id AND f.state = 3 ORDER BY p.id DESC LIMIT 1
-) l ON true
-ORDER BY r.application_id, e.environment_id, e.id DESC;
 -- Every service was seen in the first three of its environments; one in a hundred is degraded.
 INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, reason, since, observed_at)
 SELECT 1, 2 * (a - 1) + s, 1 + (a + k) % current_setting('bench.environments')::int, CASE WHEN (a + s) % 100 = 0 THEN 3 ELSE 1 END, '', now(), now()
 FROM generate_series(1, current_setting('bench.applications')::int) a, generate_series(0, 2) k, generate_series(1, 2) s;
+
+-- What triggers keep otherwise: where each application stands in each environment, and the ends of names.
+INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, worst, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
+SELECT 1, p.application_id, p.environment_id, a.name, true, cd_worst_health(1, p.application_id, p.environment_id), e.id, e.state, l.id, l.version_set_id, l.finished_at
+FROM cd_application_environments p
+JOIN cd_applications a ON a.id = p.application_id
+LEFT JOIN (
+    SELECT DISTINCT ON (r.application_id, n.environment_id) r.application_id, n.environment_id, n.id, n.state
+    FROM cd_rollout_environments n JOIN cd_rollouts r ON r.id = n.rollout_id ORDER BY r.application_id, n.environment_id, n.id DESC
+) e ON e.application_id = p.application_id AND e.environment_id = p.environment_id
+LEFT JOIN (
+    SELECT DISTINCT ON (r.application_id, n.environment_id) r.application_id, n.environment_id, n.id, r.version_set_id, n.finished_at
+    FROM cd_rollout_environments n JOIN cd_rollouts r ON r.id = n.rollout_id WHERE n.state = 3 ORDER BY r.application_id, n.environment_id, n.id DESC
+) l ON l.application_id = p.application_id AND l.environment_id = p.environment_id;
+INSERT INTO cd_application_name_ends (organization_id, application_id, name_end)
+SELECT 1, id, substr(name, n) FROM cd_applications, generate_series(1, length(name)) n;
 
 -- The journal, 22 rows for each rollout in the order in which they would have been written.
 INSERT INTO cd_rollout_transitions (id, organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at)

@@ -106,9 +106,9 @@ func (d *Domain) Present(ctx context.Context, organization int64) (int64, error)
 	return now.Position, nil
 }
 
-// Follow tells of every row of the organization's journal after a position, until ctx ends or tell answers false. A
-// position of -1 begins with the present.
-func (d *Domain) Follow(ctx context.Context, a Actor, after int64, tell func(JournalEntry) bool) error {
+// Follow tells of every row of the organization's journal after a position, or of one rollout's, until ctx ends or tell answers
+// false. A position of -1 begins with the present, and a rollout of 0 is all of them.
+func (d *Domain) Follow(ctx context.Context, a Actor, after, rollout int64, tell func(JournalEntry) bool) error {
 	if !a.Permissions.Has(MayRead) {
 		return fault.New(fault.Denied, "following the journal needs the permission %q", MayRead)
 	}
@@ -124,7 +124,7 @@ func (d *Domain) Follow(ctx context.Context, a Actor, after int64, tell func(Jou
 			return err
 		}
 		for after < settled {
-			rows, err := d.JournalBetween(ctx, a.Organization, Range{Above: after, Below: settled + 1, Most: followPage})
+			rows, err := d.journalUpTo(ctx, a.Organization, after, settled, rollout)
 			if err != nil {
 				return err
 			}
@@ -142,6 +142,20 @@ func (d *Domain) Follow(ctx context.Context, a Actor, after int64, tell func(Jou
 			return nil //nolint:nilerr // the follower has gone
 		}
 	}
+}
+
+// journalUpTo is the next page of rows after a position, up to another: of the whole organization, or of a rollout. Those are
+// read by the rollout, so that to follow one costs nothing for what happens to others.
+func (d *Domain) journalUpTo(ctx context.Context, organization, after, settled, rollout int64) ([]JournalEntry, error) {
+	if rollout == 0 {
+		return d.JournalBetween(ctx, organization, Range{Above: after, Below: settled + 1, Most: followPage})
+	}
+	page, err := d.Journal(ctx, organization, rollout, Page{First: followPage, After: CursorOf(after), Before: CursorOf(settled + 1)})
+	rows := make([]JournalEntry, len(page.Nodes))
+	for i, t := range page.Nodes {
+		rows[i] = JournalEntry{RolloutID: rollout, Transition: t}
+	}
+	return rows, err
 }
 
 // JournalOf is a page of the organization's whole journal as it can be seen, oldest first. To follow on, take Present: below

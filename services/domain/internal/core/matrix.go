@@ -8,17 +8,20 @@ import (
 	"time"
 )
 
-// Cell is what is known of an application in an environment: one cell of the matrix.
+// Cell is an application in an environment with what a cell of the matrix shows of it. It is read whole: a page has hundreds.
 type Cell struct {
-	// LiveVersionSetID is the set of the last rollout that completed there, and LiveSince when; 0 and nil before the first.
-	LiveVersionSetID int64
-	LiveSince        *time.Time
-	// LatestStopID is the rollout environment of the newest rollout that goes there, LatestVersionSetID what that brings, and
-	// LatestState how it stands there; 0 and nil before the first.
-	LatestStopID, LatestVersionSetID int64
-	LatestState                      *RolloutState
+	ApplicationEnvironment
+	Environment Environment
+	// Live is the set of the last rollout that completed there, and LiveSince when; nil before the first.
+	Live      *VersionSet
+	LiveSince *time.Time
+	// Latest is how the newest rollout that goes there stands there, and LatestVersionSet what that brings; nil before the first.
+	Latest           *RolloutEnvironment
+	LatestVersionSet *VersionSet
 	// Health is the worst of its services', HealthUnknown before any was seen.
 	Health Health
+	// Reconciliation is what is in force there beside what was deployed last; nil before anybody has looked.
+	Reconciliation *Reconciliation
 }
 
 // MatrixFilter narrows the matrix to applications that have a cell which meets all of it; its zero value shows all.

@@ -62,6 +62,13 @@ type FileChange struct {
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
+const (
+	// previewsKept is how long a preview can be looked at: it tells of files as they were when it was made, and is no record.
+	previewsKept = 7 * 24 * time.Hour
+	// forgottenAtOnce is more than one, so that those that are too old become fewer with each that is asked for.
+	forgottenAtOnce = 100
+)
+
 // NewPreview asks what a rollout would change.
 type NewPreview struct {
 	VersionSetID int64
@@ -100,6 +107,9 @@ func (d *Domain) PreviewRollout(ctx context.Context, a Actor, n NewPreview) (Pre
 		driver := p.stops[0].driver
 		if !driver.Previews {
 			return fault.New(fault.Refused, "driver %s cannot say beforehand what a rollout changes", driver.Ref)
+		}
+		if err := tx.ForgetPreviews(ctx, d.clock.Now().Add(-previewsKept), forgottenAtOnce); err != nil {
+			return err
 		}
 		if made, err = tx.AddPreview(ctx, Preview{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID}); err != nil {
 			return err

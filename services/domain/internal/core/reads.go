@@ -72,8 +72,9 @@ type Reads interface {
 	// AccessChanges are newest first.
 	AccessChanges(ctx context.Context, organization int64, p Page) (Slice[AccessChange], error)
 
-	// Cells are of application environments, by their ids.
-	Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Cell, error)
+	// CellsByID are of application environments, CellsByApplication of those that its latest pipeline goes to.
+	CellsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Cell, error)
+	CellsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]Cell, error)
 	// CellDifferences are the cells of applications that are not what their rollouts say.
 	CellDifferences(ctx context.Context, organization int64, applications []int64) ([]CellDifference, error)
 	// MatrixApplications are applications that have a cell as it is asked for, by name. Stops are the rollout environments at

@@ -152,6 +152,8 @@ type RolloutWrites interface {
 	// AddSnapshot keeps what was deployed; again is nothing.
 	AddSnapshot(ctx context.Context, s Snapshot) error
 	AddPreview(ctx context.Context, p Preview) (Preview, error)
+	// ForgetPreviews drops previews that were asked for before an instant, as many as most at once.
+	ForgetPreviews(ctx context.Context, before time.Time, most int) error
 	// SettlePreview writes what came of one. One that was made stays as it was told, and none is nothing.
 	SettlePreview(ctx context.Context, p Preview) error
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
@@ -11,6 +12,22 @@ import (
 // reader is core.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
 	run func(ctx context.Context, organization int64, fn func(*sqlc.Queries) error) error
+}
+
+// together runs reads in one transaction: they show one state, and travel with one begin and one end.
+func (r reader) together(ctx context.Context, organization int64, fn func(reader) error) error {
+	return r.run(ctx, organization, func(q *sqlc.Queries) error { return fn(within(q, organization)) })
+}
+
+// within are the reads of a transaction. Only its own organization may be asked for: the transaction has entered that one,
+// and a slip in the core must not become a look into another's rows (R5).
+func within(q *sqlc.Queries, organization int64) reader {
+	return reader{run: func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
+		if asked != organization {
+			return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
+		}
+		return fn(q)
+	}}
 }
 
 // batch is a generated query that reads rows by a list of identifiers.

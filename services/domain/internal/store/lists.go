@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -11,9 +12,13 @@ import (
 // Applications implements core.Reads.
 func (r reader) Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (core.Slice[core.Application], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
+		named, few, err := named(ctx, q, organization, f.Contains)
+		if err != nil || few && len(named) == 0 {
+			return nil, err
+		}
 		return q.ListApplications(ctx, sqlc.ListApplicationsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
-			Contains: f.Contains, RolledOut: f.RolledOut, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
+			Among: few, Applications: named, Contains: strings.ToLower(f.Contains), RolledOut: f.RolledOut, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
 	}, application, func(one core.Application) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }

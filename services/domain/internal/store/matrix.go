@@ -2,30 +2,120 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
 
-// Cells implements core.Reads.
-func (r reader) Cells(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Cell, error) {
-	return byKey(ctx, r, organization, applicationEnvironments, "cells of the matrix", (*sqlc.Queries).Cells, func(row sqlc.CellsRow) (int64, core.Cell) {
-		c := core.Cell{
-			LiveVersionSetID: row.LiveVersionSetID, LiveSince: row.LiveSince, LatestStopID: row.LatestStopID, LatestVersionSetID: row.LatestVersionSetID,
-			Health: byBadness()[row.Worst],
+// CellsByID implements core.Reads.
+func (r reader) CellsByID(ctx context.Context, organization int64, ids []int64) (found map[int64]core.Cell, err error) {
+	err = r.together(ctx, organization, func(r reader) error {
+		places, err := r.ApplicationEnvironmentsByID(ctx, organization, ids)
+		if err != nil {
+			return err
 		}
-		if row.LatestState != nil {
-			state := core.RolloutState(*row.LatestState)
-			c.LatestState = &state
-		}
-		return row.ID, c
+		found, err = r.cells(ctx, organization, slices.Collect(maps.Values(places)))
+		return err
 	})
+	return found, err
+}
+
+// CellsByApplication implements core.Reads.
+func (r reader) CellsByApplication(ctx context.Context, organization int64, applications []int64) (found map[int64][]core.Cell, err error) {
+	err = r.together(ctx, organization, func(r reader) error {
+		places, err := r.ApplicationEnvironmentsByApplication(ctx, organization, applications)
+		if err != nil {
+			return err
+		}
+		cells, err := r.cells(ctx, organization, slices.Concat(slices.Collect(maps.Values(places))...))
+		found = make(map[int64][]core.Cell, len(places))
+		for application, all := range places {
+			found[application] = convertAll(all, func(place core.ApplicationEnvironment) core.Cell { return cells[place.ID] })
+		}
+		return err
+	})
+	return found, err
+}
+
+// cells reads what is shown of places: a query for each kind of thing, however many places there are.
+func (r reader) cells(ctx context.Context, organization int64, places []core.ApplicationEnvironment) (map[int64]core.Cell, error) {
+	ids := convertAll(places, func(p core.ApplicationEnvironment) int64 { return p.ID })
+	known, err := byKey(ctx, r, organization, ids, "cells of the matrix", (*sqlc.Queries).Cells, func(row sqlc.CellsRow) (int64, sqlc.CellsRow) { return row.ID, row })
+	if err != nil {
+		return nil, err
+	}
+	var around, sets, stops ids64
+	for _, place := range places {
+		c := known[place.ID]
+		around.add(place.EnvironmentID)
+		sets.add(c.LiveVersionSetID, c.LatestVersionSetID)
+		stops.add(c.LatestStopID)
+	}
+	environments, err := r.EnvironmentsByID(ctx, organization, around.all())
+	if err != nil {
+		return nil, err
+	}
+	versionSets, err := r.VersionSetsByID(ctx, organization, sets.all())
+	if err != nil {
+		return nil, err
+	}
+	latest, err := r.RolloutEnvironmentsByID(ctx, organization, stops.all())
+	if err != nil {
+		return nil, err
+	}
+	reconciliations, err := r.Reconciliations(ctx, organization, ids)
+	found := make(map[int64]core.Cell, len(places))
+	for _, place := range places {
+		c := known[place.ID]
+		found[place.ID] = core.Cell{
+			ApplicationEnvironment: place, Environment: environments[place.EnvironmentID], Health: health(c.Worst),
+			Live: at(versionSets, c.LiveVersionSetID), LiveSince: c.LiveSince,
+			Latest: at(latest, c.LatestStopID), LatestVersionSet: at(versionSets, c.LatestVersionSetID), Reconciliation: at(reconciliations, place.ID),
+		}
+	}
+	return found, err
+}
+
+// ids64 are numbers of rows to read, each once; 0, which stands for none, is no number.
+type ids64 []int64
+
+func (s *ids64) add(ids ...int64) {
+	for _, id := range ids {
+		if id != 0 {
+			*s = append(*s, id)
+		}
+	}
+}
+
+func (s ids64) all() []int64 {
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+// at is what a key has; nil for nothing.
+func at[T any](all map[int64]T, key int64) *T {
+	one, ok := all[key]
+	if !ok {
+		return nil
+	}
+	return &one
 }
 
 // byBadness are the healths in the order in which the queries of the matrix compare them.
 func byBadness() [4]core.Health {
 	return [...]core.Health{core.HealthHealthy, core.HealthUnknown, core.HealthProgressing, core.HealthDegraded}
+}
+
+// health is what the tables call the worst of services'.
+func health(worst int16) core.Health {
+	if worst == beforeAny {
+		return core.HealthUnknown
+	}
+	return byBadness()[worst]
 }
 
 // EnvironmentsOfDrivers implements core.Reads.
@@ -37,69 +127,125 @@ func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, r
 	return ids, err
 }
 
-// How the queries of the matrix are told what f.Waiting asks for.
+// MatrixApplications implements core.Reads.
+func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
+	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
+		return matrix(ctx, q, organization, f, stops, w)
+	}, application, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
+}
+
+// matrix takes the query that has an index for what is asked.
+func matrix(ctx context.Context, q *sqlc.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window) ([]sqlc.Application, error) {
+	asked := sqlc.MatrixAmongParams{
+		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: strings.ToLower(f.Contains), Environments: f.EnvironmentIDs,
+		States: standings(f.States), Healths: worst(f.Healths), Falling: w.Falling, AtMost: limit(w),
+		// Empty lists, not none: NULL would meet no condition.
+		Applications: []int64{}, Stops: []int64{}, Without: []int64{},
+	}
+	if asked.Environments == nil {
+		asked.Environments = []int64{}
+	}
+	named, few, err := named(ctx, q, organization, f.Contains)
+	waiting := f.Waiting != nil && *f.Waiting
+	if err != nil || few && len(named) == 0 || waiting && len(stops) == 0 {
+		return nil, err
+	}
+	if few {
+		asked.Applications = named
+	}
+	if f.Waiting != nil && !waiting && len(stops) > 0 {
+		asked.Without = stops
+	}
+	switch {
+	case waiting:
+		asked.Stops = stops
+		return q.MatrixAmong(ctx, asked)
+	case few:
+		return q.MatrixAmong(ctx, asked)
+	case len(asked.Environments) > 0 && len(asked.Environments) <= fewEnvironments:
+		return q.MatrixByEnvironment(ctx, sqlc.MatrixByEnvironmentParams{
+			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
+			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
+		})
+	default:
+		return q.MatrixByCell(ctx, sqlc.MatrixByCellParams{
+			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
+			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
+		})
+	}
+}
+
+// fewEnvironments is how many are looked up one by one; more are looked out for on the way.
+const fewEnvironments = 10
+
+// How CountMatrix is told what f.Waiting asks for.
 const (
 	waitingOrNot = iota
 	waitingOnly
 	waitingNot
 )
 
-// MatrixApplications implements core.Reads.
-func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
-	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *sqlc.Queries, w core.Window) ([]core.Application, error) {
-		all, _, err := matrix(ctx, q, organization, f, stops, w, false)
-		return all, err
-	}, func(a core.Application) core.Application { return a }, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
-}
-
 // CountMatrixApplications implements core.Counts.
 func (r reader) CountMatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64) (int, error) {
-	return count(ctx, r, organization, "applications of the matrix", func(q *sqlc.Queries) (int64, error) {
-		if err := q.PlanForValues(ctx); err != nil {
-			return 0, err
-		}
-		_, items, err := matrix(ctx, q, organization, f, stops, core.Window{}, true)
-		return items, err
-	})
-}
-
-// matrix reads applications of a window, and, when counting, how many there are in all of it.
-func matrix(
-	ctx context.Context, q *sqlc.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window, counting bool,
-) (all []core.Application, items int64, err error) {
-	states, healths, waiting := make([]int16, len(f.States)), make([]int16, len(f.Healths)), int32(waitingOrNot)
-	for i, s := range f.States {
-		states[i] = int16(s)
-	}
-	for i, h := range f.Healths {
-		healths[i] = int16(h)
-	}
+	waiting := int32(waitingOrNot)
 	if f.Waiting != nil {
 		waiting = waitingNot
 		if *f.Waiting {
 			waiting = waitingOnly
 		}
 	}
-	// An empty list, not none: NULL would meet no condition.
-	by := sqlc.MatrixByCellParams{
-		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: f.Contains, Environments: append([]int64{}, f.EnvironmentIDs...),
-		States: states, Waiting: waiting, Stops: append([]int64{}, stops...), Counting: counting, Falling: w.Falling, AtMost: limit(w),
-	}
-	if len(healths) == 0 {
-		rows, err := q.MatrixByCell(ctx, by)
-		for _, row := range rows {
-			all, items = append(all, application(row.Application)), row.Items
-		}
-		return all, items, err
-	}
-	rows, err := q.MatrixByHealth(ctx, sqlc.MatrixByHealthParams{
-		OrganizationID: by.OrganizationID, AboveName: by.AboveName, BelowName: by.BelowName, Contains: by.Contains, Healths: healths, Environments: by.Environments,
-		States: by.States, Waiting: by.Waiting, Stops: by.Stops, Counting: by.Counting, Falling: by.Falling, AtMost: by.AtMost,
+	return count(ctx, r, organization, "applications of the matrix", func(q *sqlc.Queries) (int64, error) {
+		return q.CountMatrix(ctx, sqlc.CountMatrixParams{
+			OrganizationID: organization, States: standings(f.States), Healths: worst(f.Healths), Environments: append([]int64{}, f.EnvironmentIDs...),
+			Contains: strings.ToLower(f.Contains), Waiting: waiting, Stops: append([]int64{}, stops...),
+		})
 	})
-	for _, row := range rows {
-		all, items = append(all, application(row.Application)), row.Items
+}
+
+// beforeAny is a cell's standing before its first rollout, and its worst health before any was seen.
+const beforeAny = -1
+
+// standings are what the tables have for states; all for none.
+func standings(states []core.RolloutState) []int16 {
+	if len(states) == 0 {
+		all := []int16{beforeAny}
+		for s := core.RolloutPending; s <= core.RolloutCancelled; s++ {
+			all = append(all, int16(s))
+		}
+		return all
 	}
-	return all, items, err
+	return convertAll(states, func(s core.RolloutState) int16 { return int16(s) })
+}
+
+// worst is what the tables have for the worst health of some services; all for none. What was never seen has no health.
+func worst(healths []core.Health) []int16 {
+	all := []int16{}
+	if len(healths) == 0 {
+		all = append(all, beforeAny)
+	}
+	for rank, h := range byBadness() {
+		if len(healths) == 0 || slices.Contains(healths, h) {
+			all = append(all, int16(rank))
+		}
+	}
+	return all
+}
+
+// fewNamed is how many applications are few. Where more have a text in their names, one in so many does, and a list that goes
+// by name comes by a page of them soon; where fewer do, they are looked up, whatever else there is.
+const fewNamed = 200
+
+// named are the applications that have a text in their names, where those are few; not few for an empty text.
+func named(ctx context.Context, q *sqlc.Queries, organization int64, text string) (ids []int64, few bool, err error) {
+	if text == "" {
+		return nil, false, nil
+	}
+	ids, err = q.ApplicationsNamed(ctx, organization, strings.ToLower(text), fewNamed+1)
+	if err != nil || len(ids) > fewNamed {
+		return nil, false, err
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), true, nil
 }
 
 // CellDifferences implements core.Reads.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -12,6 +13,11 @@ import (
 func (t *tx) AddPreview(ctx context.Context, p core.Preview) (core.Preview, error) {
 	row, err := t.q.InsertPreview(ctx, t.organization, p.ApplicationID, p.VersionSetID)
 	return preview(row), pg.Classify(err, "add preview of version set %d", p.VersionSetID)
+}
+
+// ForgetPreviews implements core.Tx.
+func (t *tx) ForgetPreviews(ctx context.Context, before time.Time, most int) error {
+	return pg.Classify(t.q.ForgetPreviews(ctx, before, int32(most)), "forget previews of before %s", before)
 }
 
 // SettlePreview implements core.Tx.

@@ -81,13 +81,11 @@ func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int6
 
 // VersionsBySource implements core.Reads.
 func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
-	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.VersionsBySourceRow, error) {
+	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.Version, error) {
 		return q.VersionsBySource(ctx, sqlc.VersionsBySourceParams{
 			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
-	}, func(row sqlc.VersionsBySourceRow) (int64, core.Version) {
-		return row.Version.ArtifactSourceID, version(row.Version)
-	}, func(one core.Version) int64 { return one.ID })
+	}, func(row sqlc.Version) (int64, core.Version) { return row.ArtifactSourceID, version(row) }, func(one core.Version) int64 { return one.ID })
 }
 
 // CountVersionsBySource implements core.Counts.
@@ -105,13 +103,11 @@ func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []i
 
 // VersionSetsByApplication implements core.Reads.
 func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
-	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.VersionSetsByApplicationRow, error) {
+	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.VersionSet, error) {
 		return q.VersionSetsByApplication(ctx, sqlc.VersionSetsByApplicationParams{
 			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
-	}, func(row sqlc.VersionSetsByApplicationRow) (int64, core.VersionSet) {
-		return row.VersionSet.ApplicationID, versionSet(row.VersionSet)
-	}, func(one core.VersionSet) int64 { return one.ID })
+	}, func(row sqlc.VersionSet) (int64, core.VersionSet) { return row.ApplicationID, versionSet(row) }, func(one core.VersionSet) int64 { return one.ID })
 }
 
 // CountVersionSetsByApplication implements core.Counts.

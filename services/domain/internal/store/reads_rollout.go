@@ -137,10 +137,9 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 		if err := q.PlanForValues(ctx); err != nil {
 			return nil, err
 		}
-		rows, err := q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{
+		return q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{
 			OrganizationID: organization, Ids: applications, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
-		return convertAll(rows, func(r sqlc.RolloutsByApplicationRow) sqlc.Rollout { return r.Rollout }), err
 	})
 	found := map[int64][]core.Rollout{}
 	for _, one := range all {

@@ -89,15 +89,7 @@ func (s *Store) In(ctx context.Context, organization int64, fn func(context.Cont
 	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *sqlc.Queries) error {
 		line := &pipeline{tx: t}
 		q := sqlc.New(line)
-		inside := &tx{pgx: t, line: line, q: q, organization: organization, deps: s.deps}
-		// A use case reads through the port that takes an organization. Only its own may be asked for: the transaction has
-		// entered that one, and a slip in the core must not become a look into another's rows (R5).
-		inside.run = func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
-			if asked != organization {
-				return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
-			}
-			return fn(q)
-		}
+		inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
 		if err := fn(ctx, inside); err != nil {
 			return err
 		}

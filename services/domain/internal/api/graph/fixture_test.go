@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,11 +55,22 @@ type fixture struct {
 }
 
 // counter counts the statements of our own; what a transaction adds is the same for each. Those of reads travel as batches.
-type counter struct{ n atomic.Int64 }
+type counter struct {
+	n     atomic.Int64
+	names sync.Map
+}
+
+// of is how often a statement was asked.
+func (c *counter) of(name string) int64 {
+	n, _ := c.names.LoadOrStore(name, &atomic.Int64{})
+	return n.(*atomic.Int64).Load() //nolint:forcetypeassert // nothing else is put there
+}
 
 func (c *counter) count(sql string) {
 	if strings.Contains(sql, "-- name: ") && !strings.Contains(sql, "EnterOrganization") && !strings.Contains(sql, "PlanForValues") {
 		c.n.Add(1)
+		n, _ := c.names.LoadOrStore(strings.Fields(sql)[2], &atomic.Int64{})
+		n.(*atomic.Int64).Add(1) //nolint:forcetypeassert // nothing else is put there
 	}
 }
 

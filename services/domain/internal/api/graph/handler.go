@@ -43,7 +43,7 @@ type Domain interface {
 	CountGatesFor(ctx context.Context, a core.Actor) (int, error)
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
-	Follow(ctx context.Context, a core.Actor, after int64, tell func(core.JournalEntry) bool) error
+	Follow(ctx context.Context, a core.Actor, after, rollout int64, tell func(core.JournalEntry) bool) error
 	BeginRequest(ctx context.Context, a core.Actor, r core.Request) (answer []byte, first bool, err error)
 	EndRequest(ctx context.Context, a core.Actor, key string, answer []byte) error
 	VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error)

@@ -72,7 +72,7 @@ type subscription struct {
 	log    *slog.Logger
 }
 
-// Journal follows the organization's journal. Nothing is buffered but the page that was read: a slow client slows its own
+// Journal follows the organization's journal, or one rollout's. Nothing is buffered but the page that was read: a slow client slows its own
 // reading.
 func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-chan model.JournalEntry, error) {
 	only := int64(0)
@@ -100,10 +100,7 @@ func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-ch
 	entries := make(chan model.JournalEntry)
 	go func() {
 		defer close(entries)
-		err := s.domain.Follow(ctx, actor, position, func(e core.JournalEntry) bool {
-			if only != 0 && e.RolloutID != only {
-				return ctx.Err() == nil
-			}
+		err := s.domain.Follow(ctx, actor, position, only, func(e core.JournalEntry) bool {
 			select {
 			case entries <- model.WrapJournalEntry(e):
 				return true

@@ -36,11 +36,8 @@ type loaders struct {
 	archivingsOfEnvironment *loader[int64, []core.Archiving]
 	contactOf               *loader[int64, core.Contact]
 	healthsOf               *loader[int64, []core.ServiceHealth]
-	reconciliationOf        *loader[int64, core.Reconciliation]
 	flows                   *loader[int64, core.FlowDefinition]
 	latestFlowOf            *loader[int64, core.FlowDefinition]
-	applicationEnvironments *loader[int64, core.ApplicationEnvironment]
-	environmentsOf          *loader[int64, []core.ApplicationEnvironment]
 	rollouts                *loader[int64, core.Rollout]
 	rolloutsOf              *loader[paged, core.Slice[core.Rollout]]
 	rolloutCountOf          *loader[int64, int]
@@ -64,6 +61,7 @@ type loaders struct {
 	waitsOf                 *loader[int64, []core.Wait]
 	members                 *loader[int64, core.Member]
 	cells                   *loader[int64, core.Cell]
+	cellsOf                 *loader[int64, []core.Cell]
 	groups                  *loader[int64, core.Group]
 	membersOf               *loader[int64, []core.Member]
 	groupsOf                *loader[int64, []core.Group]
@@ -107,11 +105,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		archivingsOfEnvironment: plain(b, r.ArchivingsByEnvironment),
 		contactOf:               plain(b, r.Contacts),
 		healthsOf:               plain(b, r.HealthsByEnvironment),
-		reconciliationOf:        plain(b, r.Reconciliations),
 		flows:                   plain(b, r.FlowDefinitionsByID),
 		latestFlowOf:            plain(b, r.LatestFlowDefinitions),
-		applicationEnvironments: plain(b, r.ApplicationEnvironmentsByID),
-		environmentsOf:          plain(b, r.ApplicationEnvironmentsByApplication),
 		rollouts:                plain(b, r.RolloutsByID),
 		rolloutsOf:              pages(b, r.RolloutsByApplication),
 		rolloutCountOf:          plain(b, r.CountRolloutsByApplication),
@@ -134,7 +129,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		applicationStandings:    plain(b, r.ApplicationStandings),
 		waitsOf:                 plain(b, r.Waits),
 		members:                 plain(b, r.MembersByID),
-		cells:                   plain(b, r.Cells),
+		cells:                   plain(b, r.CellsByID),
+		cellsOf:                 plain(b, r.CellsByApplication),
 		groups:                  plain(b, r.GroupsByID),
 		membersOf:               plain(b, r.MembersByGroup),
 		groupsOf:                plain(b, r.GroupsByMember),

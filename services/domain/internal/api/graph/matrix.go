@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -53,7 +52,7 @@ func (matrixRow) Newest(ctx context.Context, r *model.MatrixRow) (*model.Version
 
 // Cells are where the application stands, in the environments that are shown.
 func (matrixRow) Cells(ctx context.Context, r *model.MatrixRow) ([]model.ApplicationEnvironment, error) {
-	all, _, err := loadersOf(ctx).environmentsOf.load(ctx, r.Application.ID)
+	all, _, err := loadersOf(ctx).cellsOf.load(ctx, r.Application.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -66,62 +65,13 @@ func (matrixRow) Cells(ctx context.Context, r *model.MatrixRow) ([]model.Applica
 	return shown, nil
 }
 
-// Live is the version set of the last rollout that completed there.
-func (applicationEnvironment) Live(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return optional(ctx, l.versionSets, c.LiveVersionSetID, model.WrapVersionSet)
-}
-
-// LiveSince is when that was.
-func (applicationEnvironment) LiveSince(ctx context.Context, e *model.ApplicationEnvironment) (*time.Time, error) {
-	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
-	return c.LiveSince, err
-}
-
-// Latest is where the newest rollout that goes there stands there.
-func (applicationEnvironment) Latest(ctx context.Context, e *model.ApplicationEnvironment) (*model.RolloutEnvironment, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return optional(ctx, l.rolloutEnvironments, c.LatestStopID, model.WrapRolloutEnvironment)
-}
-
-// LatestVersionSet is what the newest rollout that goes there brings.
-func (applicationEnvironment) LatestVersionSet(ctx context.Context, e *model.ApplicationEnvironment) (*model.VersionSet, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return optional(ctx, l.versionSets, c.LatestVersionSetID, model.WrapVersionSet)
-}
-
-// State is how that rollout stands there.
-func (applicationEnvironment) State(ctx context.Context, e *model.ApplicationEnvironment) (*core.RolloutState, error) {
-	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
-	return c.LatestState, err
-}
-
 // Gates are those that hold it up there.
 func (applicationEnvironment) Gates(ctx context.Context, e *model.ApplicationEnvironment) ([]model.Gate, error) {
-	l := loadersOf(ctx)
-	c, _, err := l.cells.load(ctx, e.ID)
-	if err != nil || c.LatestState == nil || c.LatestState.Terminal() {
-		return []model.Gate{}, err
+	latest := e.Cell.Latest
+	if latest == nil || latest.State.Terminal() {
+		return []model.Gate{}, nil
 	}
-	return list(ctx, l.gatesOfStop, c.LatestStopID, model.WrapGate)
-}
-
-// Health is the worst of the application's services there.
-func (applicationEnvironment) Health(ctx context.Context, e *model.ApplicationEnvironment) (core.Health, error) {
-	c, _, err := loadersOf(ctx).cells.load(ctx, e.ID)
-	return c.Health, err
+	return list(ctx, loadersOf(ctx).gatesOfStop, latest.ID, model.WrapGate)
 }
 
 // ValidateDriverConfig says what is wrong with a configuration. That it is wrong is the answer, not an error.

@@ -79,7 +79,7 @@ func (m mutation) RetryApplicationEnvironmentSetup(
 		_, err = m.domain.RetrySetup(ctx, l.actor, n)
 		err = inField(err, "/applicationEnvironmentId")
 	}
-	p.ApplicationEnvironment, p.Errors, err = outcome(ctx, l.applicationEnvironments, n, model.WrapApplicationEnvironment, err)
+	p.ApplicationEnvironment, p.Errors, err = outcome(ctx, l.cells, n, model.WrapApplicationEnvironment, err)
 	return p, err
 }
 

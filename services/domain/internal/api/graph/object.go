@@ -40,7 +40,7 @@ func (application) FlowDefinition(ctx context.Context, a *model.Application) (*m
 
 // Environments are those that the pipelines deploy to.
 func (application) Environments(ctx context.Context, a *model.Application) ([]model.ApplicationEnvironment, error) {
-	return list(ctx, loadersOf(ctx).environmentsOf, a.ID, model.WrapApplicationEnvironment)
+	return list(ctx, loadersOf(ctx).cellsOf, a.ID, model.WrapApplicationEnvironment)
 }
 
 // Rollouts is one page of them, newest first.
@@ -178,8 +178,3 @@ func (environment) Approval(ctx context.Context, e *model.Environment) (*model.E
 
 // applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}
-
-// Environment is which of them it is about.
-func (applicationEnvironment) Environment(ctx context.Context, e *model.ApplicationEnvironment) (model.Environment, error) {
-	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, e.EnvironmentID, model.WrapEnvironment)
-}

@@ -16,11 +16,6 @@ func (environment) Healths(ctx context.Context, e *model.Environment) ([]model.S
 	return list(ctx, loadersOf(ctx).healthsOf, e.ID, model.WrapServiceHealth)
 }
 
-// Reconciliation is what is in force beside what was deployed last; null before anybody has looked.
-func (applicationEnvironment) Reconciliation(ctx context.Context, e *model.ApplicationEnvironment) (*model.Reconciliation, error) {
-	return optional(ctx, loadersOf(ctx).reconciliationOf, e.ID, model.WrapReconciliation)
-}
-
 // serviceHealth resolves the fields of ServiceHealth.
 type serviceHealth struct{}
 

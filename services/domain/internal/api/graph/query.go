@@ -180,7 +180,7 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 	case model.KindDriverBinding:
 		return node(ctx, l.bindings, number, model.WrapDriverBinding)
 	case model.KindApplicationEnvironment:
-		return node(ctx, l.applicationEnvironments, number, model.WrapApplicationEnvironment)
+		return node(ctx, l.cells, number, model.WrapApplicationEnvironment)
 	case model.KindMember:
 		return node(ctx, l.members, number, model.WrapMember)
 	case model.KindGroup:

@@ -217,6 +217,16 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 	if words, _ := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all)); !slices.Equal(words, all) {
 		t.Errorf("followed %q, want its own journal: %q", words, all)
 	}
+	// It goes on where it was, by cursor, and what happens to others is not even read: that would be a query of its own.
+	_, half := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all) / 2)
+	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "more"))(t)
+	c, before := f.followRollout(ours, core.CursorOf(0), half, "rollout_2"), f.queries.of("JournalBetween")
+	if words, _ := c.words(len(all) - len(all)/2 + 1); !slices.Equal(words, append(slices.Clone(all[len(all)/2:]), "pause")) {
+		t.Errorf("went on with %q, want the rest of %q and a pause", words, all)
+	}
+	if read := f.queries.of("JournalBetween") - before; read > 0 {
+		t.Errorf("the journal of the organization was read %d times", read)
+	}
 	for organization, rollout := range map[int64]string{ours: "rollout_99999", theirs: "rollout_2"} {
 		if e := f.followRollout(organization, core.CursorOf(0), "", rollout).next(); !strings.Contains(e.data, `"NOT_FOUND"`) {
 			t.Errorf("%s for organization %d: told %+v, want that there is none", rollout, organization, e)

@@ -6,7 +6,8 @@
 SELECT a.* FROM cd_applications a
 WHERE a.organization_id = @organization_id AND a.id > @above AND a.id < @below
   AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text)
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND (NOT @among::boolean OR a.id = ANY(@applications::bigint[]))
+  AND (@contains::text = '' OR position(@contains::text in lower(a.name)) > 0) AND a.archived_at IS NULL
   AND (sqlc.narg('rolled_out')::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
       WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = sqlc.narg('rolled_out')::boolean)
 ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN a.name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN a.name END DESC,
@@ -85,8 +86,7 @@ LIMIT @at_most;
 -- name: RolloutsAsking :many
 -- Rollouts that are not over and have asked for an approval, whether or not it has been answered.
 SELECT r.id FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND r.id > @above AND r.id < @below
-  AND EXISTS (SELECT FROM cd_rollout_transitions t WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'request_approval')
+WHERE r.organization_id = @organization_id AND r.asked AND r.state IN (0, 1, 2) AND r.id > @above AND r.id < @below
 ORDER BY CASE WHEN NOT @falling::boolean THEN r.id END, CASE WHEN @falling::boolean THEN r.id END DESC
 LIMIT @at_most;
 

@@ -1,14 +1,10 @@
 -- Applications beside environments.
 
 -- name: Cells :many
--- One cell for each application environment that is asked about. The health is the worst of its services': degraded, then
--- progressing, then unknown.
+-- One cell for each application environment that is asked about.
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
        COALESCE(c.latest_rollout_environment_id, 0)::bigint AS latest_stop_id, c.latest_state, COALESCE(r.version_set_id, 0)::bigint AS latest_version_set_id,
-       COALESCE((SELECT max(CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END)
-           FROM cd_services s
-           JOIN cd_service_environment_healths h ON h.organization_id = s.organization_id AND h.service_id = s.id AND h.environment_id = ae.environment_id
-           WHERE s.organization_id = @organization_id AND s.application_id = ae.application_id), 1)::smallint AS worst
+       COALESCE(c.worst, -1)::smallint AS worst
 FROM cd_application_environments ae
 LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
 LEFT JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
@@ -23,54 +19,92 @@ WHERE b.organization_id = @organization_id AND b.driver_ref = ANY(@drivers::text
 
 -- name: PlanForValues :exec
 -- The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
--- those parts out, and goes by the index that finds the fewest rows. A table that the planner would rather read whole is
--- one that is small today, or was when its statistics were taken.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true);
+-- those parts out, and goes by the index that finds the fewest rows. A page is walked by indexes, row by row, and ends when it
+-- is full: a table that the planner would rather read whole, or join whole, is one that is small today, or was when its
+-- statistics were taken.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('random_page_cost', '1.1', true);
 
 -- name: MatrixByCell :many
--- Applications that have a cell that meets everything that is asked: waiting is 0 for all, 1 for stops, 2 for all others.
--- How many there are is worked out only where it is asked for.
-SELECT sqlc.embed(a), (CASE WHEN @counting::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
-WHERE a.organization_id = @organization_id AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text) AND a.archived_at IS NULL
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0)
-  AND a.id IN (
-    SELECT ae.application_id
-    FROM cd_application_environments ae
-    LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE ae.organization_id = @organization_id AND ae.current
-      AND (cardinality(@environments::bigint[]) = 0 OR ae.environment_id = ANY(@environments::bigint[]))
-      AND (cardinality(@states::smallint[]) = 0 OR c.latest_state = ANY(@states::smallint[]))
-      AND (@waiting::integer <> 1 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
-      AND (@waiting::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@stops::bigint[])))
-  )
-ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC
-LIMIT @at_most;
+-- Applications that have a cell that meets everything that is asked. Of every state and health that would do, the first few
+-- are read, in order of name, by an index that has them so: the page is among them, however many there are, and whatever is
+-- rare. What is not asked for is every state, or every health.
+SELECT a.* FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
+  SELECT found.application_name
+  FROM unnest(@states::smallint[]) AS s(standing) CROSS JOIN unnest(@healths::smallint[]) AS h(worst)
+  CROSS JOIN LATERAL (
+    SELECT c.application_name FROM cd_cells c
+    WHERE c.organization_id = @organization_id AND c.shown AND c.standing = s.standing AND c.worst = h.worst
+      AND (cardinality(@environments::bigint[]) = 0 OR c.environment_id = ANY(@environments::bigint[]))
+      AND c.application_name > @above_name AND (@below_name::text = '' OR c.application_name < @below_name::text)
+      AND (@contains::text = '' OR position(@contains::text in lower(c.application_name)) > 0)
+      AND (cardinality(@without::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@without::bigint[])))
+    GROUP BY c.application_name
+    ORDER BY CASE WHEN NOT @falling::boolean THEN c.application_name END, CASE WHEN @falling::boolean THEN c.application_name END DESC
+    LIMIT @at_most
+  ) found
+  GROUP BY found.application_name
+  ORDER BY CASE WHEN NOT @falling::boolean THEN found.application_name END, CASE WHEN @falling::boolean THEN found.application_name END DESC
+  LIMIT @at_most
+))
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC;
 
--- name: MatrixByHealth :many
--- MatrixByCell, where also the worst health of a service there is one of those asked for; a service that was never seen
--- counts for nothing.
-SELECT sqlc.embed(a), (CASE WHEN @counting::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
-WHERE a.organization_id = @organization_id AND a.name > @above_name AND (@below_name::text = '' OR a.name < @below_name::text) AND a.archived_at IS NULL
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(a.name)) > 0)
-  AND a.id IN (
-    SELECT ae.application_id
-    FROM cd_service_environment_healths h
-    JOIN cd_services s ON s.organization_id = h.organization_id AND s.id = h.service_id
-    JOIN cd_application_environments ae ON ae.organization_id = h.organization_id AND ae.application_id = s.application_id AND ae.environment_id = h.environment_id
-    LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE h.organization_id = @organization_id AND h.health = ANY(@healths::smallint[]) AND ae.current
-      AND (cardinality(@environments::bigint[]) = 0 OR h.environment_id = ANY(@environments::bigint[]))
-      AND (cardinality(@states::smallint[]) = 0 OR c.latest_state = ANY(@states::smallint[]))
-      AND (@waiting::integer <> 1 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
-      AND (@waiting::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@stops::bigint[])))
-      AND NOT EXISTS (
-        SELECT FROM cd_services o
-        JOIN cd_service_environment_healths w ON w.organization_id = o.organization_id AND w.service_id = o.id AND w.environment_id = h.environment_id
-        WHERE o.organization_id = h.organization_id AND o.application_id = s.application_id
-          AND CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END > CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END
-      )
-  )
-ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC
+-- name: MatrixByEnvironment :many
+-- MatrixByCell in some environments.
+SELECT a.* FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
+  SELECT found.application_name
+  FROM unnest(@environments::bigint[]) AS e(id) CROSS JOIN unnest(@states::smallint[]) AS s(standing) CROSS JOIN unnest(@healths::smallint[]) AS h(worst)
+  CROSS JOIN LATERAL (
+    SELECT c.application_name FROM cd_cells c
+    WHERE c.organization_id = @organization_id AND c.shown AND c.environment_id = e.id AND c.standing = s.standing AND c.worst = h.worst
+      AND c.application_name > @above_name AND (@below_name::text = '' OR c.application_name < @below_name::text)
+      AND (@contains::text = '' OR position(@contains::text in lower(c.application_name)) > 0)
+      AND (cardinality(@without::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@without::bigint[])))
+    GROUP BY c.application_name
+    ORDER BY CASE WHEN NOT @falling::boolean THEN c.application_name END, CASE WHEN @falling::boolean THEN c.application_name END DESC
+    LIMIT @at_most
+  ) found
+  GROUP BY found.application_name
+  ORDER BY CASE WHEN NOT @falling::boolean THEN found.application_name END, CASE WHEN @falling::boolean THEN found.application_name END DESC
+  LIMIT @at_most
+))
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC;
+
+-- name: MatrixAmong :many
+-- MatrixByCell among few cells: those of some applications, those where the newest rollout stands at one of some stops, or
+-- both. Empty lists are not asked for. The sums keep the indexes of states out of it: by those, all cells are read.
+SELECT a.* FROM cd_applications a
+WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
+  SELECT c.application_name FROM cd_cells c
+  WHERE c.organization_id = @organization_id AND c.shown AND c.standing + 0 = ANY(@states::smallint[]) AND c.worst + 0 = ANY(@healths::smallint[])
+    AND (cardinality(@applications::bigint[]) = 0 OR c.application_id = ANY(@applications::bigint[]))
+    AND (cardinality(@stops::bigint[]) = 0 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
+    AND (cardinality(@environments::bigint[]) = 0 OR c.environment_id = ANY(@environments::bigint[]))
+    AND c.application_name > @above_name AND (@below_name::text = '' OR c.application_name < @below_name::text)
+    AND (@contains::text = '' OR position(@contains::text in lower(c.application_name)) > 0)
+    AND (cardinality(@without::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@without::bigint[])))
+  GROUP BY c.application_name
+  ORDER BY CASE WHEN NOT @falling::boolean THEN c.application_name END, CASE WHEN @falling::boolean THEN c.application_name END DESC
+  LIMIT @at_most
+))
+ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC;
+
+-- name: CountMatrix :one
+-- How many applications have such a cell: waiting is 0 for all, 1 for those at stops, 2 for all others. It grows with the list.
+SELECT count(DISTINCT c.application_id) FROM cd_cells c
+WHERE c.organization_id = @organization_id AND c.shown AND c.standing = ANY(@states::smallint[]) AND c.worst = ANY(@healths::smallint[])
+  AND (cardinality(@environments::bigint[]) = 0 OR c.environment_id = ANY(@environments::bigint[]))
+  AND (@contains::text = '' OR position(@contains::text in lower(c.application_name)) > 0)
+  AND (@waiting::integer <> 1 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
+  AND (@waiting::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY(@stops::bigint[])));
+
+-- name: ApplicationsNamed :many
+-- Applications that have a text in their names, some of them more than once: as many as are asked for, in no order. What begins
+-- with the text is between it and the text with a letter behind it that is greater than any that names may have.
+SELECT n.application_id FROM cd_application_name_ends n
+WHERE n.organization_id = @organization_id AND n.name_end >= @contains::text AND n.name_end < @contains::text || '~'
 LIMIT @at_most;
 
 -- name: CellDifferences :many
@@ -88,6 +122,7 @@ WITH stops AS (
     WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
 ), kept AS (
     SELECT * FROM cd_cells k WHERE k.organization_id = @organization_id AND k.application_id = ANY(@applications::bigint[])
+      AND k.latest_rollout_environment_id IS NOT NULL
 )
 SELECT COALESCE(l.id, c.latest_rollout_environment_id)::bigint AS stop_id, COALESCE(l.environment_id, c.environment_id)::bigint AS environment_id,
     COALESCE(l.id, 0)::bigint AS told_latest, COALESCE(l.state, -1)::smallint AS told_state, COALESCE(v.id, 0)::bigint AS told_live,

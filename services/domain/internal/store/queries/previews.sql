@@ -2,6 +2,10 @@
 INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id)
 VALUES (@organization_id, @application_id, @version_set_id) RETURNING *;
 
+-- name: ForgetPreviews :exec
+-- Those of the organization that were asked for before an instant, the oldest first.
+SELECT cd_forget_previews(@before::timestamptz, @at_most::integer);
+
 -- name: SettlePreview :exec
 -- What the program has told stays: the engine's word about its end may come before it, or after.
 UPDATE cd_rollout_previews SET state = @state, reason = @reason, environments = @environments

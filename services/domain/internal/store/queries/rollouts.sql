@@ -70,12 +70,13 @@ WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: RolloutsByApplication :many
-SELECT sqlc.embed(v)
-FROM unnest(@ids::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
+SELECT * FROM cd_rollouts v
+WHERE v.organization_id = @organization_id AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest(@ids::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
     WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id > @above AND n.id < @below
     ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
-JOIN cd_rollouts v ON v.organization_id = @organization_id AND v.id = page.id
+))
 ORDER BY v.application_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
 
 -- name: CountRolloutsByApplication :many
@@ -86,21 +87,25 @@ WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN (0, 1, 2);
 
 -- name: Rollbacks :many
--- Those whose target was live before in their first environment, with something else in between (R18).
+-- Those whose target was live before in their first environment, with something else in between (R18): something else since
+-- the first time that it was.
 SELECT r.id
 FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
-WHERE r.organization_id = @organization_id AND r.id = ANY(@ids::bigint[])
-  AND EXISTS (
-    SELECT FROM cd_rollout_environments live
-    JOIN cd_rollouts before ON before.organization_id = live.organization_id AND before.id = live.rollout_id
-    JOIN cd_rollout_environments between_ ON between_.organization_id = live.organization_id AND between_.environment_id = live.environment_id
-        AND between_.rollout_id > live.rollout_id AND between_.rollout_id < r.id AND between_.started_at IS NOT NULL
-    JOIN cd_rollouts other ON other.organization_id = between_.organization_id AND other.id = between_.rollout_id
-    WHERE live.organization_id = r.organization_id AND live.environment_id = f.environment_id AND live.state = 3
-      AND before.application_id = r.application_id AND before.version_set_id = r.version_set_id
-      AND other.application_id = r.application_id AND other.version_set_id <> r.version_set_id
-  );
+CROSS JOIN LATERAL (
+    SELECT b.id FROM cd_rollouts b
+    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 3
+    WHERE b.organization_id = r.organization_id AND b.version_set_id = r.version_set_id AND b.id < r.id
+    ORDER BY b.id LIMIT 1
+) before
+CROSS JOIN LATERAL (
+    SELECT FROM cd_rollouts o
+    JOIN cd_rollout_environments tried ON tried.organization_id = o.organization_id AND tried.rollout_id = o.id AND tried.environment_id = f.environment_id
+    WHERE o.organization_id = r.organization_id AND o.application_id = r.application_id AND o.version_set_id <> r.version_set_id
+      AND o.id < r.id AND o.id > before.id AND tried.started_at IS NOT NULL
+    ORDER BY o.id DESC LIMIT 1
+) between_
+WHERE r.organization_id = @organization_id AND r.id = ANY(@ids::bigint[]);
 
 -- name: RolloutEnvironmentsByID :many
 SELECT * FROM cd_rollout_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);

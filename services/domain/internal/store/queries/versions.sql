@@ -66,12 +66,13 @@ SELECT @organization_id, unnest(@version_sets::bigint[]), unnest(@versions::bigi
 SELECT * FROM cd_versions WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: VersionsBySource :many
-SELECT sqlc.embed(v)
-FROM unnest(@ids::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
+SELECT * FROM cd_versions v
+WHERE v.organization_id = @organization_id AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest(@ids::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
     WHERE n.organization_id = @organization_id AND n.artifact_source_id = parent.id AND n.id > @above AND n.id < @below
     ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
-JOIN cd_versions v ON v.organization_id = @organization_id AND v.id = page.id
+))
 ORDER BY v.artifact_source_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
 
 -- name: CountVersionsBySource :many
@@ -82,12 +83,13 @@ WHERE organization_id = @organization_id AND artifact_source_id = ANY(@ids::bigi
 SELECT * FROM cd_version_sets WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: VersionSetsByApplication :many
-SELECT sqlc.embed(v)
-FROM unnest(@ids::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
+SELECT * FROM cd_version_sets v
+WHERE v.organization_id = @organization_id AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest(@ids::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
     WHERE n.organization_id = @organization_id AND n.application_id = parent.id AND n.id > @above AND n.id < @below
     ORDER BY CASE WHEN NOT @falling::boolean THEN n.id END, CASE WHEN @falling::boolean THEN n.id END DESC LIMIT @at_most) page
-JOIN cd_version_sets v ON v.organization_id = @organization_id AND v.id = page.id
+))
 ORDER BY v.application_id, CASE WHEN NOT @falling::boolean THEN v.id END, CASE WHEN @falling::boolean THEN v.id END DESC;
 
 -- name: CountVersionSetsByApplication :many

@@ -211,7 +211,7 @@ func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (Jou
 }
 
 const listActiveRollouts = `-- name: ListActiveRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN (0, 1, 2) AND r.state = ANY($4::smallint[])
   AND ($5::bigint = 0 OR r.application_id = $5)
   AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
@@ -264,6 +264,7 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -280,12 +281,13 @@ const listApplications = `-- name: ListApplications :many
 SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
 WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3
   AND a.name > $4 AND ($5::text = '' OR a.name < $5::text)
-  AND ($6::text = '' OR position(lower($6::text) in lower(a.name)) > 0) AND a.archived_at IS NULL
-  AND ($7::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
-      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = $7::boolean)
-ORDER BY CASE WHEN $8::boolean AND NOT $9::boolean THEN a.name END, CASE WHEN $8::boolean AND $9::boolean THEN a.name END DESC,
-         CASE WHEN NOT $8::boolean AND NOT $9::boolean THEN a.id END, CASE WHEN NOT $8::boolean AND $9::boolean THEN a.id END DESC
-LIMIT $10
+  AND (NOT $6::boolean OR a.id = ANY($7::bigint[]))
+  AND ($8::text = '' OR position($8::text in lower(a.name)) > 0) AND a.archived_at IS NULL
+  AND ($9::boolean IS NULL OR EXISTS (SELECT FROM cd_rollouts r
+      WHERE r.organization_id = a.organization_id AND r.application_id = a.id) = $9::boolean)
+ORDER BY CASE WHEN $10::boolean AND NOT $11::boolean THEN a.name END, CASE WHEN $10::boolean AND $11::boolean THEN a.name END DESC,
+         CASE WHEN NOT $10::boolean AND NOT $11::boolean THEN a.id END, CASE WHEN NOT $10::boolean AND $11::boolean THEN a.id END DESC
+LIMIT $12
 `
 
 type ListApplicationsParams struct {
@@ -294,6 +296,8 @@ type ListApplicationsParams struct {
 	Below          int64
 	AboveName      string
 	BelowName      string
+	Among          bool
+	Applications   []int64
 	Contains       string
 	RolledOut      *bool
 	ByName         bool
@@ -311,6 +315,8 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 		arg.Below,
 		arg.AboveName,
 		arg.BelowName,
+		arg.Among,
+		arg.Applications,
 		arg.Contains,
 		arg.RolledOut,
 		arg.ByName,
@@ -415,7 +421,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3
   AND ($4::bigint = 0 OR r.application_id = $4)
   AND (cardinality($5::smallint[]) = 0 OR r.state = ANY($5::smallint[]))
@@ -467,6 +473,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -479,7 +486,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const listRolloutsByFinish = `-- name: ListRolloutsByFinish :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked FROM cd_rollouts r
 WHERE r.organization_id = $1
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > ($2::timestamptz, $3::bigint)
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < ($4::timestamptz, $5::bigint)
@@ -540,6 +547,7 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -553,8 +561,7 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 
 const rolloutsAsking = `-- name: RolloutsAsking :many
 SELECT r.id FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.state IN (0, 1, 2) AND r.id > $2 AND r.id < $3
-  AND EXISTS (SELECT FROM cd_rollout_transitions t WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'request_approval')
+WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND r.id > $2 AND r.id < $3
 ORDER BY CASE WHEN NOT $4::boolean THEN r.id END, CASE WHEN $4::boolean THEN r.id END DESC
 LIMIT $5
 `

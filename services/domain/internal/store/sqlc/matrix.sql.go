@@ -10,6 +10,34 @@ import (
 	"time"
 )
 
+const applicationsNamed = `-- name: ApplicationsNamed :many
+SELECT n.application_id FROM cd_application_name_ends n
+WHERE n.organization_id = $1 AND n.name_end >= $2::text AND n.name_end < $2::text || '~'
+LIMIT $3
+`
+
+// Applications that have a text in their names, some of them more than once: as many as are asked for, in no order. What begins
+// with the text is between it and the text with a letter behind it that is greater than any that names may have.
+func (q *Queries) ApplicationsNamed(ctx context.Context, organizationID int64, contains string, atMost int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, applicationsNamed, organizationID, contains, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var application_id int64
+		if err := rows.Scan(&application_id); err != nil {
+			return nil, err
+		}
+		items = append(items, application_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const cellDifferences = `-- name: CellDifferences :many
 WITH stops AS (
     SELECT r.application_id, e.environment_id, e.id, e.state, r.version_set_id, e.finished_at
@@ -22,7 +50,8 @@ WITH stops AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
     WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
 ), kept AS (
-    SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, created_at, updated_at FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
+    SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, created_at, updated_at, application_name, shown, worst, standing FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
+      AND k.latest_rollout_environment_id IS NOT NULL
 )
 SELECT COALESCE(l.id, c.latest_rollout_environment_id)::bigint AS stop_id, COALESCE(l.environment_id, c.environment_id)::bigint AS environment_id,
     COALESCE(l.id, 0)::bigint AS told_latest, COALESCE(l.state, -1)::smallint AS told_state, COALESCE(v.id, 0)::bigint AS told_live,
@@ -91,10 +120,7 @@ const cells = `-- name: Cells :many
 
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
        COALESCE(c.latest_rollout_environment_id, 0)::bigint AS latest_stop_id, c.latest_state, COALESCE(r.version_set_id, 0)::bigint AS latest_version_set_id,
-       COALESCE((SELECT max(CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END)
-           FROM cd_services s
-           JOIN cd_service_environment_healths h ON h.organization_id = s.organization_id AND h.service_id = s.id AND h.environment_id = ae.environment_id
-           WHERE s.organization_id = $1 AND s.application_id = ae.application_id), 1)::smallint AS worst
+       COALESCE(c.worst, -1)::smallint AS worst
 FROM cd_application_environments ae
 LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
 LEFT JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
@@ -113,8 +139,7 @@ type CellsRow struct {
 }
 
 // Applications beside environments.
-// One cell for each application environment that is asked about. The health is the worst of its services': degraded, then
-// progressing, then unknown.
+// One cell for each application environment that is asked about.
 func (q *Queries) Cells(ctx context.Context, organizationID int64, ids []int64) ([]CellsRow, error) {
 	rows, err := q.db.Query(ctx, cells, organizationID, ids)
 	if err != nil {
@@ -141,6 +166,41 @@ func (q *Queries) Cells(ctx context.Context, organizationID int64, ids []int64) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const countMatrix = `-- name: CountMatrix :one
+SELECT count(DISTINCT c.application_id) FROM cd_cells c
+WHERE c.organization_id = $1 AND c.shown AND c.standing = ANY($2::smallint[]) AND c.worst = ANY($3::smallint[])
+  AND (cardinality($4::bigint[]) = 0 OR c.environment_id = ANY($4::bigint[]))
+  AND ($5::text = '' OR position($5::text in lower(c.application_name)) > 0)
+  AND ($6::integer <> 1 OR c.latest_rollout_environment_id = ANY($7::bigint[]))
+  AND ($6::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($7::bigint[])))
+`
+
+type CountMatrixParams struct {
+	OrganizationID int64
+	States         []int16
+	Healths        []int16
+	Environments   []int64
+	Contains       string
+	Waiting        int32
+	Stops          []int64
+}
+
+// How many applications have such a cell: waiting is 0 for all, 1 for those at stops, 2 for all others. It grows with the list.
+func (q *Queries) CountMatrix(ctx context.Context, arg CountMatrixParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countMatrix,
+		arg.OrganizationID,
+		arg.States,
+		arg.Healths,
+		arg.Environments,
+		arg.Contains,
+		arg.Waiting,
+		arg.Stops,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const environmentsOfDrivers = `-- name: EnvironmentsOfDrivers :many
@@ -170,56 +230,53 @@ func (q *Queries) EnvironmentsOfDrivers(ctx context.Context, organizationID int6
 	return items, nil
 }
 
-const matrixByCell = `-- name: MatrixByCell :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at, (CASE WHEN $1::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
-WHERE a.organization_id = $2 AND a.name > $3 AND ($4::text = '' OR a.name < $4::text) AND a.archived_at IS NULL
-  AND ($5::text = '' OR position(lower($5::text) in lower(a.name)) > 0)
-  AND a.id IN (
-    SELECT ae.application_id
-    FROM cd_application_environments ae
-    LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE ae.organization_id = $2 AND ae.current
-      AND (cardinality($6::bigint[]) = 0 OR ae.environment_id = ANY($6::bigint[]))
-      AND (cardinality($7::smallint[]) = 0 OR c.latest_state = ANY($7::smallint[]))
-      AND ($8::integer <> 1 OR c.latest_rollout_environment_id = ANY($9::bigint[]))
-      AND ($8::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($9::bigint[])))
-  )
-ORDER BY CASE WHEN NOT $10::boolean THEN a.name END, CASE WHEN $10::boolean THEN a.name END DESC
-LIMIT $11
+const matrixAmong = `-- name: MatrixAmong :many
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
+  SELECT c.application_name FROM cd_cells c
+  WHERE c.organization_id = $1 AND c.shown AND c.standing + 0 = ANY($2::smallint[]) AND c.worst + 0 = ANY($3::smallint[])
+    AND (cardinality($4::bigint[]) = 0 OR c.application_id = ANY($4::bigint[]))
+    AND (cardinality($5::bigint[]) = 0 OR c.latest_rollout_environment_id = ANY($5::bigint[]))
+    AND (cardinality($6::bigint[]) = 0 OR c.environment_id = ANY($6::bigint[]))
+    AND c.application_name > $7 AND ($8::text = '' OR c.application_name < $8::text)
+    AND ($9::text = '' OR position($9::text in lower(c.application_name)) > 0)
+    AND (cardinality($10::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($10::bigint[])))
+  GROUP BY c.application_name
+  ORDER BY CASE WHEN NOT $11::boolean THEN c.application_name END, CASE WHEN $11::boolean THEN c.application_name END DESC
+  LIMIT $12
+))
+ORDER BY CASE WHEN NOT $11::boolean THEN a.name END, CASE WHEN $11::boolean THEN a.name END DESC
 `
 
-type MatrixByCellParams struct {
-	Counting       bool
+type MatrixAmongParams struct {
 	OrganizationID int64
+	States         []int16
+	Healths        []int16
+	Applications   []int64
+	Stops          []int64
+	Environments   []int64
 	AboveName      string
 	BelowName      string
 	Contains       string
-	Environments   []int64
-	States         []int16
-	Waiting        int32
-	Stops          []int64
+	Without        []int64
 	Falling        bool
 	AtMost         int32
 }
 
-type MatrixByCellRow struct {
-	Application Application
-	Items       int64
-}
-
-// Applications that have a cell that meets everything that is asked: waiting is 0 for all, 1 for stops, 2 for all others.
-// How many there are is worked out only where it is asked for.
-func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]MatrixByCellRow, error) {
-	rows, err := q.db.Query(ctx, matrixByCell,
-		arg.Counting,
+// MatrixByCell among few cells: those of some applications, those where the newest rollout stands at one of some stops, or
+// both. Empty lists are not asked for. The sums keep the indexes of states out of it: by those, all cells are read.
+func (q *Queries) MatrixAmong(ctx context.Context, arg MatrixAmongParams) ([]Application, error) {
+	rows, err := q.db.Query(ctx, matrixAmong,
 		arg.OrganizationID,
+		arg.States,
+		arg.Healths,
+		arg.Applications,
+		arg.Stops,
+		arg.Environments,
 		arg.AboveName,
 		arg.BelowName,
 		arg.Contains,
-		arg.Environments,
-		arg.States,
-		arg.Waiting,
-		arg.Stops,
+		arg.Without,
 		arg.Falling,
 		arg.AtMost,
 	)
@@ -227,18 +284,17 @@ func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]M
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MatrixByCellRow
+	var items []Application
 	for rows.Next() {
-		var i MatrixByCellRow
+		var i Application
 		if err := rows.Scan(
-			&i.Application.ID,
-			&i.Application.OrganizationID,
-			&i.Application.Name,
-			&i.Application.Description,
-			&i.Application.CreatedAt,
-			&i.Application.UpdatedAt,
-			&i.Application.ArchivedAt,
-			&i.Items,
+			&i.ID,
+			&i.OrganizationID,
+			&i.Name,
+			&i.Description,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -250,66 +306,55 @@ func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]M
 	return items, nil
 }
 
-const matrixByHealth = `-- name: MatrixByHealth :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at, (CASE WHEN $1::boolean THEN count(*) OVER () ELSE 0 END)::bigint AS items FROM cd_applications a
-WHERE a.organization_id = $2 AND a.name > $3 AND ($4::text = '' OR a.name < $4::text) AND a.archived_at IS NULL
-  AND ($5::text = '' OR position(lower($5::text) in lower(a.name)) > 0)
-  AND a.id IN (
-    SELECT ae.application_id
-    FROM cd_service_environment_healths h
-    JOIN cd_services s ON s.organization_id = h.organization_id AND s.id = h.service_id
-    JOIN cd_application_environments ae ON ae.organization_id = h.organization_id AND ae.application_id = s.application_id AND ae.environment_id = h.environment_id
-    LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
-    WHERE h.organization_id = $2 AND h.health = ANY($6::smallint[]) AND ae.current
-      AND (cardinality($7::bigint[]) = 0 OR h.environment_id = ANY($7::bigint[]))
-      AND (cardinality($8::smallint[]) = 0 OR c.latest_state = ANY($8::smallint[]))
-      AND ($9::integer <> 1 OR c.latest_rollout_environment_id = ANY($10::bigint[]))
-      AND ($9::integer <> 2 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($10::bigint[])))
-      AND NOT EXISTS (
-        SELECT FROM cd_services o
-        JOIN cd_service_environment_healths w ON w.organization_id = o.organization_id AND w.service_id = o.id AND w.environment_id = h.environment_id
-        WHERE o.organization_id = h.organization_id AND o.application_id = s.application_id
-          AND CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END > CASE h.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END
-      )
-  )
-ORDER BY CASE WHEN NOT $11::boolean THEN a.name END, CASE WHEN $11::boolean THEN a.name END DESC
-LIMIT $12
+const matrixByCell = `-- name: MatrixByCell :many
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
+  SELECT found.application_name
+  FROM unnest($2::smallint[]) AS s(standing) CROSS JOIN unnest($3::smallint[]) AS h(worst)
+  CROSS JOIN LATERAL (
+    SELECT c.application_name FROM cd_cells c
+    WHERE c.organization_id = $1 AND c.shown AND c.standing = s.standing AND c.worst = h.worst
+      AND (cardinality($4::bigint[]) = 0 OR c.environment_id = ANY($4::bigint[]))
+      AND c.application_name > $5 AND ($6::text = '' OR c.application_name < $6::text)
+      AND ($7::text = '' OR position($7::text in lower(c.application_name)) > 0)
+      AND (cardinality($8::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($8::bigint[])))
+    GROUP BY c.application_name
+    ORDER BY CASE WHEN NOT $9::boolean THEN c.application_name END, CASE WHEN $9::boolean THEN c.application_name END DESC
+    LIMIT $10
+  ) found
+  GROUP BY found.application_name
+  ORDER BY CASE WHEN NOT $9::boolean THEN found.application_name END, CASE WHEN $9::boolean THEN found.application_name END DESC
+  LIMIT $10
+))
+ORDER BY CASE WHEN NOT $9::boolean THEN a.name END, CASE WHEN $9::boolean THEN a.name END DESC
 `
 
-type MatrixByHealthParams struct {
-	Counting       bool
+type MatrixByCellParams struct {
 	OrganizationID int64
+	States         []int16
+	Healths        []int16
+	Environments   []int64
 	AboveName      string
 	BelowName      string
 	Contains       string
-	Healths        []int16
-	Environments   []int64
-	States         []int16
-	Waiting        int32
-	Stops          []int64
+	Without        []int64
 	Falling        bool
 	AtMost         int32
 }
 
-type MatrixByHealthRow struct {
-	Application Application
-	Items       int64
-}
-
-// MatrixByCell, where also the worst health of a service there is one of those asked for; a service that was never seen
-// counts for nothing.
-func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) ([]MatrixByHealthRow, error) {
-	rows, err := q.db.Query(ctx, matrixByHealth,
-		arg.Counting,
+// Applications that have a cell that meets everything that is asked. Of every state and health that would do, the first few
+// are read, in order of name, by an index that has them so: the page is among them, however many there are, and whatever is
+// rare. What is not asked for is every state, or every health.
+func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]Application, error) {
+	rows, err := q.db.Query(ctx, matrixByCell,
 		arg.OrganizationID,
+		arg.States,
+		arg.Healths,
+		arg.Environments,
 		arg.AboveName,
 		arg.BelowName,
 		arg.Contains,
-		arg.Healths,
-		arg.Environments,
-		arg.States,
-		arg.Waiting,
-		arg.Stops,
+		arg.Without,
 		arg.Falling,
 		arg.AtMost,
 	)
@@ -317,18 +362,92 @@ func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MatrixByHealthRow
+	var items []Application
 	for rows.Next() {
-		var i MatrixByHealthRow
+		var i Application
 		if err := rows.Scan(
-			&i.Application.ID,
-			&i.Application.OrganizationID,
-			&i.Application.Name,
-			&i.Application.Description,
-			&i.Application.CreatedAt,
-			&i.Application.UpdatedAt,
-			&i.Application.ArchivedAt,
-			&i.Items,
+			&i.ID,
+			&i.OrganizationID,
+			&i.Name,
+			&i.Description,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ArchivedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const matrixByEnvironment = `-- name: MatrixByEnvironment :many
+SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
+  SELECT found.application_name
+  FROM unnest($2::bigint[]) AS e(id) CROSS JOIN unnest($3::smallint[]) AS s(standing) CROSS JOIN unnest($4::smallint[]) AS h(worst)
+  CROSS JOIN LATERAL (
+    SELECT c.application_name FROM cd_cells c
+    WHERE c.organization_id = $1 AND c.shown AND c.environment_id = e.id AND c.standing = s.standing AND c.worst = h.worst
+      AND c.application_name > $5 AND ($6::text = '' OR c.application_name < $6::text)
+      AND ($7::text = '' OR position($7::text in lower(c.application_name)) > 0)
+      AND (cardinality($8::bigint[]) = 0 OR c.latest_rollout_environment_id IS NULL OR NOT (c.latest_rollout_environment_id = ANY($8::bigint[])))
+    GROUP BY c.application_name
+    ORDER BY CASE WHEN NOT $9::boolean THEN c.application_name END, CASE WHEN $9::boolean THEN c.application_name END DESC
+    LIMIT $10
+  ) found
+  GROUP BY found.application_name
+  ORDER BY CASE WHEN NOT $9::boolean THEN found.application_name END, CASE WHEN $9::boolean THEN found.application_name END DESC
+  LIMIT $10
+))
+ORDER BY CASE WHEN NOT $9::boolean THEN a.name END, CASE WHEN $9::boolean THEN a.name END DESC
+`
+
+type MatrixByEnvironmentParams struct {
+	OrganizationID int64
+	Environments   []int64
+	States         []int16
+	Healths        []int16
+	AboveName      string
+	BelowName      string
+	Contains       string
+	Without        []int64
+	Falling        bool
+	AtMost         int32
+}
+
+// MatrixByCell in some environments.
+func (q *Queries) MatrixByEnvironment(ctx context.Context, arg MatrixByEnvironmentParams) ([]Application, error) {
+	rows, err := q.db.Query(ctx, matrixByEnvironment,
+		arg.OrganizationID,
+		arg.Environments,
+		arg.States,
+		arg.Healths,
+		arg.AboveName,
+		arg.BelowName,
+		arg.Contains,
+		arg.Without,
+		arg.Falling,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Application
+	for rows.Next() {
+		var i Application
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.Name,
+			&i.Description,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -341,12 +460,14 @@ func (q *Queries) MatrixByHealth(ctx context.Context, arg MatrixByHealthParams) 
 }
 
 const planForValues = `-- name: PlanForValues :exec
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true)
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('random_page_cost', '1.1', true)
 `
 
 // The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
-// those parts out, and goes by the index that finds the fewest rows. A table that the planner would rather read whole is
-// one that is small today, or was when its statistics were taken.
+// those parts out, and goes by the index that finds the fewest rows. A page is walked by indexes, row by row, and ends when it
+// is full: a table that the planner would rather read whole, or join whole, is one that is small today, or was when its
+// statistics were taken.
 func (q *Queries) PlanForValues(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planForValues)
 	return err

@@ -100,6 +100,16 @@ type ApplicationEnvironment struct {
 	Current bool
 }
 
+// The name of each application in lower case from each of its letters to its end: shop, hop, op, p.
+type ApplicationNameEnd struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  int64
+	NameEnd        string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 // No row: the defaults of the design, at once on failed and after 30 minutes on degraded.
 type ApplicationPolicy struct {
 	ID                   int64
@@ -182,14 +192,22 @@ type Cell struct {
 	ApplicationID  int64
 	EnvironmentID  int64
 	// The stop of the newest rollout that goes there, and latest_state its state.
-	LatestRolloutEnvironmentID int64
-	LatestState                int16
+	LatestRolloutEnvironmentID *int64
+	LatestState                *int16
 	// The stop of the newest rollout that completed there; NULL before the first.
 	LiveRolloutEnvironmentID *int64
 	LiveVersionSetID         *int64
 	LiveSince                *time.Time
 	CreatedAt                time.Time
 	UpdatedAt                time.Time
+	// The name of the application, for the order of the matrix.
+	ApplicationName string
+	// The application lives, and its latest pipeline goes there.
+	Shown bool
+	// The worst health of the application's services there: -1 never seen, 0 healthy, 1 unknown, 2 progressing, 3 degraded.
+	Worst int16
+	// latest_state, and -1 before the first rollout, so that an index finds that too.
+	Standing int16
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.
@@ -461,6 +479,8 @@ type Rollout struct {
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	Traceparent *string
+	// Its journal has a request for an approval, answered or not. Only kept for those that were under way when this was made, and newer ones.
+	Asked bool
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.

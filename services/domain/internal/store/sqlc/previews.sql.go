@@ -7,9 +7,20 @@ package sqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
+
+const forgetPreviews = `-- name: ForgetPreviews :exec
+SELECT cd_forget_previews($1::timestamptz, $2::integer)
+`
+
+// Those of the organization that were asked for before an instant, the oldest first.
+func (q *Queries) ForgetPreviews(ctx context.Context, before time.Time, atMost int32) error {
+	_, err := q.db.Exec(ctx, forgetPreviews, before, atMost)
+	return err
+}
 
 const insertPreview = `-- name: InsertPreview :one
 INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id)

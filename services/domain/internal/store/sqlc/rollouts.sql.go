@@ -14,7 +14,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -39,6 +39,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -172,7 +173,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 
 const insertRollout = `-- name: InsertRollout :one
 INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent)
-VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent
+VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked
 `
 
 type InsertRolloutParams struct {
@@ -205,6 +206,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Traceparent,
+		&i.Asked,
 	)
 	return i, err
 }
@@ -314,7 +316,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -333,12 +335,13 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Traceparent,
+		&i.Asked,
 	)
 	return i, err
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -364,6 +367,7 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -379,20 +383,24 @@ const rollbacks = `-- name: Rollbacks :many
 SELECT r.id
 FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
+CROSS JOIN LATERAL (
+    SELECT b.id FROM cd_rollouts b
+    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 3
+    WHERE b.organization_id = r.organization_id AND b.version_set_id = r.version_set_id AND b.id < r.id
+    ORDER BY b.id LIMIT 1
+) before
+CROSS JOIN LATERAL (
+    SELECT FROM cd_rollouts o
+    JOIN cd_rollout_environments tried ON tried.organization_id = o.organization_id AND tried.rollout_id = o.id AND tried.environment_id = f.environment_id
+    WHERE o.organization_id = r.organization_id AND o.application_id = r.application_id AND o.version_set_id <> r.version_set_id
+      AND o.id < r.id AND o.id > before.id AND tried.started_at IS NOT NULL
+    ORDER BY o.id DESC LIMIT 1
+) between_
 WHERE r.organization_id = $1 AND r.id = ANY($2::bigint[])
-  AND EXISTS (
-    SELECT FROM cd_rollout_environments live
-    JOIN cd_rollouts before ON before.organization_id = live.organization_id AND before.id = live.rollout_id
-    JOIN cd_rollout_environments between_ ON between_.organization_id = live.organization_id AND between_.environment_id = live.environment_id
-        AND between_.rollout_id > live.rollout_id AND between_.rollout_id < r.id AND between_.started_at IS NOT NULL
-    JOIN cd_rollouts other ON other.organization_id = between_.organization_id AND other.id = between_.rollout_id
-    WHERE live.organization_id = r.organization_id AND live.environment_id = f.environment_id AND live.state = 3
-      AND before.application_id = r.application_id AND before.version_set_id = r.version_set_id
-      AND other.application_id = r.application_id AND other.version_set_id <> r.version_set_id
-  )
 `
 
-// Those whose target was live before in their first environment, with something else in between (R18).
+// Those whose target was live before in their first environment, with something else in between (R18): something else since
+// the first time that it was.
 func (q *Queries) Rollbacks(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, rollbacks, organizationID, ids)
 	if err != nil {
@@ -503,32 +511,29 @@ func (q *Queries) RolloutOfDeployment(ctx context.Context, organizationID int64,
 }
 
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT v.id, v.organization_id, v.application_id, v.version_set_id, v.flow_definition_id, v.workflow_ref, v.state, v.started_at, v.finished_at, v.created_at, v.updated_at, v.traceparent
-FROM unnest($1::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
-    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts v
+WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
+    WHERE n.organization_id = $1 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
     ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
-JOIN cd_rollouts v ON v.organization_id = $2 AND v.id = page.id
+))
 ORDER BY v.application_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type RolloutsByApplicationParams struct {
-	Ids            []int64
 	OrganizationID int64
+	Ids            []int64
 	Above          int64
 	Below          int64
 	Falling        bool
 	AtMost         int32
 }
 
-type RolloutsByApplicationRow struct {
-	Rollout Rollout
-}
-
-func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByApplicationParams) ([]RolloutsByApplicationRow, error) {
+func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByApplicationParams) ([]Rollout, error) {
 	rows, err := q.db.Query(ctx, rolloutsByApplication,
-		arg.Ids,
 		arg.OrganizationID,
+		arg.Ids,
 		arg.Above,
 		arg.Below,
 		arg.Falling,
@@ -538,22 +543,23 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RolloutsByApplicationRow
+	var items []Rollout
 	for rows.Next() {
-		var i RolloutsByApplicationRow
+		var i Rollout
 		if err := rows.Scan(
-			&i.Rollout.ID,
-			&i.Rollout.OrganizationID,
-			&i.Rollout.ApplicationID,
-			&i.Rollout.VersionSetID,
-			&i.Rollout.FlowDefinitionID,
-			&i.Rollout.WorkflowRef,
-			&i.Rollout.State,
-			&i.Rollout.StartedAt,
-			&i.Rollout.FinishedAt,
-			&i.Rollout.CreatedAt,
-			&i.Rollout.UpdatedAt,
-			&i.Rollout.Traceparent,
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.FlowDefinitionID,
+			&i.WorkflowRef,
+			&i.State,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}
@@ -566,7 +572,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -591,6 +597,7 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Traceparent,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

@@ -357,32 +357,29 @@ func (q *Queries) SourcesByMatchKeys(ctx context.Context, organizationID int64, 
 }
 
 const versionSetsByApplication = `-- name: VersionSetsByApplication :many
-SELECT v.id, v.organization_id, v.application_id, v.name, v.entries_digest, v.entries_count, v.created_at, v.updated_at, v.traceparent
-FROM unnest($1::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
-    WHERE n.organization_id = $2 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets v
+WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
+    WHERE n.organization_id = $1 AND n.application_id = parent.id AND n.id > $3 AND n.id < $4
     ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
-JOIN cd_version_sets v ON v.organization_id = $2 AND v.id = page.id
+))
 ORDER BY v.application_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type VersionSetsByApplicationParams struct {
-	Ids            []int64
 	OrganizationID int64
+	Ids            []int64
 	Above          int64
 	Below          int64
 	Falling        bool
 	AtMost         int32
 }
 
-type VersionSetsByApplicationRow struct {
-	VersionSet VersionSet
-}
-
-func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsByApplicationParams) ([]VersionSetsByApplicationRow, error) {
+func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsByApplicationParams) ([]VersionSet, error) {
 	rows, err := q.db.Query(ctx, versionSetsByApplication,
-		arg.Ids,
 		arg.OrganizationID,
+		arg.Ids,
 		arg.Above,
 		arg.Below,
 		arg.Falling,
@@ -392,19 +389,19 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 		return nil, err
 	}
 	defer rows.Close()
-	var items []VersionSetsByApplicationRow
+	var items []VersionSet
 	for rows.Next() {
-		var i VersionSetsByApplicationRow
+		var i VersionSet
 		if err := rows.Scan(
-			&i.VersionSet.ID,
-			&i.VersionSet.OrganizationID,
-			&i.VersionSet.ApplicationID,
-			&i.VersionSet.Name,
-			&i.VersionSet.EntriesDigest,
-			&i.VersionSet.EntriesCount,
-			&i.VersionSet.CreatedAt,
-			&i.VersionSet.UpdatedAt,
-			&i.VersionSet.Traceparent,
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.Name,
+			&i.EntriesDigest,
+			&i.EntriesCount,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -565,32 +562,29 @@ func (q *Queries) VersionsByID(ctx context.Context, organizationID int64, ids []
 }
 
 const versionsBySource = `-- name: VersionsBySource :many
-SELECT v.id, v.organization_id, v.artifact_source_id, v.name, v.digest, v.reference, v.published_at, v.created_at, v.updated_at
-FROM unnest($1::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
-    WHERE n.organization_id = $2 AND n.artifact_source_id = parent.id AND n.id > $3 AND n.id < $4
+SELECT id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at FROM cd_versions v
+WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
+  SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
+    WHERE n.organization_id = $1 AND n.artifact_source_id = parent.id AND n.id > $3 AND n.id < $4
     ORDER BY CASE WHEN NOT $5::boolean THEN n.id END, CASE WHEN $5::boolean THEN n.id END DESC LIMIT $6) page
-JOIN cd_versions v ON v.organization_id = $2 AND v.id = page.id
+))
 ORDER BY v.artifact_source_id, CASE WHEN NOT $5::boolean THEN v.id END, CASE WHEN $5::boolean THEN v.id END DESC
 `
 
 type VersionsBySourceParams struct {
-	Ids            []int64
 	OrganizationID int64
+	Ids            []int64
 	Above          int64
 	Below          int64
 	Falling        bool
 	AtMost         int32
 }
 
-type VersionsBySourceRow struct {
-	Version Version
-}
-
-func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourceParams) ([]VersionsBySourceRow, error) {
+func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourceParams) ([]Version, error) {
 	rows, err := q.db.Query(ctx, versionsBySource,
-		arg.Ids,
 		arg.OrganizationID,
+		arg.Ids,
 		arg.Above,
 		arg.Below,
 		arg.Falling,
@@ -600,19 +594,19 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 		return nil, err
 	}
 	defer rows.Close()
-	var items []VersionsBySourceRow
+	var items []Version
 	for rows.Next() {
-		var i VersionsBySourceRow
+		var i Version
 		if err := rows.Scan(
-			&i.Version.ID,
-			&i.Version.OrganizationID,
-			&i.Version.ArtifactSourceID,
-			&i.Version.Name,
-			&i.Version.Digest,
-			&i.Version.Reference,
-			&i.Version.PublishedAt,
-			&i.Version.CreatedAt,
-			&i.Version.UpdatedAt,
+			&i.ID,
+			&i.OrganizationID,
+			&i.ArtifactSourceID,
+			&i.Name,
+			&i.Digest,
+			&i.Reference,
+			&i.PublishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

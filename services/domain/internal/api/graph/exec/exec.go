@@ -1039,16 +1039,8 @@ type ApplicationResolver interface {
 	ViewerCan(ctx context.Context, obj *model.Application) ([]model.Ability, error)
 }
 type ApplicationEnvironmentResolver interface {
-	Environment(ctx context.Context, obj *model.ApplicationEnvironment) (model.Environment, error)
-
-	Live(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
-	LiveSince(ctx context.Context, obj *model.ApplicationEnvironment) (*time.Time, error)
-	Latest(ctx context.Context, obj *model.ApplicationEnvironment) (*model.RolloutEnvironment, error)
-	LatestVersionSet(ctx context.Context, obj *model.ApplicationEnvironment) (*model.VersionSet, error)
-	State(ctx context.Context, obj *model.ApplicationEnvironment) (*core.RolloutState, error)
 	Gates(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Gate, error)
-	Health(ctx context.Context, obj *model.ApplicationEnvironment) (core.Health, error)
-	Reconciliation(ctx context.Context, obj *model.ApplicationEnvironment) (*model.Reconciliation, error)
+
 	ViewerCan(ctx context.Context, obj *model.ApplicationEnvironment) ([]model.Ability, error)
 }
 type ArchivingResolver interface {
@@ -5344,7 +5336,7 @@ type Query {
   "Where that journal ends now: what to follow it from, without missing anything that was not there yet."
   journalCursor: String!
   rollout(id: ID!): Rollout
-  "What a rollout would change; null where nobody has asked."
+  "What a rollout would change; null where nobody has asked, and a week after somebody did."
   rolloutPreview(id: ID!): RolloutPreview
   "Who belongs to the organization, in the order in which they came."
   members(first: Int, after: String, last: Int, before: String, orderBy: MemberOrder = CREATED): MemberConnection!
@@ -12651,7 +12643,7 @@ func (ec *executionContext) _ApplicationEnvironment_environment(ctx context.Cont
 			return ec.fieldContext_ApplicationEnvironment_environment(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().Environment(ctx, obj)
+			return obj.Environment(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Environment) graphql.Marshaler {
@@ -12666,7 +12658,7 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_environment(_ co
 		Object:     "ApplicationEnvironment",
 		Field:      field,
 		IsMethod:   true,
-		IsResolver: true,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Environment(ctx, field)
 		},
@@ -12752,7 +12744,7 @@ func (ec *executionContext) _ApplicationEnvironment_live(ctx context.Context, fi
 			return ec.fieldContext_ApplicationEnvironment_live(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().Live(ctx, obj)
+			return obj.Live(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
@@ -12767,7 +12759,7 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_live(_ context.C
 		Object:     "ApplicationEnvironment",
 		Field:      field,
 		IsMethod:   true,
-		IsResolver: true,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_VersionSet(ctx, field)
 		},
@@ -12784,7 +12776,7 @@ func (ec *executionContext) _ApplicationEnvironment_liveSince(ctx context.Contex
 			return ec.fieldContext_ApplicationEnvironment_liveSince(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().LiveSince(ctx, obj)
+			return obj.LiveSince, nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
@@ -12795,7 +12787,7 @@ func (ec *executionContext) _ApplicationEnvironment_liveSince(ctx context.Contex
 	)
 }
 func (ec *executionContext) fieldContext_ApplicationEnvironment_liveSince(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type Time does not have child fields"))
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _ApplicationEnvironment_latest(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
@@ -12807,7 +12799,7 @@ func (ec *executionContext) _ApplicationEnvironment_latest(ctx context.Context, 
 			return ec.fieldContext_ApplicationEnvironment_latest(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().Latest(ctx, obj)
+			return obj.Latest(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutEnvironment) graphql.Marshaler {
@@ -12822,7 +12814,7 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_latest(_ context
 		Object:     "ApplicationEnvironment",
 		Field:      field,
 		IsMethod:   true,
-		IsResolver: true,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_RolloutEnvironment(ctx, field)
 		},
@@ -12839,7 +12831,7 @@ func (ec *executionContext) _ApplicationEnvironment_latestVersionSet(ctx context
 			return ec.fieldContext_ApplicationEnvironment_latestVersionSet(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().LatestVersionSet(ctx, obj)
+			return obj.LatestVersionSet(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
@@ -12854,7 +12846,7 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_latestVersionSet
 		Object:     "ApplicationEnvironment",
 		Field:      field,
 		IsMethod:   true,
-		IsResolver: true,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_VersionSet(ctx, field)
 		},
@@ -12871,7 +12863,7 @@ func (ec *executionContext) _ApplicationEnvironment_state(ctx context.Context, f
 			return ec.fieldContext_ApplicationEnvironment_state(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().State(ctx, obj)
+			return obj.State(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *core.RolloutState) graphql.Marshaler {
@@ -12882,7 +12874,7 @@ func (ec *executionContext) _ApplicationEnvironment_state(ctx context.Context, f
 	)
 }
 func (ec *executionContext) fieldContext_ApplicationEnvironment_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type RolloutState does not have child fields"))
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, false, errors.New("field of type RolloutState does not have child fields"))
 }
 
 func (ec *executionContext) _ApplicationEnvironment_gates(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
@@ -12926,7 +12918,7 @@ func (ec *executionContext) _ApplicationEnvironment_health(ctx context.Context, 
 			return ec.fieldContext_ApplicationEnvironment_health(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().Health(ctx, obj)
+			return obj.Health, nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v core.Health) graphql.Marshaler {
@@ -12937,7 +12929,7 @@ func (ec *executionContext) _ApplicationEnvironment_health(ctx context.Context, 
 	)
 }
 func (ec *executionContext) fieldContext_ApplicationEnvironment_health(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, true, true, errors.New("field of type Health does not have child fields"))
+	return graphql.NewScalarFieldContext("ApplicationEnvironment", field, false, false, errors.New("field of type Health does not have child fields"))
 }
 
 func (ec *executionContext) _ApplicationEnvironment_reconciliation(ctx context.Context, field graphql.CollectedField, obj *model.ApplicationEnvironment) (ret graphql.Marshaler) {
@@ -12949,7 +12941,7 @@ func (ec *executionContext) _ApplicationEnvironment_reconciliation(ctx context.C
 			return ec.fieldContext_ApplicationEnvironment_reconciliation(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ApplicationEnvironment().Reconciliation(ctx, obj)
+			return obj.Reconciliation(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.Reconciliation) graphql.Marshaler {
@@ -12964,7 +12956,7 @@ func (ec *executionContext) fieldContext_ApplicationEnvironment_reconciliation(_
 		Object:     "ApplicationEnvironment",
 		Field:      field,
 		IsMethod:   true,
-		IsResolver: true,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Reconciliation(ctx, field)
 		},
@@ -31737,43 +31729,10 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "environment":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_environment(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_environment(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "readiness":
 			out.Values[i] = ec._ApplicationEnvironment_readiness(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -31790,195 +31749,30 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "live":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_live(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_live(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "liveSince":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_liveSince(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_liveSince(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "latest":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_latest(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_latest(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "latestVersionSet":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_latestVersionSet(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_latestVersionSet(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "state":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_state(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_state(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "gates":
 			field := field
 
@@ -32018,81 +31812,15 @@ func (ec *executionContext) _ApplicationEnvironment(ctx context.Context, sel ast
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "health":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_health(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_health(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "reconciliation":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ApplicationEnvironment_reconciliation(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ApplicationEnvironment_reconciliation(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "viewerCan":
 			field := field
 

@@ -45,8 +45,9 @@ type Environment struct{ core.Environment }
 // DriverBinding wraps the domain's.
 type DriverBinding struct{ core.DriverBinding }
 
-// ApplicationEnvironment wraps the domain's.
-type ApplicationEnvironment struct{ core.ApplicationEnvironment }
+// ApplicationEnvironment wraps the domain's, with all that is shown of it: its fields wait for nothing, since a page of the
+// matrix has thousands of them.
+type ApplicationEnvironment struct{ core.Cell }
 
 // Rollout wraps the domain's.
 type Rollout struct{ core.Rollout }

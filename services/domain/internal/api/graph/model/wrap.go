@@ -38,9 +38,7 @@ func WrapEnvironment(e core.Environment) Environment { return Environment{e} }
 func WrapDriverBinding(b core.DriverBinding) DriverBinding { return DriverBinding{b} }
 
 // WrapApplicationEnvironment wraps the domain's.
-func WrapApplicationEnvironment(e core.ApplicationEnvironment) ApplicationEnvironment {
-	return ApplicationEnvironment{e}
-}
+func WrapApplicationEnvironment(c core.Cell) ApplicationEnvironment { return ApplicationEnvironment{c} }
 
 // WrapRollout wraps the domain's.
 func WrapRollout(r core.Rollout) Rollout { return Rollout{r} }

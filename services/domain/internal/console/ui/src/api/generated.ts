@@ -282,11 +282,8 @@ export interface AbilityFields {
 }
 
 export interface CellFields {
-  id: string
   environment: {
     id: string
-    name: string
-    tier: Tier
   }
   readiness: Readiness
   readinessReason: string
@@ -296,12 +293,10 @@ export interface CellFields {
   } | null
   liveSince: string | null
   latestVersionSet: {
-    id: string
     name: string
   } | null
   state: RolloutState | null
   latest: {
-    id: string
     startedAt: string | null
     rollout: {
       id: string
@@ -310,7 +305,6 @@ export interface CellFields {
   } | null
   gates: Array<{
     gateId: string
-    requestedAt: string
   }>
   health: Health
   reconciliation: {
@@ -1273,11 +1267,8 @@ export interface WhereData {
         createdAt: string
       } | null
       cells: Array<{
-        id: string
         environment: {
           id: string
-          name: string
-          tier: Tier
         }
         readiness: Readiness
         readinessReason: string
@@ -1287,12 +1278,10 @@ export interface WhereData {
         } | null
         liveSince: string | null
         latestVersionSet: {
-          id: string
           name: string
         } | null
         state: RolloutState | null
         latest: {
-          id: string
           startedAt: string | null
           rollout: {
             id: string
@@ -1301,7 +1290,6 @@ export interface WhereData {
         } | null
         gates: Array<{
           gateId: string
-          requestedAt: string
         }>
         health: Health
         reconciliation: {
@@ -1321,7 +1309,7 @@ export interface WhereVariables {
   after?: string | null
   filter?: MatrixFilter | null
 }
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { id environment { id name tier } readiness readinessReason live { id name } liveSince latestVersionSet { id name } state latest { id startedAt rollout { id isRollback } } gates { gateId requestedAt } health reconciliation { drift since } }' }
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt rollout { id isRollback } } gates { gateId } health reconciliation { drift since } }' }
 
 export interface ColumnsData {
   environments: {

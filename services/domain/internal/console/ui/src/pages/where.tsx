@@ -15,7 +15,7 @@ import { useTyped } from '../parts/typed'
 type RowData = WhereData['matrix']['nodes'][number]
 type Column = { id: string; name: string; tier: string }
 
-const pageSize = 25
+const pageSize = 20
 
 export function Where() {
   const [search] = useSearchParams()
