@@ -25,7 +25,8 @@ var ErrBehind = errors.New("an event before this one has to be handled first")
 
 // ConsumeInOrder is Consume for events whose order matters: it takes what is there, up to MaxAckPending at once, and the
 // next only when all of that is done with. What is to be tried again is tried again here, after the delay of the backoff
-// list, and is not given back to the server, which would let others pass. Workers has no meaning. As every process takes
+// list, and is not given back to the server, which would let others pass. What a process had in hand that was killed is waited for, as
+// long as AckWait. Workers has no meaning. As every process takes
 // events of its own, the order holds over replicas only as far as one consumes at a time.
 func (c *Conn) ConsumeInOrder(ctx context.Context, consumer Consumer, h func(context.Context, []Delivery) []error, rejected func(context.Context, Delivery, error)) error {
 	consumer = consumer.withDefaults()
@@ -58,6 +59,9 @@ func (l *loop) pullInOrder(ctx context.Context, h BatchHandler) (received bool, 
 	if err != nil {
 		return false, err
 	}
+	if err := l.letBack(ctx, consumer); err != nil {
+		return false, err
+	}
 	for {
 		messages, err := l.fetch(ctx, consumer, renewal)
 		if len(messages) > 0 {
@@ -68,6 +72,25 @@ func (l *loop) pullInOrder(ctx context.Context, h BatchHandler) (received bool, 
 			return received, err
 		}
 	}
+}
+
+// backMargin is how long after AckWait the server has put what was not answered for in front of what is new.
+const backMargin = 500 * time.Millisecond
+
+// letBack waits until the server gives back what somebody has taken and not answered for, such as a process that was killed. Before
+// that it would hand out what came later, which would overtake.
+func (l *loop) letBack(ctx context.Context, consumer jetstream.Consumer) error {
+	info := consumer.CachedInfo()
+	for waited := time.Duration(0); info.NumAckPending > 0 && waited < l.consumer.AckWait+backMargin; waited += backMargin {
+		if err := clock.Sleep(ctx, l.conn.clock, backMargin); err != nil {
+			return err
+		}
+		var err error
+		if info, err = consumer.Info(ctx); err != nil {
+			return fmt.Errorf("look how many messages are in hand: %w", err)
+		}
+	}
+	return nil
 }
 
 // fetch waits for a message, and takes what else is there. What came before an error is answered beside it.

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -13,13 +17,19 @@ import (
 // inOrder consumes until enough are handled, and answers in which order the events of each call came.
 func inOrder(t *testing.T, conn *bus.Conn, h func(call int, ids []string) []error, rejected func(string, error), enough func(done []string) bool) []string {
 	t.Helper()
+	consumer := watcher()
+	consumer.MaxAckPending = 8
+	return inOrderAs(t, conn, consumer, h, rejected, enough)
+}
+
+// inOrderAs is inOrder as a consumer.
+func inOrderAs(t *testing.T, conn *bus.Conn, consumer bus.Consumer, h func(call int, ids []string) []error, rejected func(string, error), enough func(done []string) bool) []string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var mu sync.Mutex
 	var done []string
 	calls := 0
-	consumer := watcher()
-	consumer.MaxAckPending = 8
 	finish := func(id string) {
 		if done = append(done, id); enough(done) {
 			cancel()
@@ -92,6 +102,58 @@ func TestNothingOvertakesWhatHasToBeTriedAgain(t *testing.T) {
 	}
 	if rest := slices.Delete(slices.Clone(got), at, at+1); !slices.Equal(rest, slices.Delete(slices.Clone(want), 4, 5)) {
 		t.Errorf("handled in the order %q", rest)
+	}
+}
+
+// TestNothingOvertakesWhatAProcessHadInHandThatWasKilled: what came later waits until the server has it back.
+func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t)
+	consumer := watcher()
+	consumer.MaxAckPending, consumer.AckWait = 8, time.Second
+	if err := conn.Apply(t.Context(), bus.Topology{Consumers: []bus.Consumer{consumer}}); err != nil {
+		t.Fatal(err)
+	}
+	publisher := server.Connect(t, bus.UserWorkflow)
+	publish := func(n int) {
+		t.Helper()
+		if err := publisher.Publish(t.Context(), healthy(t, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1)
+	publish(2)
+	account := server.Config(bus.UserDomain)
+	killed, err := nats.Connect(server.URL(), nats.UserInfo(account.User, account.Password), nats.CustomInboxPrefix("_INBOX_"+account.User))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(killed.Close)
+	js, err := jetstream.New(killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := js.Consumer(t.Context(), consumer.Stream, consumer.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := theirs.Fetch(2, jetstream.FetchMaxWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for range batch.Messages() {
+		taken++
+	}
+	killed.Close()
+	if taken != 2 {
+		t.Fatalf("the process had %d events in hand, want 2", taken)
+	}
+	publish(3)
+	got := inOrderAs(t, conn, consumer, func(_ int, ids []string) []error { return make([]error, len(ids)) },
+		func(id string, err error) { t.Errorf("%s was rejected: %v", id, err) }, func(done []string) bool { return len(done) == 3 })
+	if want := []string{"healthy-1", "healthy-2", "healthy-3"}; !slices.Equal(got, want) {
+		t.Errorf("handled in the order %q, want %q", got, want)
 	}
 }
 
