@@ -91,6 +91,7 @@ func chaos(t *testing.T, random *rand.Rand, together int, done map[string]int) (
 	}
 	// Not Fast: PostgreSQL crashes, and what it has confirmed must not be lost by its own doing.
 	ctx, first := startIn(t, stack.Config{Dir: dir}, chaosScenario(1))
+	first.Patience = limit
 	worlds := []*world{first}
 	for i := 2; i <= together; i++ {
 		worlds = append(worlds, first.beside(chaosScenario(i)))
@@ -143,6 +144,7 @@ func chaosScenario(i int) demo.Scenario {
 	s := oneStage()
 	s.Application = fmt.Sprintf("shop-%d", i)
 	s.Stages[0].Gates, s.Stages[0].Soak = []int{25, 50, 75, 100}, 1 // long enough for faults to meet them
+	s.Config = map[string]any{"deadline": int(limit.Seconds())} // a server that recovers on a busy machine is no reason to fail
 	s.Stages[0].Approval, s.Stages[0].ApprovalReason = approval, "somebody says so"
 	return s
 }
@@ -150,7 +152,7 @@ func chaosScenario(i int) demo.Scenario {
 // beside is another application on the same stack.
 func (w *world) beside(scenario demo.Scenario) *world {
 	other := &world{World: demo.NewWorld(w.stack, scenario, clock.System()), stack: w.stack}
-	other.watcher = demo.NewWatcher(other.World, nil)
+	other.Patience, other.watcher = w.Patience, demo.NewWatcher(other.World, nil)
 	return other
 }
 
