@@ -19,12 +19,18 @@ const waitProgram = "wait_for_event(\"com.example.go\", filter = {\"number\": nu
 
 // send delivers the event that one parked workflow waits for.
 func send(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) error {
-	resp, err := c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
-		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`, id, organization, number)})
-	if err == nil && resp.GetMatched() != 1 {
-		err = fmt.Errorf("event %s matched %d waits, expected 1", id, resp.GetMatched())
+	matched, err := tell(ctx, c, id, number)
+	if err == nil && matched != 1 {
+		err = fmt.Errorf("event %s matched %d waits, expected 1", id, matched)
 	}
 	return err
+}
+
+// tell delivers an event, and answers how many workflows have waited for it.
+func tell(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) (int32, error) {
+	resp, err := c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
+		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`, id, organization, number)})
+	return resp.GetMatched(), err
 }
 
 // hot and evicted are the two ways a parked run is found: in memory, or in the database alone.
@@ -221,9 +227,38 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 		return err
 	}
 	m := row{Scenario: "event in", Clients: 32, N: n, Unit: "events", Note: fmt.Sprintf("beside %d parked", parked)}
-	return measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+	err = measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		began := now()
 		err := send(ctx, client, fmt.Sprintf("among-%d", offset+i), offset+i)
+		return now().Sub(began), err
+	})
+	if err != nil {
+		return err
+	}
+	return w.storm(ctx, r, parked, offset+n)
+}
+
+// storm is B5 beside the parked runs: events of which one in a hundred is waited for.
+func (w *world) storm(ctx context.Context, r *report, parked, offset int) error {
+	const matching, clients = 100, 64
+	n := max(w.scaled(10_000), 2_000)
+	_, _, err := w.drive(ctx, 32, n/matching, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		number := offset + i*matching
+		return 0, begin(ctx, client, fmt.Sprintf("storm-%d", number), waitProgram, fmt.Sprintf(`{"number": %d}`, number))
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.settled(ctx); err != nil {
+		return err
+	}
+	m := row{Scenario: "event in, 1 % match", Clients: clients, N: n, Unit: "events", Note: fmt.Sprintf("beside %d parked", parked)}
+	return measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		began := now()
+		matched, err := tell(ctx, client, fmt.Sprintf("storm-%d", offset+i), offset+i)
+		if err == nil && (matched == 1) != (i%matching == 0) {
+			err = fmt.Errorf("event %d matched %d waits", i, matched)
+		}
 		return now().Sub(began), err
 	})
 }
