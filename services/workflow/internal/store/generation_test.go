@@ -357,6 +357,11 @@ func TestWhatWasHadIsNotLookedThroughAgain(t *testing.T) {
 	l = had(l.Arrived[0].Event)
 	l = parks()
 	same(t, "what came", []string(nil), b.arrived(l.ID))
+	// A plan that was made while the tables were empty may go over a whole history. It is made anew once the server knows how long
+	// they are: here at once, elsewhere within a minute.
+	if _, err := pool.Exec(t.Context(), "ANALYZE"); err != nil {
+		t.Fatal(err)
+	}
 	many := b.rowsRead(func() { same(t, "matched", 1, b.receive(1, "next", "x", `{"id": 1}`)) })
 	if many > few+20 {
 		t.Errorf("an event reads %d rows after %d of its kind, %d as the first", many, events, few)
