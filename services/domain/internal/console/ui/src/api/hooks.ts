@@ -2,7 +2,7 @@
 // again, at most twice a second however much happens. What the journal does not tell of (readiness, health, who can be
 // reached) is asked every fifteen seconds, every two while it is being looked at, and when the page comes back to the front.
 // What has not changed keeps its identity, so nothing moves under the cursor.
-import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient, type Query } from '@tanstack/react-query'
+import { keepPreviousData, type Query, QueryCache, QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 import { ApiError, ask } from './client'
 import { MoreJournal, RolloutPage, type JournalRow, type Operation, type RolloutPageData } from './generated'
@@ -14,8 +14,14 @@ const beat = 500
 
 type Follows = (touched: Touched, data: unknown) => boolean
 
+/** A page that is told that nobody is signed in any more asks who is: that leads to signing in, there where one is (Gatekeeper). */
 export function newQueryClient(): QueryClient {
-  return new QueryClient({
+  const noticed = (error: Error) => {
+    const wasKnown = client.getQueryCache().findAll({ queryKey: ['Viewer'] }).some((viewer) => viewer.state.data !== undefined)
+    if (wasKnown && error instanceof ApiError && error.kind === 'signed-out') void client.invalidateQueries({ queryKey: ['Viewer'] })
+  }
+  const client = new QueryClient({
+    queryCache: new QueryCache({ onError: (error, query) => query.queryKey[0] !== 'Viewer' && noticed(error) }),
     defaultOptions: {
       queries: {
         // Nobody is signed in: asking again does not help. Everything else may be over soon.
@@ -28,6 +34,7 @@ export function newQueryClient(): QueryClient {
       mutations: { networkMode: 'always' },
     },
   })
+  return client
 }
 
 interface Options<Data> {

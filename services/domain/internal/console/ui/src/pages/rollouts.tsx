@@ -112,7 +112,7 @@ function Way({ environments }: { environments: RolloutLine['environments'] }) {
     <span key={e.id}>
       {i > 0 && ' → '}
       {e.state === 'PENDING' || e.state === 'CANCELLED' ? <span className="faint">{e.environment.name}</span> : <strong>{e.environment.name}</strong>}
-      {(e.state === 'COMPLETED' || e.state === 'FAILED') && <Icon name={e.state.toLowerCase()} />}
+      {(e.state === 'COMPLETED' || e.state === 'FAILED') && <> <Icon name={e.state.toLowerCase()} /></>}
       <span className="visually-hidden"> ({stateWord(e.state)})</span>
     </span>
   ))
