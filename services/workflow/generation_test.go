@@ -29,7 +29,9 @@ func TestGenerationsAreOneRun(t *testing.T) {
 	s.relay(func(call event.FunctionCalled) event.FunctionCompleted {
 		mu.Lock()
 		defer mu.Unlock()
-		calls = append(calls, call.CallID)
+		if !slices.Contains(calls, call.CallID) { // one that is answered late is sent again
+			calls = append(calls, call.CallID)
+		}
 		if strings.Contains(call.CallID, ".3/") && !mended {
 			return event.FunctionCompleted{Error: &event.CallError{Code: "forbidden", Message: "not yet"}}
 		}
