@@ -64,9 +64,13 @@ FROM generate_series(1, current_setting('bench.applications')::int) a, generate_
 
 -- What triggers keep otherwise: where each application stands in each environment, and the ends of names.
 INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, worst, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
-SELECT 1, p.application_id, p.environment_id, a.name, true, cd_worst_health(1, p.application_id, p.environment_id), e.id, e.state, l.id, l.version_set_id, l.finished_at
+SELECT 1, p.application_id, p.environment_id, a.name, true, COALESCE(h.worst, -1), e.id, e.state, l.id, l.version_set_id, l.finished_at
 FROM cd_application_environments p
 JOIN cd_applications a ON a.id = p.application_id
+LEFT JOIN (
+    SELECT s.application_id, w.environment_id, max(CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END) AS worst
+    FROM cd_service_environment_healths w JOIN cd_services s ON s.id = w.service_id GROUP BY s.application_id, w.environment_id
+) h ON h.application_id = p.application_id AND h.environment_id = p.environment_id
 LEFT JOIN (
     SELECT DISTINCT ON (r.application_id, n.environment_id) r.application_id, n.environment_id, n.id, n.state
     FROM cd_rollout_environments n JOIN cd_rollouts r ON r.id = n.rollout_id ORDER BY r.application_id, n.environment_id, n.id DESC
