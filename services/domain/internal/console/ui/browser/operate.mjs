@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { identityProvider } from './idp.mjs'
-import { check, launch, open, shot } from './page.mjs'
-import { start, tell } from './stack.mjs'
+import { check, launch, open, shot, tabTo } from './page.mjs'
+import { createRepository, moveFile, start, startWorkflow, tell } from './stack.mjs'
 
 let browser
 let dir
@@ -88,6 +88,35 @@ for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '32
     await page.finish()
   })
 }
+
+test('a workflow that has failed says why, and goes on from the failed step, by keyboard only', async () => {
+  const repository = await createRepository(stack, 'reports', 'nightly', ['early'])
+  await startWorkflow(stack, 'nightly-report', `print("looks for the report")
+run("git.read_file", {"repo_url": "${repository}", "ref": "main", "path": "nightly/late.yaml"})
+print("has found it")
+`)
+  const page = await open(browser, stack)
+  await page.goto('/workflows/nightly-report')
+  await page.getByRole('heading', { name: 'Why it failed' }).waitFor()
+  await page.getByText('nightly/late.yaml').first().waitFor()
+  await check(page, 'a failed workflow')
+  await shot(page, 'workflow-failed-light')
+  await moveFile(stack, 'reports', 'nightly/early.yaml', 'nightly/late.yaml')
+  await tabTo(page, page.getByRole('button', { name: 'Retry from the failed step' }))
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog')
+  await tabTo(page, dialog.getByRole('textbox'))
+  await page.keyboard.type('it is there now')
+  await tabTo(page, dialog.getByRole('button', { name: 'Retry', exact: true }))
+  await page.keyboard.press('Enter')
+  await page.getByText('has found it').waitFor()
+  await page.getByRole('heading', { name: 'Retried' }).waitFor()
+  await page.getByText('it is there now').waitFor()
+  assert.equal(await page.getByText('looks for the report').count(), 1, 'what came before the failed step is not done again')
+  await page.getByRole('heading', { name: 'Why it failed' }).waitFor({ state: 'detached' })
+  await shot(page, 'workflow-retried-light')
+  await page.finish()
+})
 
 test('a source is tested before it is added, checked when asked, and its form is the schema’s', async () => {
   const page = await open(browser, stack)

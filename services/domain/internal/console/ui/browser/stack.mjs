@@ -76,6 +76,13 @@ export async function rolloutState(stack, id) {
   return rollout
 }
 
+/** Has the engine run a program, as a team does from its terminal. */
+export async function startWorkflow(stack, id, program) {
+  const file = join(stack.dir, `${id}.star`)
+  await writeFile(file, program)
+  await run(lockstep, ['workflow', 'start', id, file, '--endpoints-file', join(stack.dir, 'endpoints.json')])
+}
+
 /** A repository with a manifest for each service, as a team would have it. */
 export async function createRepository(stack, name, namespace, services) {
   const bare = join(stack.dir, 'git', `${name}.git`)
