@@ -1,12 +1,13 @@
 -- What is as large as anybody has, beside the organization of tools/bench/domain/seed.sql: a rollout of 200 services that moves through
 -- three environments and has more than two thousand rows of journal (900001), and one of two services through thirty (900002). Names
 -- are as long as names may be; reasons are in a script that is written from right to left.
-SET session_replication_role = replica;
-
 CREATE TEMPORARY TABLE giant AS SELECT * FROM (VALUES
     (900001, rpad('payments-and-settlement-of-everything-that-is-sold-anywhere-', 63, 'x'), 200, 3),
     (900002, 'goes-everywhere', 2, 30)) AS g (a, name, services, environments);
 INSERT INTO cd_applications (id, organization_id, name, description) OVERRIDING SYSTEM VALUE SELECT a, 1, name, 'מערכת התשלומים של החנות' FROM giant;
+
+-- What triggers keep from here on is written out.
+SET session_replication_role = replica;
 CREATE TEMPORARY TABLE serving AS
 SELECT a, a * 1000 + s AS id, CASE WHEN a = 900001 THEN rpad('service-' || lpad(s::text, 3, '0') || '-of-the-payments-and-settlement-', 63, 'y') ELSE 'service-' || s END AS name
 FROM giant, generate_series(1, services) s;
@@ -39,8 +40,8 @@ OVERRIDING SYSTEM VALUE SELECT 100 * a + e, 1, a, 900000 + e, e, 10 * (900000 + 
 INSERT INTO cd_deployments (id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at)
 OVERRIDING SYSTEM VALUE SELECT e * 1000000000::bigint + s.id, 1, 100 * a + e, s.id, CASE e WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 0 END,
        CASE WHEN e < 3 THEN now() - interval '10 minutes' END, CASE WHEN e = 1 THEN now() END FROM giant JOIN serving s USING (a), generate_series(1, environments) e;
-INSERT INTO cd_cells (organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
-SELECT 1, a, 900000 + e, 100 * a + e, CASE e WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 0 END, CASE WHEN e = 1 THEN 100 * a + e END, CASE WHEN e = 1 THEN a END, CASE WHEN e = 1 THEN now() END
+INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
+SELECT 1, a, 900000 + e, name, true, 100 * a + e, CASE e WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 0 END, CASE WHEN e = 1 THEN 100 * a + e END, CASE WHEN e = 1 THEN a END, CASE WHEN e = 1 THEN now() END
 FROM giant, generate_series(1, environments) e;
 
 INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason)
