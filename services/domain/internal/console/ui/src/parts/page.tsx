@@ -1,6 +1,6 @@
 // What every page has: a title, and what to show while there is nothing to show.
-import { useEffect, type ReactNode } from 'react'
-import { Link, useSearchParams } from 'react-router'
+import { useEffect, useRef, type ReactNode } from 'react'
+import { Link, useLocation, useSearchParams } from 'react-router'
 import { ApiError } from '../api/client'
 import { Icon } from './icon'
 
@@ -18,12 +18,20 @@ export function Page({ title, name, above, beside, lead, children }: PageProps) 
   useEffect(() => {
     document.title = `${name ?? title} · Lockstep`
   }, [name, title])
+  const heading = useRef<HTMLHeadingElement>(null)
+  const arrived = useLocation().key !== 'default' // the first page leaves the focus where the browser puts it
+  useEffect(() => {
+    // What comes in place of "loading" takes over the focus that went with it.
+    if (arrived && document.activeElement === document.body) heading.current?.focus({ preventScroll: true })
+  }, [arrived])
   return (
     <>
       <header className="page-head">
         <div>
           {above && <p className="above">{above}</p>}
-          <h1 tabIndex={-1}>{title}</h1>
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
           {lead && <div className="lead">{lead}</div>}
         </div>
         {beside && <div className="actions">{beside}</div>}
