@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
@@ -150,11 +149,7 @@ func TestAPanicIsAnError(t *testing.T) {
 func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
-	nc := raw(t, server, bus.UserDomain)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := server.JetStream(t, bus.UserDomain)
 	tests := []struct{ name, body, want string }{
 		{"not an event", `hello`, "message on cd.domain.1.deployment.healthy is not a CloudEvent"},
 		{"unknown type", `{"specversion":"1.0","id":"1","source":"/x","type":"com.gitlab.cd.teapot.boiled","data":{}}`, "not in the event catalogue"},

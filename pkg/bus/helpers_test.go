@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -171,17 +170,6 @@ func await(t *testing.T, what string, done func() bool) {
 			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
-}
-
-// raw is a bare NATS connection of a user, for what the bus itself would never send.
-func raw(t *testing.T, server *bustest.TestServer, user string) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(server.URL(), nats.UserInfo(user, user), nats.CustomInboxPrefix("_INBOX_"+user), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 func publish(t *testing.T, conn *bus.Conn, events ...event.Event) {

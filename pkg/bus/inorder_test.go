@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -123,16 +122,7 @@ func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
 	}
 	publish(1)
 	publish(2)
-	account := server.Config(bus.UserDomain)
-	killed, err := nats.Connect(server.URL(), nats.UserInfo(account.User, account.Password), nats.CustomInboxPrefix("_INBOX_"+account.User))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(killed.Close)
-	js, err := jetstream.New(killed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := server.JetStream(t, bus.UserDomain)
 	theirs, err := js.Consumer(t.Context(), consumer.Stream, consumer.Durable)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +135,7 @@ func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
 	for range batch.Messages() {
 		taken++
 	}
-	killed.Close()
+	js.Conn().Close()
 	if taken != 2 {
 		t.Fatalf("the process had %d events in hand, want 2", taken)
 	}

@@ -112,7 +112,7 @@ func check(t *testing.T, what string, want bool, err error) {
 // said so.
 func pull(t *testing.T, server *bustest.TestServer, user, stream, durable string) error {
 	t.Helper()
-	nc := raw(t, server, user)
+	nc := server.Raw(t, user)
 	reply := nc.NewRespInbox()
 	if _, err := nc.SubscribeSync(reply); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestAReplyLedOntoAnotherPathIsRefused(t *testing.T) {
 	domain := server.Connect(t, bus.UserDomain)
 	c := consume(t, domain, watcher(), accept)
 	publish(t, server.Connect(t, bus.UserWorkflow), call(t, 42))
-	nc := raw(t, server, bus.RelayUser(42))
+	nc := server.Raw(t, bus.RelayUser(42))
 	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.CLUSTER_CALLS.agent-42", "cd.domain.1.deployment.healthy", []byte(`{"batch":1}`)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
 // waitProgram parks until its event comes; the last thing that it does ends the run.
@@ -142,7 +143,7 @@ func (w *world) copies(ctx context.Context) (n int, err error) {
 
 // beside sweeps once over an installation of its own.
 func (w *world) beside(ctx context.Context, r *report, parked int) error {
-	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	dir, err := probe.Folder()
 	if err != nil {
 		return err
 	}

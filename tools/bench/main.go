@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
 func main() {
@@ -61,7 +62,7 @@ func bench(ctx context.Context, args []string) error {
 	}
 	o.only = flags.Args()
 	log := telemetry.Logger(os.Stderr, "warn")
-	temporary, err := os.MkdirTemp("", "lockstep-bench-")
+	temporary, err := probe.Folder()
 	if err != nil {
 		return err
 	}

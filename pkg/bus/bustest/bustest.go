@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -87,6 +89,28 @@ func (s *TestServer) Connect(tb testing.TB, user string) *bus.Conn {
 	}
 	tb.Cleanup(c.Close)
 	return c
+}
+
+// Raw is a bare NATS connection of a user, for what the bus itself would never do; closed at the end of the test.
+func (s *TestServer) Raw(tb testing.TB, user string) *nats.Conn {
+	tb.Helper()
+	c := s.Config(user)
+	nc, err := nats.Connect(c.URL, nats.UserInfo(c.User, c.Password), nats.CustomInboxPrefix("_INBOX_"+user), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		tb.Fatalf("connect to nats as %s: %v", user, err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream is JetStream on a connection as Raw makes one.
+func (s *TestServer) JetStream(tb testing.TB, user string) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.New(s.Raw(tb, user))
+	if err != nil {
+		tb.Fatalf("jetstream as %s: %v", user, err)
+	}
+	return js
 }
 
 // Restart stops the server and starts it again on the same port with the same store.

@@ -70,14 +70,11 @@ func main() {
 
 func run(ctx context.Context, o options) (err error) {
 	log := telemetry.Logger(os.Stderr, "warn")
-	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	dir, err := probe.Folder()
 	if err != nil {
-		return fmt.Errorf("make a folder: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's account has to get in
-		return fmt.Errorf("open the folder: %w", err)
-	}
 	database, err := local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +23,18 @@ import (
 
 // startWithin bounds the start of a service.
 const startWithin = 2 * time.Minute
+
+// Folder makes a temporary folder that the account of a database server can enter; the caller removes it.
+func Folder() (string, error) {
+	dir, err := os.MkdirTemp("", "lockstep-bench-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's account has to get in
+		return "", errors.Join(fmt.Errorf("open the folder: %w", err), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
 
 // API is the domain's GraphQL API.
 type API struct {

@@ -49,7 +49,14 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 	endpoints := w.stack.Endpoints()
 	w.API = client.New(client.Config{Endpoint: service.url + "/graphql", Token: endpoints.Token})
 
-	r := w.roll(ctx, t, set, func(_ context.Context, r client.Rollout) error {
+	w.replaceUnderARollout(ctx, t, service, pairs, set, func(*pair) {})
+}
+
+// replaceUnderARollout replaces pairs one after the other, under a rollout that is held until the first is: becomes says what comes in
+// place of one. No call of the API fails meanwhile, and the rollout ends as if nothing had been.
+func (w *world) replaceUnderARollout(ctx context.Context, t *testing.T, service *balancer, pairs []*pair, set client.VersionSet, becomes func(*pair)) {
+	t.Helper()
+	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
 		if _, err := w.API.PauseRollout(ctx, r.ID, "upgrade"); err != nil {
 			return err
 		}
@@ -57,11 +64,13 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 		for i, p := range pairs {
 			service.remove(p.domain.address)
 			p.stop(t)
+			becomes(p)
 			p.start(ctx, t)
 			service.add(p.domain.address)
 			if i > 0 {
 				continue
 			}
+			// From here on it runs on both.
 			if _, err := w.API.ResumeRollout(ctx, r.ID, "half of it is done"); err != nil {
 				return err
 			}

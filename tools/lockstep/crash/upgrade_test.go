@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,30 +46,7 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	}
 	w.API = client.New(client.Config{Endpoint: service.url + "/graphql", Token: endpoints.Token})
 
-	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
-		if _, err := w.API.PauseRollout(ctx, r.ID, "upgrade"); err != nil {
-			return err
-		}
-		calls := w.callWithoutEnd(ctx, r.ID)
-		for i, p := range pairs {
-			service.remove(p.domain.address)
-			p.stop(t)
-			p.workflow.program, p.domain.program = "", ""
-			p.start(ctx, t)
-			service.add(p.domain.address)
-			if i > 0 {
-				continue
-			}
-			// From here on it runs on both.
-			if _, err := w.API.ResumeRollout(ctx, r.ID, "half of it is done"); err != nil {
-				return err
-			}
-		}
-		n, err := calls()
-		t.Logf("%d calls meanwhile", n)
-		return err
-	})
-	w.expectAllGates(t, r)
+	w.replaceUnderARollout(ctx, t, service, pairs, set, func(p *pair) { p.workflow.program, p.domain.program = "", "" })
 	registry.stop(t)
 	registry.program = ""
 	registry.start(ctx, t)

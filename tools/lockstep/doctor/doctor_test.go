@@ -11,7 +11,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -208,15 +207,7 @@ func TestBusInMemory(t *testing.T) {
 	t.Parallel()
 	s := bustest.ServerWith(t, bustest.Unrestricted("operator"))
 	c := s.Config("operator")
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("operator", c.Password))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := s.JetStream(t, "operator")
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
@@ -227,12 +218,7 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	s := bustest.Server(t)
 	c := s.Config(bus.UserWorkflow)
-	relay := s.Config(bus.RelayUser(42))
-	nc, err := nats.Connect(s.URL(), nats.UserInfo(relay.User, relay.Password))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
+	nc := s.Raw(t, bus.RelayUser(42))
 	beat := func(reachable bool) func() {
 		text, err := json.Marshal(map[string]any{"data": event.AgentHeartbeat{AgentID: 42, Version: "1.2.3", ClusterReachable: reachable, Message: "no route"}})
 		if err != nil {

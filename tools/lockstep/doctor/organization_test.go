@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -113,15 +112,7 @@ func TestAStreamIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	s := bustest.ServerWith(t, bustest.Unrestricted("operator"))
 	c := s.Config("operator")
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("operator", c.Password))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := s.JetStream(t, "operator")
 	const room = 1 << 20
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"}, MaxBytes: room}); err != nil {
 		t.Fatal(err)
