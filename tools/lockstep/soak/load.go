@@ -50,7 +50,8 @@ func soak(ctx context.Context, o options) (r report, err error) {
 	go func() {
 		defer stop() // rollouts that nobody looks at are of no use
 		for clock.Sleep(rolling, clock.System(), o.sampling) == nil {
-			if err := m.sample(rolling, clock.System().Now().Sub(began)); err != nil && rolling.Err() == nil {
+			// Not cut off when the last rollout ends: that would close the meter's connections in the middle of a question.
+			if err := m.sample(ctx, clock.System().Now().Sub(began)); err != nil {
 				sampled <- err
 				return
 			}
