@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
 
 // patience bounds every wait of these tests; it is reached only when a test fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func makeEvent(t *testing.T, id string, organization int64, data event.Data) event.Event {
 	t.Helper()

@@ -161,7 +161,7 @@ func (r *running) graphql(query string, variables map[string]any, into any) {
 
 func (r *running) eventually(what string, is func() bool) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for !is() {
 		if clock.Sleep(ctx, clock.System(), 20*time.Millisecond) != nil {
@@ -295,7 +295,7 @@ func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
 			return nil
 		}, nil)
 	})
-	late, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	late, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case e := <-resolved:

@@ -151,7 +151,7 @@ func (w workflow) call(t *testing.T, id string, attempt int, function, arguments
 
 func next[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case v := <-c:

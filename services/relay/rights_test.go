@@ -169,7 +169,7 @@ func used(t *testing.T) []Right {
 		}
 	}
 	for _, kind := range []string{"Rollout", "Application"} { // k8s.watch, and the standing reports
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: kind}, Namespace: "shop", Name: "api"}, func(change core.Change) {
 			if change.Name == "" && change.Err == nil && !change.Reached {
 				cancel()

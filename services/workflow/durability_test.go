@@ -181,11 +181,11 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 		}
 		return w.State
 	}
-	within10s := func(what string, holds func() bool) {
+	eventually := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := clock.System().Now().Add(10 * time.Second); !holds(); {
+		for deadline := clock.System().Now().Add(within); !holds(); {
 			if clock.System().Now().After(deadline) || clock.Sleep(t.Context(), clock.System(), 5*time.Millisecond) != nil {
-				t.Fatalf("within 10 s this did not come about: %s", what)
+				t.Fatalf("within %s this did not come about: %s", within, what)
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 		startAs(fmt.Sprintf("runs-%d", i), `run("act", {})`)
 		startAs(fmt.Sprintf("waits-%d", i), fmt.Sprintf(`wait_for_event("com.example.go", filter = {"id": %d})`, i))
 	}
-	within10s("half of them are parked", func() bool {
+	eventually("half of them are parked", func() bool {
 		for i := range runs {
 			if state(fmt.Sprintf("waits-%d", i)) != core.Parked {
 				return false
@@ -210,7 +210,7 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within10s("all have completed", func() bool {
+	eventually("all have completed", func() bool {
 		for i := range runs {
 			if state(fmt.Sprintf("runs-%d", i)) != core.Completed || state(fmt.Sprintf("waits-%d", i)) != core.Completed {
 				return false

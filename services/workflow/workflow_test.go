@@ -28,7 +28,7 @@ const (
 	token        = "token-of-the-domain"
 	agent        = 7
 	organization = 1
-	within       = 30 * time.Second
+	within       = time.Minute
 )
 
 // service is the whole service over a real database and a real bus, as its neighbours see it.

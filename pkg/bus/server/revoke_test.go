@@ -71,7 +71,7 @@ func TestAStolenKeyOpensNothingButItsOwnAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The client has read the refusal by now, and hands it over in another goroutine.
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		select {
 		case err := <-denied:
@@ -127,7 +127,7 @@ func TestARevokedKeyIsCutOffAtOnce(t *testing.T) {
 	}
 	s := start(t, server.Config{Users: keys(first)})
 	connect := func(agent int64, seedFile string) (*bus.Conn, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		return bus.Connect(ctx, bus.Config{URL: s.URL(), User: bus.RelayUser(agent), NKeySeedFile: seedFile}, bustest.Log(t))
 	}
@@ -152,7 +152,7 @@ func TestARevokedKeyIsCutOffAtOnce(t *testing.T) {
 	if err := s.SetUsers(keys(second)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case <-cutOff:

@@ -218,7 +218,7 @@ func TestDataOfAVersionThatIsNotInstalledIsRefusedByName(t *testing.T) {
 
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for syscall.Kill(pid, 0) == nil {
 		if clock.Sleep(ctx, clock.System(), 10*time.Millisecond) != nil {

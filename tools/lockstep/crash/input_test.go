@@ -84,7 +84,7 @@ func (w *world) unknownAgent(ctx context.Context, t *testing.T) {
 
 func (w *world) syntaxError(ctx context.Context, t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	e := w.stack.Endpoints()
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: e.GRPC, Token: e.Token, Insecure: true})

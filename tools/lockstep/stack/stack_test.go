@@ -193,7 +193,7 @@ func TestChildrenDoNotInheritOurConfiguration(t *testing.T) {
 
 func poll(t *testing.T, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !done() {
 		if err := clock.Sleep(ctx, clock.System(), 5*time.Millisecond); err != nil {

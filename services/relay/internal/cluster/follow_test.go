@@ -104,7 +104,7 @@ func follow(t *testing.T, s *server) <-chan core.Change {
 // until waits for a change that fits, and leaves out those that do not.
 func until(t *testing.T, told <-chan core.Change, what string, fits func(core.Change) bool) core.Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		select {
