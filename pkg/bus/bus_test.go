@@ -184,9 +184,9 @@ func TestALongHandlerIsNotDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	_, conn := setup(t)
 	consumer := watcher()
-	consumer.AckWait = 600 * time.Millisecond
+	consumer.AckWait = 2 * time.Second
 	c := consume(t, conn, consumer, func(ctx context.Context, _ bus.Delivery) error {
-		return clock.Sleep(ctx, clock.System(), 3*consumer.AckWait)
+		return clock.Sleep(ctx, clock.System(), 2*consumer.AckWait)
 	})
 	publish(t, conn, healthy(t, 1))
 	if got := next(t, c.handled).Attempt; got != 1 {

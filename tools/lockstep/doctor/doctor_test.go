@@ -232,11 +232,15 @@ func TestAgents(t *testing.T) {
 				_ = nc.Publish("cd.cluster.42.heartbeat", text) // the connection may be closing
 			}
 		}()
-		return func() { cancel(); <-done }
+		return func() {
+			cancel()
+			<-done
+			_ = nc.Flush() // what is still on its way is heard by nobody who listens later
+		}
 	}
 	examine := func(agents ...int64) []doctor.Finding {
 		return doctor.Examine(t.Context(), doctor.Config{
-			NATSURL: s.URL(), NATSUser: bus.UserWorkflow, NATSPassword: c.Password, Agents: agents, Listen: 300 * time.Millisecond,
+			NATSURL: s.URL(), NATSUser: bus.UserWorkflow, NATSPassword: c.Password, Agents: agents, Listen: 2 * time.Second,
 		})
 	}
 	stop := beat(true)
