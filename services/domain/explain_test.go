@@ -300,6 +300,7 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 		page{name: "applications", document: `{ applications(first: 20) { nodes { name services { name } environments { environment { name } live { name } } activeRollout { id } } } }`, variables: plain(nil)},
 		page{name: "applications by name, backwards", document: `{ applications(first: 20, orderBy: NAME_DESC) { nodes { name } } }`, variables: plain(nil)},
 		page{name: "rollouts by end", document: `{ rollouts(first: 50, orderBy: FINISHED_DESC) { nodes { id } } }`, variables: plain(nil)},
+		page{name: "delivery metrics", document: `{ deliveryMetrics(application: "application-00007") { environment { name } leadTime { median } recoveryTime { p90 } } }`, variables: plain(nil)},
 		page{name: "journal", document: `{ journal(first: 50) { nodes { cursor rollout { id application { name } } transition { event } } } }`, variables: plain(nil)},
 		page{name: "journal, from the middle", document: `{ journal(first: 50, after: "MTUwMDA") { nodes { cursor rollout { id } transition { event } } } }`, variables: plain(nil)}, // 15000
 	)

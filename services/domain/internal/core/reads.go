@@ -115,6 +115,8 @@ type Reads interface {
 	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Preview, error)
 	// GatesByDeployment is in the order in which they were come to.
 	GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]DeploymentGate, error)
+	// Attempts are the rollouts that a window of delivery metrics is about, and those around it, in the order in which they were made.
+	Attempts(ctx context.Context, organization int64, s DeliverySearch) ([]Attempt, error)
 	// Journal is the three journals of a rollout as one, oldest first.
 	Journal(ctx context.Context, organization, rollout int64, p Page) (Slice[Transition], error)
 	// JournalsByRollout is the same page of the journal of every rollout, oldest first.

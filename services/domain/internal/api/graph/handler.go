@@ -33,6 +33,7 @@ type Domain interface {
 	core.Reads
 	Drivers() []core.Driver
 	DriverOrigins() []core.DriverOrigin
+	DeliveryMetrics(ctx context.Context, organization int64, w core.DeliveryWindow) ([]core.DeliveryMetrics, error)
 	ValidateDriverConfig(ref string, kind core.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
 	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application], environments []int64, err error)
 	CountMatrix(ctx context.Context, organization int64, f core.MatrixFilter) (int, error)

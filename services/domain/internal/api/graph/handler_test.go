@@ -105,11 +105,19 @@ func TestLimits(t *testing.T) {
 		fmt.Fprintf(&bomb, " fragment f%d on Query { ...f%d ...f%d }", i, i+1, i+1)
 	}
 	bomb.WriteString(" fragment f40 on Query { viewer { principalType } }")
+	deliveries := func(n int) (q string) {
+		for i := range n {
+			q += fmt.Sprintf(` d%d: deliveryMetrics(application: "nobody") { deployments }`, i)
+		}
+		return q
+	}
 	tests := []struct{ name, query, want string }{
 		{"deep but useful", nest(3), ""},
 		{"too deep", nest(8), "selections nest"},
 		{"too much", `{ applications(first: 200) { nodes { rollouts(first: 200) { nodes { journal(first: 200) { nodes { event } } } } } } }`, "ask for smaller pages"},
 		{"too much by variable", `query($n: Int = 200) { applications(first: $n) { nodes { rollouts(first: $n) { nodes { environments { id } } } } } }`, "ask for smaller pages"},
+		{"too many metrics", "{" + deliveries(23) + "}", "ask for smaller pages"},
+		{"some metrics", "{" + deliveries(2) + "}", "does not exist"},
 		{"fragments that explode", bomb.String(), "more than 10000 fields"},
 		{"too many words", "{" + strings.Repeat(" a: drivers { ref }", 10_000) + "}", "token"},
 		{"introspection that explodes", `{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }`, "introspection"},

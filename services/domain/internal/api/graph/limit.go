@@ -18,6 +18,8 @@ const (
 	// maxObjects bounds what one request may ask for: the objects of full pages all the way down, whatever there really
 	// is. A page of 50 applications with 50 version sets, their entries, and 50 versions of each service is about 25,000.
 	maxObjects = 50_000
+	// deliveryMetricsWeigh is what one question for them counts: as many rollouts as it may read.
+	deliveryMetricsWeigh = 2_200
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -101,6 +103,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)
 	}
 	field := def.Fields.ForName(fieldName)
+	if field != nil && field.Type.Name() == "DeliveryMetrics" {
+		return deliveryMetricsWeigh + children, true
+	}
 	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)
 	}

@@ -166,8 +166,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	named := map[string][]string{
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
-		"rollouts":        {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
-		"agent":           {`(name: "cluster")`},
+		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
+		"agent":    {`(name: "cluster")`},
+		"deliveryMetrics": {
+			`(application: "shop")`, `(application: "application_1")`, `(application: "shop", environment: "staging")`, `(application: "application_1", environment: "environment_1")`,
+		},
 		"rolloutPreview":  {`(id: "rolloutpreview_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
@@ -185,8 +188,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		}
 		for _, args := range arguments {
 			selection := "id"
-			if field.Type.Name() == "Workflow" {
+			switch field.Type.Name() {
+			case "Workflow":
 				selection = "workflowId"
+			case "DeliveryMetrics":
+				selection = "deployments"
 			}
 			if connection {
 				selection = "nodes { __typename } pageInfo { hasNextPage endCursor }"

@@ -38,6 +38,9 @@ func (resolvers) Gate() exec.GateResolver { return gate{} }
 // Wait resolves its fields.
 func (resolvers) Wait() exec.WaitResolver { return wait{} }
 
+// DeliveryMetrics resolves its fields.
+func (resolvers) DeliveryMetrics() exec.DeliveryMetricsResolver { return deliveryMetrics{} }
+
 // Workflow resolves its fields.
 func (r resolvers) Workflow() exec.WorkflowResolver { return workflow{r.domain} }
 

@@ -37,6 +37,7 @@ type ResolverRoot interface {
 	ApplicationEnvironment() ApplicationEnvironmentResolver
 	Archiving() ArchivingResolver
 	ArtifactSource() ArtifactSourceResolver
+	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
 	Gate() GateResolver
@@ -307,6 +308,24 @@ type ComplexityRoot struct {
 		Token       func(childComplexity int) int
 	}
 
+	DeliveryMetrics struct {
+		Cancelled         func(childComplexity int) int
+		ChangeFailRate    func(childComplexity int) int
+		Deployments       func(childComplexity int) int
+		DeploymentsPerDay func(childComplexity int) int
+		Environment       func(childComplexity int) int
+		Failures          func(childComplexity int) int
+		LeadTime          func(childComplexity int) int
+		LeadTimeMachine   func(childComplexity int) int
+		LeadTimePeople    func(childComplexity int) int
+		RecoveryTime      func(childComplexity int) int
+		ReworkRate        func(childComplexity int) int
+		Reworked          func(childComplexity int) int
+		Since             func(childComplexity int) int
+		Unrecovered       func(childComplexity int) int
+		Until             func(childComplexity int) int
+	}
+
 	Deployment struct {
 		FinishedAt func(childComplexity int) int
 		Gates      func(childComplexity int) int
@@ -357,6 +376,14 @@ type ComplexityRoot struct {
 		Drivers   func(childComplexity int) int
 		Origin    func(childComplexity int) int
 		Problem   func(childComplexity int) int
+	}
+
+	DurationSummary struct {
+		Count   func(childComplexity int) int
+		Longest func(childComplexity int) int
+		Mean    func(childComplexity int) int
+		Median  func(childComplexity int) int
+		P90     func(childComplexity int) int
 	}
 
 	Environment struct {
@@ -640,6 +667,7 @@ type ComplexityRoot struct {
 		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, rolledOut *bool, orderBy *core.Order) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
+		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
@@ -1052,6 +1080,9 @@ type ArtifactSourceResolver interface {
 	State(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSourceState, error)
 	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionConnection, error)
 }
+type DeliveryMetricsResolver interface {
+	Environment(ctx context.Context, obj *model.DeliveryMetrics) (model.Environment, error)
+}
 type DeploymentResolver interface {
 	Service(ctx context.Context, obj *model.Deployment) (model.Service, error)
 	Versions(ctx context.Context, obj *model.Deployment) ([]model.Version, error)
@@ -1153,6 +1184,7 @@ type QueryResolver interface {
 	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
+	DeliveryMetrics(ctx context.Context, application string, environment *string, since *time.Time, until *time.Time) ([]model.DeliveryMetrics, error)
 	DriverOrigins(ctx context.Context) ([]model.DriverOrigin, error)
 	ValidateDriverConfig(ctx context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error)
 	ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error)
@@ -2145,6 +2177,97 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateTokenPayload.Token(childComplexity), true
 
+	case "DeliveryMetrics.cancelled":
+		if e.ComplexityRoot.DeliveryMetrics.Cancelled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Cancelled(childComplexity), true
+	case "DeliveryMetrics.changeFailRate":
+		if e.ComplexityRoot.DeliveryMetrics.ChangeFailRate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.ChangeFailRate(childComplexity), true
+	case "DeliveryMetrics.deployments":
+		if e.ComplexityRoot.DeliveryMetrics.Deployments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Deployments(childComplexity), true
+	case "DeliveryMetrics.deploymentsPerDay":
+		if e.ComplexityRoot.DeliveryMetrics.DeploymentsPerDay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.DeploymentsPerDay(childComplexity), true
+	case "DeliveryMetrics.environment":
+		if e.ComplexityRoot.DeliveryMetrics.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Environment(childComplexity), true
+	case "DeliveryMetrics.failures":
+		if e.ComplexityRoot.DeliveryMetrics.Failures == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Failures(childComplexity), true
+	case "DeliveryMetrics.leadTime":
+		if e.ComplexityRoot.DeliveryMetrics.LeadTime == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.LeadTime(childComplexity), true
+	case "DeliveryMetrics.leadTimeMachine":
+		if e.ComplexityRoot.DeliveryMetrics.LeadTimeMachine == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.LeadTimeMachine(childComplexity), true
+	case "DeliveryMetrics.leadTimePeople":
+		if e.ComplexityRoot.DeliveryMetrics.LeadTimePeople == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.LeadTimePeople(childComplexity), true
+	case "DeliveryMetrics.recoveryTime":
+		if e.ComplexityRoot.DeliveryMetrics.RecoveryTime == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.RecoveryTime(childComplexity), true
+	case "DeliveryMetrics.reworkRate":
+		if e.ComplexityRoot.DeliveryMetrics.ReworkRate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.ReworkRate(childComplexity), true
+	case "DeliveryMetrics.reworked":
+		if e.ComplexityRoot.DeliveryMetrics.Reworked == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Reworked(childComplexity), true
+	case "DeliveryMetrics.since":
+		if e.ComplexityRoot.DeliveryMetrics.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Since(childComplexity), true
+	case "DeliveryMetrics.unrecovered":
+		if e.ComplexityRoot.DeliveryMetrics.Unrecovered == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Unrecovered(childComplexity), true
+	case "DeliveryMetrics.until":
+		if e.ComplexityRoot.DeliveryMetrics.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeliveryMetrics.Until(childComplexity), true
+
 	case "Deployment.finishedAt":
 		if e.ComplexityRoot.Deployment.FinishedAt == nil {
 			break
@@ -2354,6 +2477,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DriverOrigin.Problem(childComplexity), true
+
+	case "DurationSummary.count":
+		if e.ComplexityRoot.DurationSummary.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DurationSummary.Count(childComplexity), true
+	case "DurationSummary.longest":
+		if e.ComplexityRoot.DurationSummary.Longest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DurationSummary.Longest(childComplexity), true
+	case "DurationSummary.mean":
+		if e.ComplexityRoot.DurationSummary.Mean == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DurationSummary.Mean(childComplexity), true
+	case "DurationSummary.median":
+		if e.ComplexityRoot.DurationSummary.Median == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DurationSummary.Median(childComplexity), true
+	case "DurationSummary.p90":
+		if e.ComplexityRoot.DurationSummary.P90 == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DurationSummary.P90(childComplexity), true
 
 	case "Environment.approval":
 		if e.ComplexityRoot.Environment.Approval == nil {
@@ -3665,6 +3819,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.deliveryMetrics":
+		if e.ComplexityRoot.Query.DeliveryMetrics == nil {
+			break
+		}
+
+		args, err := ec.field_Query_deliveryMetrics_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.DeliveryMetrics(childComplexity, args["application"].(string), args["environment"].(*string), args["since"].(*time.Time), args["until"].(*time.Time)), true
 	case "Query.driverOrigins":
 		if e.ComplexityRoot.Query.DriverOrigins == nil {
 			break
@@ -5353,6 +5518,13 @@ type Query {
   artifactSourceKinds: [ArtifactSourceKind!]!
   "The deploy drivers that this installation carries."
   drivers: [Driver!]!
+  """
+  DORA's software delivery metrics (https://dora.dev/guides/dora-metrics/) of an application, which is named or given by identifier: one entry for
+  each environment that its pipeline goes to, in that order, or for the environment that is named. They are of deployments that were over from
+  since (30 days before until, by default) until before until (now, by default, and at most); a window has at most 366 days and 2,000 rollouts.
+  They are worked out of the record with each question. DORA advises against blending or comparing applications, so there is no sum.
+  """
+  deliveryMetrics(application: String!, environment: String, since: Time, until: Time): [DeliveryMetrics!]!
   "Where they come from, and what is wrong there: built-in ones, a folder, OCI artifacts."
   driverOrigins: [DriverOrigin!]!
   """
@@ -6467,6 +6639,59 @@ type Driver {
   applicationEnvironmentSchema: JSON!
 }
 
+"""
+DORA's metrics of an application in an environment. A change is a version set: what a commit has become once every service has an artifact; what
+was before that, such as review and build, is not known here. A deployment is a rollout that has begun in the environment, and is over there.
+What there is nothing to tell of is null, never 0.
+"""
+type DeliveryMetrics {
+  environment: Environment!
+  since: Time!
+  until: Time!
+  "Deployments that were completed, those of rollbacks with them."
+  deployments: Int!
+  "Deployment frequency: deployments for each 24 hours of the window."
+  deploymentsPerDay: Float!
+  """
+  Deployments that required intervention: they failed, or were aborted, or were completed and then gone back from, by a person or by policy, before
+  anything else was completed. What was mended by a newer version set without a rollback is not known to have failed.
+  """
+  failures: Int!
+  "Deployments that were cancelled or superseded, without an abort: neither a success nor a failure."
+  cancelled: Int!
+  "Change fail rate: the failures' part of all that were completed, failed or aborted, 0 to 1."
+  changeFailRate: Float
+  "Completed deployments that were made because of a failure: ways back, and whatever was the first to be completed after one."
+  reworked: Int!
+  "Deployment rework rate: the reworked part of the deployments, 0 to 1."
+  reworkRate: Float
+  "Change lead time: from the version set to the end of its first deployment here. Ways back and repetitions have none."
+  leadTime: DurationSummary
+  """
+  The part of the lead time that people were waited for: until somebody asked for a rollout of the version set, and, after an attempt that came to
+  nothing, asked again; while a gate asked for approval; while the rollout was paused, by hand or after an abort. What overlaps counts once.
+  """
+  leadTimePeople: DurationSummary
+  "The rest of the lead time: what was deployed, soak times, and the line behind another rollout of the application."
+  leadTimeMachine: DurationSummary
+  """
+  Failed deployment recovery time (time to restore): from the end of a deployment that failed, or was gone back from, to the end of the next one
+  that was completed, be that behind the window; from an abort until what was under way had been taken back.
+  """
+  recoveryTime: DurationSummary
+  "Failures that nothing has mended yet."
+  unrecovered: Int!
+}
+
+"What a distribution of durations is told by, in seconds. Median and p90 are members of it (nearest rank)."
+type DurationSummary {
+  count: Int!
+  mean: Float!
+  median: Float!
+  p90: Float!
+  longest: Float!
+}
+
 "Where drivers of this installation come from; it is configured, and belongs to no organization."
 type DriverOrigin {
   "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
@@ -7523,6 +7748,42 @@ func (ec *executionContext) childFields_CreateTokenPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type CreateTokenPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DeliveryMetrics(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_DeliveryMetrics_environment(ctx, field)
+	case "since":
+		return ec.fieldContext_DeliveryMetrics_since(ctx, field)
+	case "until":
+		return ec.fieldContext_DeliveryMetrics_until(ctx, field)
+	case "deployments":
+		return ec.fieldContext_DeliveryMetrics_deployments(ctx, field)
+	case "deploymentsPerDay":
+		return ec.fieldContext_DeliveryMetrics_deploymentsPerDay(ctx, field)
+	case "failures":
+		return ec.fieldContext_DeliveryMetrics_failures(ctx, field)
+	case "cancelled":
+		return ec.fieldContext_DeliveryMetrics_cancelled(ctx, field)
+	case "changeFailRate":
+		return ec.fieldContext_DeliveryMetrics_changeFailRate(ctx, field)
+	case "reworked":
+		return ec.fieldContext_DeliveryMetrics_reworked(ctx, field)
+	case "reworkRate":
+		return ec.fieldContext_DeliveryMetrics_reworkRate(ctx, field)
+	case "leadTime":
+		return ec.fieldContext_DeliveryMetrics_leadTime(ctx, field)
+	case "leadTimePeople":
+		return ec.fieldContext_DeliveryMetrics_leadTimePeople(ctx, field)
+	case "leadTimeMachine":
+		return ec.fieldContext_DeliveryMetrics_leadTimeMachine(ctx, field)
+	case "recoveryTime":
+		return ec.fieldContext_DeliveryMetrics_recoveryTime(ctx, field)
+	case "unrecovered":
+		return ec.fieldContext_DeliveryMetrics_unrecovered(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeliveryMetrics", field.Name)
+}
+
 func (ec *executionContext) childFields_Deployment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -7625,6 +7886,22 @@ func (ec *executionContext) childFields_DriverOrigin(ctx context.Context, field 
 		return ec.fieldContext_DriverOrigin_problem(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DriverOrigin", field.Name)
+}
+
+func (ec *executionContext) childFields_DurationSummary(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "count":
+		return ec.fieldContext_DurationSummary_count(ctx, field)
+	case "mean":
+		return ec.fieldContext_DurationSummary_mean(ctx, field)
+	case "median":
+		return ec.fieldContext_DurationSummary_median(ctx, field)
+	case "p90":
+		return ec.fieldContext_DurationSummary_p90(ctx, field)
+	case "longest":
+		return ec.fieldContext_DurationSummary_longest(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DurationSummary", field.Name)
 }
 
 func (ec *executionContext) childFields_Environment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9830,6 +10107,44 @@ func (ec *executionContext) field_Query_artifactSources_args(ctx context.Context
 		return nil, err
 	}
 	args["orderBy"] = arg5
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_deliveryMetrics_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["application"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "environment",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environment"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "until",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["until"] = arg3
 	return args, nil
 }
 
@@ -14470,6 +14785,396 @@ func (ec *executionContext) fieldContext_CreateTokenPayload_errors(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _DeliveryMetrics_environment(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.DeliveryMetrics().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Environment) graphql.Marshaler {
+			return ec.marshalNEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeliveryMetrics",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeliveryMetrics_since(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_until(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_deployments(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_deployments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Deployments, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_deployments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_deploymentsPerDay(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_deploymentsPerDay(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeploymentsPerDay(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_deploymentsPerDay(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_failures(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_failures(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failures, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_failures(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_cancelled(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_cancelled(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cancelled, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_cancelled(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_changeFailRate(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_changeFailRate(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ChangeFailRate(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_changeFailRate(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_reworked(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_reworked(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reworked, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_reworked(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_reworkRate(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_reworkRate(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReworkRate(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_reworkRate(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DeliveryMetrics_leadTime(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_leadTime(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LeadTime(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {
+			return ec.marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_leadTime(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeliveryMetrics",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DurationSummary(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeliveryMetrics_leadTimePeople(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_leadTimePeople(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LeadTimePeople(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {
+			return ec.marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_leadTimePeople(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeliveryMetrics",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DurationSummary(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeliveryMetrics_leadTimeMachine(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_leadTimeMachine(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LeadTimeMachine(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {
+			return ec.marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_leadTimeMachine(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeliveryMetrics",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DurationSummary(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeliveryMetrics_recoveryTime(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_recoveryTime(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RecoveryTime(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {
+			return ec.marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_recoveryTime(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeliveryMetrics",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DurationSummary(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeliveryMetrics_unrecovered(ctx context.Context, field graphql.CollectedField, obj *model.DeliveryMetrics) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeliveryMetrics_unrecovered(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unrecovered, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeliveryMetrics_unrecovered(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeliveryMetrics", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Deployment_id(ctx context.Context, field graphql.CollectedField, obj *model.Deployment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15295,6 +16000,121 @@ func (ec *executionContext) _DriverOrigin_problem(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_DriverOrigin_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DurationSummary_count(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DurationSummary_count(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Count, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DurationSummary_count(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DurationSummary", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DurationSummary_mean(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DurationSummary_mean(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mean, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DurationSummary_mean(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DurationSummary", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DurationSummary_median(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DurationSummary_median(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Median, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DurationSummary_median(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DurationSummary", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DurationSummary_p90(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DurationSummary_p90(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.P90, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DurationSummary_p90(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DurationSummary", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DurationSummary_longest(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DurationSummary_longest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Longest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DurationSummary_longest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DurationSummary", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
@@ -21374,6 +22194,50 @@ func (ec *executionContext) fieldContext_Query_drivers(_ context.Context, field 
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Driver(ctx, field)
 		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_deliveryMetrics(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_deliveryMetrics(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().DeliveryMetrics(ctx, fc.Args["application"].(string), fc.Args["environment"].(*string), fc.Args["since"].(*time.Time), fc.Args["until"].(*time.Time))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.DeliveryMetrics) graphql.Marshaler {
+			return ec.marshalNDeliveryMetrics2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeliveryMetricsᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_deliveryMetrics(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DeliveryMetrics(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_deliveryMetrics_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -32871,6 +33735,147 @@ func (ec *executionContext) _CreateTokenPayload(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var deliveryMetricsImplementors = []string{"DeliveryMetrics"}
+
+func (ec *executionContext) _DeliveryMetrics(ctx context.Context, sel ast.SelectionSet, obj *model.DeliveryMetrics) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, deliveryMetricsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DeliveryMetrics")
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._DeliveryMetrics_environment(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "since":
+			out.Values[i] = ec._DeliveryMetrics_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "until":
+			out.Values[i] = ec._DeliveryMetrics_until(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "deployments":
+			out.Values[i] = ec._DeliveryMetrics_deployments(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "deploymentsPerDay":
+			out.Values[i] = ec._DeliveryMetrics_deploymentsPerDay(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "failures":
+			out.Values[i] = ec._DeliveryMetrics_failures(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "cancelled":
+			out.Values[i] = ec._DeliveryMetrics_cancelled(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "changeFailRate":
+			out.Values[i] = ec._DeliveryMetrics_changeFailRate(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reworked":
+			out.Values[i] = ec._DeliveryMetrics_reworked(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reworkRate":
+			out.Values[i] = ec._DeliveryMetrics_reworkRate(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "leadTime":
+			out.Values[i] = ec._DeliveryMetrics_leadTime(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "leadTimePeople":
+			out.Values[i] = ec._DeliveryMetrics_leadTimePeople(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "leadTimeMachine":
+			out.Values[i] = ec._DeliveryMetrics_leadTimeMachine(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "recoveryTime":
+			out.Values[i] = ec._DeliveryMetrics_recoveryTime(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "unrecovered":
+			out.Values[i] = ec._DeliveryMetrics_unrecovered(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var deploymentImplementors = []string{"Deployment", "Node"}
 
 func (ec *executionContext) _Deployment(ctx context.Context, sel ast.SelectionSet, obj *model.Deployment) graphql.Marshaler {
@@ -33348,6 +34353,64 @@ func (ec *executionContext) _DriverOrigin(ctx context.Context, sel ast.Selection
 		case "problem":
 			out.Values[i] = ec._DriverOrigin_problem(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var durationSummaryImplementors = []string{"DurationSummary"}
+
+func (ec *executionContext) _DurationSummary(ctx context.Context, sel ast.SelectionSet, obj *model.DurationSummary) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, durationSummaryImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DurationSummary")
+		case "count":
+			out.Values[i] = ec._DurationSummary_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "mean":
+			out.Values[i] = ec._DurationSummary_mean(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "median":
+			out.Values[i] = ec._DurationSummary_median(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "p90":
+			out.Values[i] = ec._DurationSummary_p90(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "longest":
+			out.Values[i] = ec._DurationSummary_longest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -36648,6 +37711,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_drivers(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "deliveryMetrics":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_deliveryMetrics(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -41370,6 +42455,26 @@ func (ec *executionContext) marshalNCreateTokenPayload2githubᚗcomᚋlockstep�
 	return ec._CreateTokenPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNDeliveryMetrics2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeliveryMetrics(ctx context.Context, sel ast.SelectionSet, v model.DeliveryMetrics) graphql.Marshaler {
+	return ec._DeliveryMetrics(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDeliveryMetrics2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeliveryMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []model.DeliveryMetrics) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDeliveryMetrics2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeliveryMetrics(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNDeployment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDeployment(ctx context.Context, sel ast.SelectionSet, v model.Deployment) graphql.Marshaler {
 	return ec._Deployment(ctx, sel, &v)
 }
@@ -41564,6 +42669,22 @@ func (ec *executionContext) marshalNFileChange2ᚕgithubᚗcomᚋlockstepᚑcd�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNFloat2float64(ctx context.Context, v any) (float64, error) {
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.SelectionSet, v float64) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalFloatContext(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return graphql.WrapContextMarshaler(ctx, res)
 }
 
 func (ec *executionContext) marshalNFlowDefinition2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v model.FlowDefinition) graphql.Marshaler {
@@ -43245,6 +44366,13 @@ func (ec *executionContext) marshalODriverConfigKind2ᚖgithubᚗcomᚋlockstep�
 	return res
 }
 
+func (ec *executionContext) marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx context.Context, sel ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._DurationSummary(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx context.Context, sel ast.SelectionSet, v *model.Environment) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -43283,6 +44411,23 @@ func (ec *executionContext) marshalOEnvironmentOrder2ᚖgithubᚗcomᚋlockstep�
 	_ = ctx
 	res := model.MarshalNamedOrder(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOFloat2ᚖfloat64(ctx context.Context, v any) (*float64, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel ast.SelectionSet, v *float64) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	res := graphql.MarshalFloatContext(*v)
+	return graphql.WrapContextMarshaler(ctx, res)
 }
 
 func (ec *executionContext) marshalOFlowDefinition2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐFlowDefinition(ctx context.Context, sel ast.SelectionSet, v *model.FlowDefinition) graphql.Marshaler {
