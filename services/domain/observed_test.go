@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -70,6 +71,49 @@ func TestHealthNeverReopensADeployment(t *testing.T) {
 	s.say(event.ServiceHealthObserved{ServiceID: before[0].ServiceID, EnvironmentID: stop.EnvironmentID, Health: "degraded", ObservedAt: wire(59)})
 	if diff := cmp.Diff(before, s.deployments(stop)); diff != "" {
 		t.Errorf("deployments (-before +after):\n%s", diff)
+	}
+}
+
+// Two replicas may take words about two services of a cell at once: neither sees the other's, and the worse one counts.
+func TestTheWorstHealthIsThatOfWordsWhichComeAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	services, err := s.domain.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
+	s.ok(err)
+	of := services[s.application.ID]
+	for i := range of {
+		s.say(event.ServiceHealthObserved{ServiceID: of[i].ID, EnvironmentID: s.staging.ID, Health: "healthy", ObservedAt: wire(1)})
+	}
+	const say = `UPDATE cd_service_environment_healths SET health = $1 WHERE service_id = $2 AND environment_id = $3`
+	first, err := s.pool.Begin(t.Context())
+	s.ok(err)
+	defer func() { _ = first.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = first.Exec(t.Context(), say, core.HealthDegraded, of[0].ID, s.staging.ID)
+	s.ok(err)
+	second, err := s.pool.Acquire(t.Context())
+	s.ok(err)
+	defer second.Release()
+	said := make(chan error, 1)
+	go func() {
+		_, err := second.Exec(t.Context(), say, core.HealthProgressing, of[1].ID, s.staging.ID)
+		said <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for waits := false; !waits; {
+		if err := s.pool.QueryRow(ctx, `SELECT cardinality(pg_blocking_pids($1)) > 0`, second.Conn().PgConn().PID()).Scan(&waits); err != nil {
+			t.Fatalf("waited for the second word to wait for the first: %v", err)
+		}
+	}
+	s.ok(first.Commit(t.Context()))
+	s.ok(<-said)
+	if found := s.checked(); len(found) > 0 {
+		t.Errorf("the cell is not what the words say: %v", found)
+	}
+	var worst core.Health
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT worst FROM cd_cells WHERE environment_id = $1`, s.staging.ID).Scan(&worst))
+	if worst != core.HealthDegraded {
+		t.Errorf("worst: found %s; want degraded", worst)
 	}
 }
 

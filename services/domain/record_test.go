@@ -61,7 +61,8 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 		"rollout the state is failed; the journal says completed", "rolloutenvironment it ended at",
 		"found it from deploying; expected from pending, where the row before leaves it", "deployment it started at",
 		fmt.Sprintf("rolloutenvironment the matrix has for environment %d: stop %d failed", s.staging.ID, s.stops(r)[0].ID),
-		fmt.Sprintf("rolloutenvironment the matrix has for environment %d: nothing; the rollouts say: stop %d completed, version set %d live", s.production.ID, s.stops(r)[1].ID, s.set.ID),
+		fmt.Sprintf(`rolloutenvironment the matrix has for environment %d: nothing; the record says: stop %d completed, shown of "shop", no health seen, version set %d live`,
+			s.production.ID, s.stops(r)[1].ID, s.set.ID),
 	} {
 		if !strings.Contains(strings.Join(text, "\n"), want) {
 			t.Errorf("not found: %q in\n%s", want, strings.Join(text, "\n"))
@@ -71,6 +72,62 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 	stranger.Permissions = core.RoleMaintainer.Permissions()
 	if _, err := s.domain.CheckJournal(t.Context(), stranger, core.Page{}); !fault.Is(err, fault.Denied) {
 		t.Errorf("somebody who is no owner: %v", err)
+	}
+}
+
+// What triggers keep beside the states is compared as well, once for each application, however many pages its rollouts take,
+// and before the first rollout.
+func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // R42
+	t.Parallel()
+	s := newShop(t)
+	for range 3 {
+		s.succeed(s.rollout(s.set))
+	}
+	idle := s.fixture.application("idle", "daemon")
+	_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: idle.ID, Definition: pipeline("staging")})
+	s.ok(err)
+	services, err := s.domain.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
+	s.ok(err)
+	s.say(event.ServiceHealthObserved{ServiceID: services[s.application.ID][0].ID, EnvironmentID: s.staging.ID, Health: "degraded", ObservedAt: wire(1)})
+	problems := func() []string {
+		t.Helper()
+		var found []string
+		for p := (core.Page{First: 1}); ; {
+			check, err := s.domain.CheckJournal(t.Context(), user(), p)
+			s.ok(err)
+			for _, d := range check.Differences {
+				found = append(found, fmt.Sprintf("%s_%d: %s", d.Subject.Kind, d.Subject.ID, d.Problem))
+			}
+			if p.After = check.Next; p.After == "" {
+				return found
+			}
+		}
+	}
+	if found := problems(); len(found) > 0 {
+		t.Fatalf("an honest record: %q", found)
+	}
+	shopInStaging := fmt.Sprintf(` WHERE application_id = %d AND environment_id = %d`, s.application.ID, s.staging.ID)
+	idleAnywhere := fmt.Sprintf(` WHERE application_id = %d`, idle.ID)
+	set := func(what string) {
+		t.Helper()
+		_, err := s.pool.Exec(t.Context(), `UPDATE cd_cells SET `+what)
+		s.ok(err)
+	}
+	for _, c := range []struct{ damage, mend, where, subject, kept, told string }{
+		{`worst = 0`, `worst = 3`, shopInStaging, "rolloutenvironment_", ", healthy", ", degraded"},
+		{`shown = false`, `shown = true`, shopInStaging, "rolloutenvironment_", ", not shown", ", shown"},
+		{`application_name = 'pohs'`, `application_name = 'shop'`, shopInStaging, "rolloutenvironment_", `"pohs"`, `"shop"`},
+		{`worst = 3`, `worst = -1`, idleAnywhere, "application_", ", degraded", ", no health seen"},
+		{`shown = false`, `shown = true`, idleAnywhere, "application_", ", not shown", ", shown"},
+	} {
+		set(c.damage + c.where)
+		found := problems()
+		if len(found) != 1 || !strings.HasPrefix(found[0], c.subject) {
+			t.Errorf("%s%s: found %q; want one of a %s", c.damage, c.where, found, c.subject)
+		} else if kept, told, _ := strings.Cut(found[0], "; the record says:"); !strings.Contains(kept, c.kept) || !strings.Contains(told, c.told) {
+			t.Errorf("%s%s: found %q; want %q, and that it should be %q", c.damage, c.where, found[0], c.kept, c.told)
+		}
+		set(c.mend + c.where)
 	}
 }
 
@@ -268,7 +325,28 @@ func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
 		if len(check.Differences) > 0 {
 			rt.Fatalf("differences: %v", check.Differences)
 		}
+		s.sameStopsAsk(r)
 	})
+}
+
+// sameStopsAsk is that the statement which finds every stop at which a gate is open agrees with the gates of each.
+func (s *shop) sameStopsAsk(r core.Rollout) {
+	s.t.Helper()
+	var under []int64
+	for _, stop := range s.stops(r) {
+		if !stop.State.Terminal() {
+			under = append(under, stop.ID)
+		}
+	}
+	gates, err := s.domain.GatesOfStops(s.t.Context(), org, under)
+	s.ok(err)
+	asking, err := s.domain.StopsAsking(s.t.Context(), org)
+	s.ok(err)
+	for _, stop := range under {
+		if open, asks := len(gates[stop]) > 0, slices.Contains(asking, stop); open != asks {
+			s.t.Fatalf("stop %d: %d gates open, and found among those that ask: %t", stop, len(gates[stop]), asks)
+		}
+	}
 }
 
 // moves is everything that may happen to a rollout.

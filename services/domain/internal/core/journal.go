@@ -10,6 +10,8 @@ const (
 	SubjectRollout            SubjectKind = "rollout"
 	SubjectRolloutEnvironment SubjectKind = "rolloutenvironment"
 	SubjectDeployment         SubjectKind = "deployment"
+	// SubjectApplication has no journal: it is what a difference is about that belongs to no rollout.
+	SubjectApplication SubjectKind = "application"
 )
 
 // Subject is whose journal a transition is in.

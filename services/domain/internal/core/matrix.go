@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -88,29 +87,9 @@ func (d *Domain) narrowed(ctx context.Context, organization int64, f MatrixFilte
 		f.EnvironmentIDs, f.nothing = bound, len(bound) == 0
 	}
 	if f.Waiting != nil && !f.nothing {
-		stops, err = d.stopsAsking(ctx, organization)
+		stops, err = d.StopsAsking(ctx, organization)
 	}
 	return f, stops, err
-}
-
-// stopsAsking are the rollout environments at which a gate is open: as many queries as there are hundreds of rollouts that
-// ask, which is few beside all rollouts.
-func (d *Domain) stopsAsking(ctx context.Context, organization int64) ([]int64, error) {
-	var all []int64
-	for r := (Range{Below: math.MaxInt64, Most: askedAtOnce}); ; {
-		rollouts, err := d.RolloutsAsking(ctx, organization, r)
-		if err != nil || len(rollouts) == 0 {
-			return all, err
-		}
-		gates, err := d.gatesAtStops(ctx, organization, rollouts)
-		if err != nil {
-			return all, err
-		}
-		for stop := range gates {
-			all = append(all, stop)
-		}
-		r.Above = rollouts[len(rollouts)-1]
-	}
 }
 
 // GatesOfStops are the open gates at rollout environments; no key for one that has none.

@@ -75,13 +75,15 @@ type Reads interface {
 	// CellsByID are of application environments, CellsByApplication of those that its latest pipeline goes to.
 	CellsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Cell, error)
 	CellsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]Cell, error)
-	// CellDifferences are the cells of applications that are not what their rollouts say.
+	// CellDifferences are the cells of applications that are not what pipelines, rollouts and healths say.
 	CellDifferences(ctx context.Context, organization int64, applications []int64) ([]CellDifference, error)
 	// MatrixApplications are applications that have a cell as it is asked for, by name. Stops are the rollout environments at
 	// which a gate is open, which f.Waiting goes by.
 	MatrixApplications(ctx context.Context, organization int64, f MatrixFilter, stops []int64, p Page) (Slice[Application], error)
 	// EnvironmentsOfDrivers are environments that are bound to one of some drivers now.
 	EnvironmentsOfDrivers(ctx context.Context, organization int64, refs []string) ([]int64, error)
+	// StopsAsking are the rollout environments at which a gate is open: those that GatesOfStops has a key for.
+	StopsAsking(ctx context.Context, organization int64) ([]int64, error)
 	// RolloutsAsking are rollouts that are not over and have asked for an approval, by number.
 	RolloutsAsking(ctx context.Context, organization int64, r Range) ([]int64, error)
 	// JournalBetween is of the journal of the whole organization, by position.

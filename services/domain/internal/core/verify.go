@@ -24,7 +24,8 @@ type JournalCheck struct {
 }
 
 // CheckJournal rebuilds the states of a page of rollouts, newest first, and of everything under them, and compares the cells
-// of the matrix with the rollouts of their applications. It changes nothing.
+// of the matrix with what they are kept from: those of an application with its newest rollout, and those of applications that
+// were never rolled out with the last page. It changes nothing.
 func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalCheck, error) {
 	var check JournalCheck
 	if err := a.May(ActionCheckJournal); err != nil {
@@ -38,7 +39,6 @@ func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalChec
 	if page.HasNext {
 		check.Next = page.EndCursor()
 	}
-	var applications []int64
 	for _, r := range page.Nodes {
 		// Under the lock of the rollout: a look beside it would take a change under way for a difference.
 		err := d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
@@ -54,17 +54,73 @@ func (d *Domain) CheckJournal(ctx context.Context, a Actor, p Page) (JournalChec
 		if err != nil {
 			return check, fmt.Errorf("check journal of rollout %d: %w", r.ID, err)
 		}
-		applications = append(applications, r.ApplicationID)
 	}
-	cells, err := d.CellDifferences(ctx, a.Organization, distinct(applications))
-	for _, c := range cells {
-		check.Differences = append(check.Differences, c.difference())
+	if err := d.checkCells(ctx, a.Organization, page.Nodes, &check); err != nil {
+		return check, err
+	}
+	if check.Next == "" {
+		err = d.checkCellsBeforeRollouts(ctx, a.Organization, &check)
 	}
 	return check, err
 }
 
-// CellContent is what the matrix keeps of an application in an environment, as far as it is compared.
+// checkCells compares the cells of the applications whose newest rollout is in a page: so each is compared once.
+func (d *Domain) checkCells(ctx context.Context, organization int64, page []Rollout, check *JournalCheck) error {
+	var applications, here []int64
+	for _, r := range page {
+		applications = append(applications, r.ApplicationID)
+	}
+	newest, err := d.RolloutsByApplication(ctx, organization, distinct(applications), Page{First: 1})
+	if err != nil {
+		return err
+	}
+	for _, r := range page {
+		// One that was made while the pages were read is on none of them: then this one is as good as the newest.
+		if of := newest[r.ApplicationID].Nodes; len(of) == 0 || of[0].ID <= r.ID {
+			here = append(here, r.ApplicationID)
+		}
+	}
+	return d.compareCells(ctx, organization, here, check)
+}
+
+// checkCellsBeforeRollouts compares the cells of the applications that were never rolled out.
+func (d *Domain) checkCellsBeforeRollouts(ctx context.Context, organization int64, check *JournalCheck) error {
+	never := false
+	for p := (Page{First: applicationsAtOnce}); ; {
+		page, err := d.Applications(ctx, organization, ApplicationFilter{RolledOut: &never}, p)
+		if err != nil {
+			return err
+		}
+		ids := make([]int64, len(page.Nodes))
+		for i, one := range page.Nodes {
+			ids[i] = one.ID
+		}
+		if err := d.compareCells(ctx, organization, ids, check); err != nil || !page.HasNext {
+			return err
+		}
+		p.After = page.EndCursor()
+	}
+}
+
+// applicationsAtOnce is how many applications' cells one statement compares.
+const applicationsAtOnce = 200
+
+func (d *Domain) compareCells(ctx context.Context, organization int64, applications []int64, check *JournalCheck) error {
+	cells, err := d.CellDifferences(ctx, organization, applications)
+	for _, c := range cells {
+		check.Differences = append(check.Differences, c.difference())
+	}
+	return err
+}
+
+// CellContent is what the matrix keeps of an application in an environment.
 type CellContent struct {
+	// Exists is whether there is such a cell; nothing else is said of one that does not exist.
+	Exists bool
+	// ApplicationName is what the matrix goes by, Shown whether the cell is in it, and Worst the worst health there, for people.
+	ApplicationName string
+	Shown           bool
+	Worst           string
 	// LatestStopID is the newest rollout's rollout environment, and LatestState its state; 0 and -1 for none.
 	LatestStopID int64
 	LatestState  int16
@@ -75,28 +131,37 @@ type CellContent struct {
 
 // String says it for people.
 func (c CellContent) String() string {
-	if c.LatestStopID == 0 {
+	if !c.Exists {
 		return "nothing"
 	}
-	text := fmt.Sprintf("stop %d %s", c.LatestStopID, StateName(SubjectRolloutEnvironment, c.LatestState))
+	text, shown := "no stop", "shown"
+	if c.LatestStopID != 0 {
+		text = fmt.Sprintf("stop %d %s", c.LatestStopID, StateName(SubjectRolloutEnvironment, c.LatestState))
+	}
+	if !c.Shown {
+		shown = "not shown"
+	}
+	text += fmt.Sprintf(", %s of %q, %s", shown, c.ApplicationName, c.Worst)
 	if c.LiveStopID == 0 {
 		return text + ", nothing live"
 	}
 	return text + fmt.Sprintf(", version set %d live by stop %d since %s", c.LiveVersionSetID, c.LiveStopID, c.LiveSince)
 }
 
-// CellDifference is a cell that is not what the application's rollouts say.
+// CellDifference is a cell that is not what the application, its pipelines, its rollouts and its services' healths say.
 type CellDifference struct {
-	// StopID is the newest stop, by which the cell is named.
-	StopID, EnvironmentID int64
-	Kept, Told            CellContent
+	ApplicationID, EnvironmentID int64
+	// StopID is the newest stop, by which the cell is named; 0 before the first, when its application names it.
+	StopID     int64
+	Kept, Told CellContent
 }
 
 func (c CellDifference) difference() JournalDifference {
-	return JournalDifference{
-		Subject{SubjectRolloutEnvironment, c.StopID},
-		fmt.Sprintf("the matrix has for environment %d: %s; the rollouts say: %s", c.EnvironmentID, c.Kept, c.Told),
+	subject := Subject{SubjectRolloutEnvironment, c.StopID}
+	if c.StopID == 0 {
+		subject = Subject{SubjectApplication, c.ApplicationID}
 	}
+	return JournalDifference{subject, fmt.Sprintf("the matrix has for environment %d: %s; the record says: %s", c.EnvironmentID, c.Kept, c.Told)}
 }
 
 func wholeJournal(ctx context.Context, r Reads, organization, rollout int64) ([]Transition, error) {

@@ -127,6 +127,18 @@ func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, r
 	return ids, err
 }
 
+// StopsAsking implements core.Reads.
+func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int64, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		if err := q.PlanForValues(ctx); err != nil {
+			return pg.Classify(err, "plan for values")
+		}
+		ids, err = q.StopsAsking(ctx, organization)
+		return pg.Classify(err, "find stops that ask")
+	})
+	return ids, err
+}
+
 // MatrixApplications implements core.Reads.
 func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
 	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
@@ -253,9 +265,23 @@ func (r reader) CellDifferences(ctx context.Context, organization int64, applica
 	rows, err := fetch(ctx, r, organization, applications, "cells that differ", (*sqlc.Queries).CellDifferences)
 	return convertAll(rows, func(row sqlc.CellDifferencesRow) core.CellDifference {
 		return core.CellDifference{
-			StopID: row.StopID, EnvironmentID: row.EnvironmentID,
-			Kept: core.CellContent{LatestStopID: row.KeptLatest, LatestState: row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince},
-			Told: core.CellContent{LatestStopID: row.ToldLatest, LatestState: row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince},
+			ApplicationID: row.ApplicationID, EnvironmentID: row.EnvironmentID, StopID: row.StopID,
+			Kept: core.CellContent{
+				Exists: row.Kept, ApplicationName: row.KeptName, Shown: row.KeptShown, Worst: healthInWords(row.KeptWorst), LatestStopID: row.KeptLatest,
+				LatestState: row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
+			},
+			Told: core.CellContent{
+				Exists: row.Told, ApplicationName: row.ToldName, Shown: row.ToldShown, Worst: healthInWords(row.ToldWorst), LatestStopID: row.ToldLatest,
+				LatestState: row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince,
+			},
 		}
 	}), err
+}
+
+// healthInWords says what the tables call the worst of services' for people.
+func healthInWords(worst int16) string {
+	if worst == beforeAny {
+		return "no health seen"
+	}
+	return health(worst).String()
 }

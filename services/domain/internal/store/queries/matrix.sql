@@ -17,6 +17,30 @@ SELECT b.environment_id FROM cd_environment_driver_bindings b
 WHERE b.organization_id = @organization_id AND b.driver_ref = ANY(@drivers::text[])
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = b.organization_id AND l.environment_id = b.environment_id);
 
+-- name: StopsAsking :many
+-- Rollout environments at which a gate is open (what makes it so is OpenGates'): the one that the gate is named for,
+-- <environment> or <environment>/<weight>, and for any other gate the next that the rollout comes to. It costs what is open.
+SELECT DISTINCT s.id::bigint AS id
+FROM cd_rollouts r
+CROSS JOIN LATERAL (
+    SELECT t.gate_id, max(t.id) AS id FROM cd_rollout_transitions t
+    WHERE t.organization_id = @organization_id AND t.rollout_id = r.id AND t.event = 'request_approval'
+    GROUP BY t.gate_id
+) q
+LEFT JOIN cd_rollout_gates g ON g.organization_id = @organization_id AND g.rollout_id = r.id AND g.gate_id = q.gate_id
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended
+    FROM cd_rollout_transitions a
+    WHERE a.organization_id = @organization_id AND a.rollout_id = r.id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
+) answers
+CROSS JOIN LATERAL (
+    SELECT e.id FROM cd_rollout_environments e
+    JOIN cd_environments v ON v.organization_id = e.organization_id AND v.id = e.environment_id
+    WHERE e.organization_id = @organization_id AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN (0, 1, 2))
+    ORDER BY v.name = split_part(q.gate_id, '/', 1) DESC, e.position LIMIT 1
+) s
+WHERE r.organization_id = @organization_id AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1);
+
 -- name: PlanForValues :exec
 -- The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
 -- those parts out, and goes by the index that finds the fewest rows. A page is walked by indexes, row by row, and ends when it
@@ -108,8 +132,8 @@ WHERE n.organization_id = @organization_id AND n.name_end >= @contains::text AND
 LIMIT @at_most;
 
 -- name: CellDifferences :many
--- Cells of applications that are not what their rollouts say. In one statement, since what is read one after the other may
--- change in between; what is missing on a side is 0, -1 or empty there.
+-- Cells of applications that are not what rollouts, pipelines and healths say. In one statement, since what is read one after
+-- the other may change in between; what is missing on a side is 0, -1 or empty there.
 WITH stops AS (
     SELECT r.application_id, e.environment_id, e.id, e.state, r.version_set_id, e.finished_at
     FROM cd_rollouts r JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
@@ -120,18 +144,29 @@ WITH stops AS (
 ), live AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
     WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
+), told AS (
+    SELECT p.application_id, p.environment_id, l.id AS latest_id, l.state, v.id AS live_id, v.version_set_id, v.finished_at,
+        a.archived_at IS NULL AND COALESCE(p.current, false) AS shown, cd_worst_health(@organization_id, p.application_id, p.environment_id) AS worst, a.name
+    FROM (
+        SELECT e.application_id, e.environment_id, e.current FROM cd_application_environments e
+        WHERE e.organization_id = @organization_id AND e.application_id = ANY(@applications::bigint[])
+    ) p
+    JOIN cd_applications a ON a.organization_id = @organization_id AND a.id = p.application_id
+    LEFT JOIN latest l ON l.application_id = p.application_id AND l.environment_id = p.environment_id
+    LEFT JOIN live v ON v.application_id = p.application_id AND v.environment_id = p.environment_id
 ), kept AS (
     SELECT * FROM cd_cells k WHERE k.organization_id = @organization_id AND k.application_id = ANY(@applications::bigint[])
-      AND k.latest_rollout_environment_id IS NOT NULL
 )
-SELECT COALESCE(l.id, c.latest_rollout_environment_id)::bigint AS stop_id, COALESCE(l.environment_id, c.environment_id)::bigint AS environment_id,
-    COALESCE(l.id, 0)::bigint AS told_latest, COALESCE(l.state, -1)::smallint AS told_state, COALESCE(v.id, 0)::bigint AS told_live,
-    COALESCE(v.version_set_id, 0)::bigint AS told_set, COALESCE(v.finished_at::text, '')::text AS told_since,
+SELECT COALESCE(t.application_id, c.application_id)::bigint AS application_id, COALESCE(t.environment_id, c.environment_id)::bigint AS environment_id,
+    COALESCE(t.latest_id, c.latest_rollout_environment_id, 0)::bigint AS stop_id,
+    (t.application_id IS NOT NULL)::boolean AS told, COALESCE(t.name, '')::text AS told_name, COALESCE(t.shown, false)::boolean AS told_shown, COALESCE(t.worst, -1)::smallint AS told_worst,
+    COALESCE(t.latest_id, 0)::bigint AS told_latest, COALESCE(t.state, -1)::smallint AS told_state, COALESCE(t.live_id, 0)::bigint AS told_live,
+    COALESCE(t.version_set_id, 0)::bigint AS told_set, COALESCE(t.finished_at::text, '')::text AS told_since,
+    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, -1)::smallint AS kept_worst,
     COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
     COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
-FROM latest l
-LEFT JOIN live v ON v.application_id = l.application_id AND v.environment_id = l.environment_id
-FULL JOIN kept c ON c.application_id = l.application_id AND c.environment_id = l.environment_id
-WHERE (l.id, l.state, v.id, v.version_set_id, v.finished_at)
-    IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since)
-ORDER BY 1;
+FROM told t
+FULL JOIN kept c ON c.application_id = t.application_id AND c.environment_id = t.environment_id
+WHERE (t.latest_id, t.state, t.live_id, t.version_set_id, t.finished_at, t.shown, t.worst, t.name)
+    IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since, c.shown, c.worst, c.application_name)
+ORDER BY 1, 2;

@@ -49,31 +49,51 @@ WITH stops AS (
 ), live AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
     WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
+), told AS (
+    SELECT p.application_id, p.environment_id, l.id AS latest_id, l.state, v.id AS live_id, v.version_set_id, v.finished_at,
+        a.archived_at IS NULL AND COALESCE(p.current, false) AS shown, cd_worst_health($1, p.application_id, p.environment_id) AS worst, a.name
+    FROM (
+        SELECT e.application_id, e.environment_id, e.current FROM cd_application_environments e
+        WHERE e.organization_id = $1 AND e.application_id = ANY($2::bigint[])
+    ) p
+    JOIN cd_applications a ON a.organization_id = $1 AND a.id = p.application_id
+    LEFT JOIN latest l ON l.application_id = p.application_id AND l.environment_id = p.environment_id
+    LEFT JOIN live v ON v.application_id = p.application_id AND v.environment_id = p.environment_id
 ), kept AS (
     SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, created_at, updated_at, application_name, shown, worst, standing FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
-      AND k.latest_rollout_environment_id IS NOT NULL
 )
-SELECT COALESCE(l.id, c.latest_rollout_environment_id)::bigint AS stop_id, COALESCE(l.environment_id, c.environment_id)::bigint AS environment_id,
-    COALESCE(l.id, 0)::bigint AS told_latest, COALESCE(l.state, -1)::smallint AS told_state, COALESCE(v.id, 0)::bigint AS told_live,
-    COALESCE(v.version_set_id, 0)::bigint AS told_set, COALESCE(v.finished_at::text, '')::text AS told_since,
+SELECT COALESCE(t.application_id, c.application_id)::bigint AS application_id, COALESCE(t.environment_id, c.environment_id)::bigint AS environment_id,
+    COALESCE(t.latest_id, c.latest_rollout_environment_id, 0)::bigint AS stop_id,
+    (t.application_id IS NOT NULL)::boolean AS told, COALESCE(t.name, '')::text AS told_name, COALESCE(t.shown, false)::boolean AS told_shown, COALESCE(t.worst, -1)::smallint AS told_worst,
+    COALESCE(t.latest_id, 0)::bigint AS told_latest, COALESCE(t.state, -1)::smallint AS told_state, COALESCE(t.live_id, 0)::bigint AS told_live,
+    COALESCE(t.version_set_id, 0)::bigint AS told_set, COALESCE(t.finished_at::text, '')::text AS told_since,
+    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, -1)::smallint AS kept_worst,
     COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
     COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
-FROM latest l
-LEFT JOIN live v ON v.application_id = l.application_id AND v.environment_id = l.environment_id
-FULL JOIN kept c ON c.application_id = l.application_id AND c.environment_id = l.environment_id
-WHERE (l.id, l.state, v.id, v.version_set_id, v.finished_at)
-    IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since)
-ORDER BY 1
+FROM told t
+FULL JOIN kept c ON c.application_id = t.application_id AND c.environment_id = t.environment_id
+WHERE (t.latest_id, t.state, t.live_id, t.version_set_id, t.finished_at, t.shown, t.worst, t.name)
+    IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since, c.shown, c.worst, c.application_name)
+ORDER BY 1, 2
 `
 
 type CellDifferencesRow struct {
-	StopID        int64
+	ApplicationID int64
 	EnvironmentID int64
+	StopID        int64
+	Told          bool
+	ToldName      string
+	ToldShown     bool
+	ToldWorst     int16
 	ToldLatest    int64
 	ToldState     int16
 	ToldLive      int64
 	ToldSet       int64
 	ToldSince     string
+	Kept          bool
+	KeptName      string
+	KeptShown     bool
+	KeptWorst     int16
 	KeptLatest    int64
 	KeptState     int16
 	KeptLive      int64
@@ -81,8 +101,8 @@ type CellDifferencesRow struct {
 	KeptSince     string
 }
 
-// Cells of applications that are not what their rollouts say. In one statement, since what is read one after the other may
-// change in between; what is missing on a side is 0, -1 or empty there.
+// Cells of applications that are not what rollouts, pipelines and healths say. In one statement, since what is read one after
+// the other may change in between; what is missing on a side is 0, -1 or empty there.
 func (q *Queries) CellDifferences(ctx context.Context, organizationID int64, applications []int64) ([]CellDifferencesRow, error) {
 	rows, err := q.db.Query(ctx, cellDifferences, organizationID, applications)
 	if err != nil {
@@ -93,13 +113,22 @@ func (q *Queries) CellDifferences(ctx context.Context, organizationID int64, app
 	for rows.Next() {
 		var i CellDifferencesRow
 		if err := rows.Scan(
-			&i.StopID,
+			&i.ApplicationID,
 			&i.EnvironmentID,
+			&i.StopID,
+			&i.Told,
+			&i.ToldName,
+			&i.ToldShown,
+			&i.ToldWorst,
 			&i.ToldLatest,
 			&i.ToldState,
 			&i.ToldLive,
 			&i.ToldSet,
 			&i.ToldSince,
+			&i.Kept,
+			&i.KeptName,
+			&i.KeptShown,
+			&i.KeptWorst,
 			&i.KeptLatest,
 			&i.KeptState,
 			&i.KeptLive,
@@ -471,4 +500,49 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 func (q *Queries) PlanForValues(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planForValues)
 	return err
+}
+
+const stopsAsking = `-- name: StopsAsking :many
+SELECT DISTINCT s.id::bigint AS id
+FROM cd_rollouts r
+CROSS JOIN LATERAL (
+    SELECT t.gate_id, max(t.id) AS id FROM cd_rollout_transitions t
+    WHERE t.organization_id = $1 AND t.rollout_id = r.id AND t.event = 'request_approval'
+    GROUP BY t.gate_id
+) q
+LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = r.id AND g.gate_id = q.gate_id
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended
+    FROM cd_rollout_transitions a
+    WHERE a.organization_id = $1 AND a.rollout_id = r.id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
+) answers
+CROSS JOIN LATERAL (
+    SELECT e.id FROM cd_rollout_environments e
+    JOIN cd_environments v ON v.organization_id = e.organization_id AND v.id = e.environment_id
+    WHERE e.organization_id = $1 AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN (0, 1, 2))
+    ORDER BY v.name = split_part(q.gate_id, '/', 1) DESC, e.position LIMIT 1
+) s
+WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
+`
+
+// Rollout environments at which a gate is open (what makes it so is OpenGates'): the one that the gate is named for,
+// <environment> or <environment>/<weight>, and for any other gate the next that the rollout comes to. It costs what is open.
+func (q *Queries) StopsAsking(ctx context.Context, organizationID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, stopsAsking, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

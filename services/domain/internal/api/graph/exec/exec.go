@@ -6619,7 +6619,7 @@ type JournalCheck {
 
 "A cached state that is not what the journal says, or a row that tells what cannot be."
 type JournalDifference {
-  "rollout_7, rolloutenvironment_9 or deployment_11."
+  "rollout_7, rolloutenvironment_9 or deployment_11; application_2 for a cell of the matrix before the first rollout."
   subject: ID!
   problem: String!
 }

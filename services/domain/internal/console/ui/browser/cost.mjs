@@ -29,6 +29,7 @@ test('the first page asks five things, and is as large as its twenty rows', asyn
 })
 
 test('fifty events a second all arrive, and what they change is drawn, with two requests each half second at most', async (t) => {
+  const opened = Date.now()
   const { page, counts } = await matrix()
   const rows = await page.locator('.matrix tbody tr').elementHandles()
   const begun = Date.now()
@@ -38,8 +39,11 @@ test('fifty events a second all arrive, and what they change is drawn, with two 
   const beats = Math.ceil((Date.now() - begun) / 500)
   const asked = counts.requests.reduce((sum, name) => ({ ...sum, [name]: (sum[name] ?? 0) + 1 }), {})
   assert.equal(await page.evaluate(() => globalThis.counted.rows.size), 200)
-  assert.deepEqual(Object.keys(asked).sort(), ['Inbox', 'Where'])
-  for (const [name, n] of Object.entries(asked)) assert.ok(n <= beats + 1, `${name}: found ${n} requests in ${beats} half seconds`)
+  const follows = ['Inbox', 'Where']
+  for (const name of follows) assert.ok(asked[name] <= beats + 1, `${name}: found ${asked[name]} requests in ${beats} half seconds`)
+  // Whoever is slow sees the calm rounds of what the journal does not tell of, one each fifteen seconds since the page came.
+  const rounds = Math.ceil((Date.now() - opened) / 15_000)
+  for (const [name, n] of Object.entries(asked)) assert.ok(follows.includes(name) || n <= rounds, `${name}: found ${n} requests in ${rounds} rounds of fifteen seconds`)
   // The rows are still the same elements: nothing was thrown away to be made again.
   for (const row of rows) assert.ok(await row.evaluate((e) => e.isConnected), 'a row was made anew')
   const { elements } = await sizes(page)
