@@ -125,17 +125,14 @@ func (i *Inbox) follow(ctx context.Context, seq sequence, o *order, places []pla
 
 // closed moves o over what is closed without a gap, and answers what is closed above it, as far as it was read.
 func (i *Inbox) closed(ctx context.Context, seq sequence, o *order) (map[int64]bool, error) {
-	q := query.New(i.Pool)
-	mark, err := q.Mark(ctx, query.MarkParams{Sender: seq.sender, Epoch: seq.epoch})
-	if err != nil {
-		return nil, pg.Classify(err, "read the mark of %s", seq.sender)
-	}
-	o.upTo = max(o.upTo, mark)
 	for {
-		positions, err := q.Closed(ctx, query.ClosedParams{Sender: seq.sender, Epoch: seq.epoch, After: o.upTo, AtMost: closedBatch})
+		positions, err := query.New(i.Pool).Closed(ctx, query.ClosedParams{Sender: seq.sender, Epoch: seq.epoch, After: o.upTo, AtMost: closedBatch})
 		if err != nil {
 			return nil, pg.Classify(err, "read what has come from %s", seq.sender)
 		}
+		// The first is the mark, behind which there are no more than were asked for.
+		o.upTo = positions[0]
+		positions = positions[1:]
 		closed := make(map[int64]bool, len(positions))
 		for _, p := range positions {
 			closed[p] = true

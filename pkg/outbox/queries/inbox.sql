@@ -36,13 +36,16 @@ UPDATE inbox_mark m SET mark = greatest(start.mark, (SELECT max(ranked.position)
 FROM start WHERE m.sender = start.sender AND m.epoch = start.epoch
 RETURNING m.mark;
 
--- name: Mark :one
-SELECT coalesce((SELECT m.mark FROM inbox_mark m WHERE m.sender = sqlc.arg(sender) AND m.epoch = sqlc.arg(epoch)), 0)::bigint;
-
 -- name: Closed :many
--- Closed are the positions of a sequence that have come, above one.
-SELECT DISTINCT i.position::bigint AS place FROM inbox i
-WHERE i.sender = sqlc.arg(sender)::text AND i.epoch = sqlc.arg(epoch)::text AND i.position > sqlc.arg(after)::bigint ORDER BY place LIMIT sqlc.arg(at_most)::integer;
+-- Closed are the position up to which all of a sequence is closed, at least the one that is given, and behind it those that have come.
+WITH m AS (
+    SELECT greatest(sqlc.arg(after)::bigint, (SELECT k.mark FROM inbox_mark k WHERE k.sender = sqlc.arg(sender)::text AND k.epoch = sqlc.arg(epoch)::text))::bigint AS place
+), come AS (
+    SELECT DISTINCT i.position::bigint AS place FROM inbox i
+    WHERE i.sender = sqlc.arg(sender)::text AND i.epoch = sqlc.arg(epoch)::text AND i.position > (SELECT m.place FROM m)
+    ORDER BY place LIMIT sqlc.arg(at_most)::integer
+)
+SELECT m.place FROM m UNION ALL SELECT come.place FROM come ORDER BY place;
 
 -- name: Prune :execrows
 -- Prune forgets events that came so long ago that no stream can deliver them again.

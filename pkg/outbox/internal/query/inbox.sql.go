@@ -95,23 +95,29 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int32, error) {
 }
 
 const closed = `-- name: Closed :many
-SELECT DISTINCT i.position::bigint AS place FROM inbox i
-WHERE i.sender = $1::text AND i.epoch = $2::text AND i.position > $3::bigint ORDER BY place LIMIT $4::integer
+WITH m AS (
+    SELECT greatest($1::bigint, (SELECT k.mark FROM inbox_mark k WHERE k.sender = $2::text AND k.epoch = $3::text))::bigint AS place
+), come AS (
+    SELECT DISTINCT i.position::bigint AS place FROM inbox i
+    WHERE i.sender = $2::text AND i.epoch = $3::text AND i.position > (SELECT m.place FROM m)
+    ORDER BY place LIMIT $4::integer
+)
+SELECT m.place FROM m UNION ALL SELECT come.place FROM come ORDER BY place
 `
 
 type ClosedParams struct {
+	After  int64
 	Sender string
 	Epoch  string
-	After  int64
 	AtMost int32
 }
 
-// Closed are the positions of a sequence that have come, above one.
+// Closed are the position up to which all of a sequence is closed, at least the one that is given, and behind it those that have come.
 func (q *Queries) Closed(ctx context.Context, arg ClosedParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, closed,
+		arg.After,
 		arg.Sender,
 		arg.Epoch,
-		arg.After,
 		arg.AtMost,
 	)
 	if err != nil {
@@ -130,22 +136,6 @@ func (q *Queries) Closed(ctx context.Context, arg ClosedParams) ([]int64, error)
 		return nil, err
 	}
 	return items, nil
-}
-
-const mark = `-- name: Mark :one
-SELECT coalesce((SELECT m.mark FROM inbox_mark m WHERE m.sender = $1 AND m.epoch = $2), 0)::bigint
-`
-
-type MarkParams struct {
-	Sender string
-	Epoch  string
-}
-
-func (q *Queries) Mark(ctx context.Context, arg MarkParams) (int64, error) {
-	row := q.db.QueryRow(ctx, mark, arg.Sender, arg.Epoch)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const prune = `-- name: Prune :execrows
