@@ -78,6 +78,8 @@ type Engine struct {
 	endings endings
 	// suspect is the execution on probation; the claim loop's alone.
 	suspect suspect
+	// troubles bounds what is logged of turns that do not finish.
+	troubles troubles
 	// longHistories counts the warnings of measure.
 	longHistories atomic.Int64
 }
@@ -232,7 +234,9 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 		return // its place is free already, and perhaps another driver of it at work
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) {
-		e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err)
+		if times, tell := e.troubles.tell(err.Error(), e.Clock.Now()); tell {
+			e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err, "times", times)
+		}
 		_ = clock.Sleep(ctx, e.Clock, e.Settings.Poll) // only ends early when everything does
 	}
 	e.places.leave(j.id)
