@@ -24,11 +24,14 @@ type places struct {
 	lease Lease
 	// drive starts a driver; nil before open and after shut.
 	drive func(job, signal)
-	// live are those that are driven, with the signal that wakes them; queued those that wait for a place, in their order
-	// in queue.
-	live   map[int64]signal
-	queue  []job
-	queued map[int64]bool
+	// live are those that are driven, with the signal that wakes them; queued those that wait for a place: in started those that this
+	// process has stored, in woken those that it owns for another reason, each in its order. The two take turns, so that
+	// nobody who starts a run waits for all that a crash has left, and the other way round.
+	live           map[int64]signal
+	started, woken []job
+	queued         map[int64]bool
+	// turn says that a started one is next.
+	turn bool
 	// reserved are places kept for executions that are being stored.
 	reserved int
 	// whenFree is called once, as soon as there is a place again.
@@ -49,7 +52,7 @@ func (p *places) open(l Lease, drive func(job, signal)) {
 // shut lets no driver start any more, and gives up what is parked.
 func (p *places) shut() {
 	p.mu.Lock()
-	p.drive, p.queue = nil, nil
+	p.drive, p.started, p.woken = nil, nil, nil
 	clear(p.queued)
 	parked := p.parked.clear()
 	p.mu.Unlock()
@@ -59,7 +62,7 @@ func (p *places) shut() {
 func (p *places) reserve() (Lease, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drive == nil || len(p.live)+len(p.queue)+p.reserved >= 2*p.limit {
+	if p.drive == nil || len(p.live)+len(p.started)+p.reserved >= 2*p.limit {
 		return Lease{}, false
 	}
 	p.reserved++
@@ -103,14 +106,18 @@ func (p *places) wake(w Woken) bool {
 	return false
 }
 
-// add drives a job or queues it. A queue is not bounded here: what was claimed has to be done by somebody, and a job is
-// a few words.
+// add drives a job or queues it. A queue is not bounded here: what was claimed has to be done by somebody, and a job that was not
+// stored by this process, which reserve bounds, is a few words.
 func (p *places) add(j job) {
 	if p.drive == nil {
 		return
 	}
 	if len(p.live) >= p.limit {
-		p.queue = append(p.queue, j)
+		if j.started != nil {
+			p.started = append(p.started, j)
+		} else {
+			p.woken = append(p.woken, j)
+		}
 		p.queued[j.id] = true
 		return
 	}
@@ -123,14 +130,14 @@ func (p *places) add(j job) {
 func (p *places) here() (ids []int64, free int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ids = make([]int64, 0, len(p.live)+len(p.queue))
+	ids = make([]int64, 0, len(p.live)+len(p.queued))
 	for execution := range p.live {
 		ids = append(ids, execution)
 	}
-	for _, j := range p.queue {
-		ids = append(ids, j.id)
+	for execution := range p.queued {
+		ids = append(ids, execution)
 	}
-	return ids, p.limit - len(p.live) - len(p.queue)
+	return ids, p.limit - len(p.live) - len(p.queued)
 }
 
 // tellWhenFree calls fn once, when a place has become free.
@@ -179,16 +186,27 @@ func (p *places) leave(execution int64) {
 // free gives a driver's place to the next.
 func (p *places) free(execution int64) {
 	delete(p.live, execution)
-	if len(p.queue) > 0 && len(p.live) < p.limit {
-		next := p.queue[0]
-		p.queue = p.queue[1:]
+	if len(p.queued) > 0 && len(p.live) < p.limit {
+		next := p.next()
 		delete(p.queued, next.id)
 		p.add(next)
 	}
-	if p.whenFree != nil && len(p.queue) == 0 {
+	if p.whenFree != nil && len(p.queued) == 0 {
 		p.whenFree()
 		p.whenFree = nil
 	}
+}
+
+// next takes the first job of the queue whose turn it is, or else of the other.
+func (p *places) next() job {
+	p.turn = !p.turn
+	queue := &p.woken
+	if len(p.woken) == 0 || p.turn && len(p.started) > 0 {
+		queue = &p.started
+	}
+	next := (*queue)[0]
+	*queue = (*queue)[1:]
+	return next
 }
 
 // cache keeps parked executions whose programs still stand in memory, the ones used last, within a number of bytes.

@@ -70,6 +70,9 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 	if here, free := p.here(); !slices.Equal(driven, []int64{1}) || len(here) != 2 || free >= 0 {
 		t.Errorf("driven %v, here %v, %d free", driven, here, free)
 	}
+	if _, ok := p.reserve(); !ok {
+		t.Error("no place for a start, where only others wait")
+	}
 	if _, ok := p.reserve(); ok {
 		t.Error("a place beyond the queue")
 	}
@@ -89,5 +92,26 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 	p.shut()
 	if p.wake(Woken{ID: 3, Ours: true}); !freed || len(driven) != 2 {
 		t.Errorf("freed %t, driven %v after the end", freed, driven)
+	}
+}
+
+// What a crash has left may be a great deal; who starts a run meanwhile does not wait for all of it.
+func TestStartsTakeTurnsWithWhatACrashHasLeft(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(1, 0)
+	var driven []int64
+	p.open(Lease{}, func(j job, _ signal) { driven = append(driven, j.id) })
+	for id := range int64(5) {
+		p.wake(Woken{ID: id, Ours: true})
+	}
+	if _, ok := p.reserve(); !ok {
+		t.Fatal("no place for a start")
+	}
+	p.begin(Loaded{Execution: Execution{ID: 100}})
+	for i := range 5 {
+		p.leave(driven[i])
+	}
+	if !slices.Equal(driven, []int64{0, 100, 1, 2, 3, 4}) {
+		t.Errorf("driven %v, expected the start, 100, right behind what was under way", driven)
 	}
 }

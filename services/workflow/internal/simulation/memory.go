@@ -316,19 +316,25 @@ func (m *Memory) closeAll(e *execution) {
 
 func (m *Memory) fireTimers(now time.Time, l *core.Lease) (fired int, next time.Time, woken []core.Woken) {
 	for _, e := range m.executions {
-		due := false
-		for _, t := range e.timers {
+		var due []core.OpRef
+		for ref, t := range e.timers {
 			switch {
 			case t.fired:
 			case !t.due.After(now):
-				t.fired, due = true, true
+				t.fired, due = true, append(due, ref)
 				fired++
 			case next.IsZero() || t.due.Before(next):
 				next = t.due
 			}
 		}
-		if due {
-			woken = append(woken, m.wake(e, l)...)
+		if len(due) == 0 {
+			continue
+		}
+		for _, w := range m.wake(e, l) {
+			if len(due) == 1 {
+				w.Came = &core.Came{Wakes: e.wakes, Arrival: core.Arrival{Op: due[0], Kind: core.TimerArrived}}
+			}
+			woken = append(woken, w)
 		}
 	}
 	return fired, next, woken

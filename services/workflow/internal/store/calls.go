@@ -27,11 +27,16 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 	}
 	if len(ids) > 0 {
 		var woken []core.Woken
-		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if woken, err = s.wakeMany(ctx, q, ids, nil); err != nil {
+		came := make(map[int64]*core.Arrival, len(ids))
+		for _, id := range ids {
+			came[id] = &core.Arrival{} // tellFired fills it in
+		}
+		err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
+			if woken, err = s.wakeMany(ctx, q, ids, came); err != nil {
 				return err
 			}
-			_, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
+			rows, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
+			tellFired(woken, rows)
 			return pg.Classify(err, "fire timers")
 		})
 		if err != nil {
@@ -44,6 +49,26 @@ func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired
 		return len(ids), time.Time{}, nil
 	}
 	return len(ids), next, pg.Classify(err, "find next timer")
+}
+
+// tellFired says of each execution that is woken for the end of one timer which one that is. Of several the execution has to read
+// the order.
+func tellFired(woken []core.Woken, fired []query.FireTimersRow) {
+	ended := make(map[int64]*core.Arrival, len(fired))
+	for _, row := range fired {
+		if _, more := ended[row.Execution]; more {
+			ended[row.Execution] = nil
+			continue
+		}
+		ended[row.Execution] = &core.Arrival{Op: ref(row.Branch, row.Op), Kind: core.TimerArrived}
+	}
+	for i := range woken {
+		if a := ended[woken[i].ID]; a != nil {
+			woken[i].Came.Arrival = *a
+		} else {
+			woken[i].Came = nil
+		}
+	}
 }
 
 // The interval between attempts grows from the first to the longest. The first is short: a crash right before the

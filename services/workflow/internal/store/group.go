@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -9,14 +10,18 @@ import (
 )
 
 // group commits what many callers have at the same time in one transaction. Nobody waits for company: while one
-// transaction is under way the next one's items come together, and an item that comes alone is committed alone.
+// transaction is under way the next one's items come together, and an item that comes alone is committed alone. What is to be read
+// is gathered in the same way.
 type group[T any] struct {
 	// commit does items in one transaction. What it finds out about each it writes into the item; its error is everybody's.
 	commit func(ctx context.Context, items []*T) error
+	// most is how many items a transaction has, 0: groupMost; lanes how many may be under way at a time, 0: one.
+	most, lanes int
 
 	mu      sync.Mutex
 	waiting []*member[T]
-	busy    bool
+	// busy is how many are under way.
+	busy int
 }
 
 type member[T any] struct {
@@ -40,8 +45,8 @@ func (g *group[T]) do(ctx context.Context, item *T) error {
 	m := &member[T]{item: item, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, m)
-	if !g.busy {
-		g.busy = true
+	if g.busy < max(g.lanes, 1) {
+		g.busy++
 		go g.run(context.WithoutCancel(ctx))
 	}
 	g.mu.Unlock()
@@ -68,10 +73,11 @@ func (g *group[T]) take() []*member[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
-		g.busy, g.waiting = false, nil
+		g.busy--
+		g.waiting = nil
 		return nil
 	}
-	n := min(len(g.waiting), groupMost)
+	n := min(len(g.waiting), cmp.Or(g.most, groupMost))
 	members := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	return members

@@ -13,17 +13,95 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// Load reads everything needed to continue an execution. The row with its counters is read first: what arrives during
-// the rest is found by the fence of the next commit.
+// After a crash all runs that were under way are read at once, and when many timers end, all that were evicted. What is read at the
+// same time is read together: three statements for all of them.
+const (
+	// readMost bounds how many executions are read together, readLanes how often that is done at a time. A run has to wait for those
+	// it is read with.
+	readMost, readLanes = 128, 4
+	// loadEntries is the longest history that is read together with others; a longer one is read by itself. So what is in memory
+	// twice is bounded, and nobody waits for it.
+	loadEntries = 500
+)
+
+// load is an execution on its way into memory.
+type load struct {
+	execution int64
+	loaded    core.Loaded
+	// entries is the length of its history, which is not there yet where that is more than loadEntries.
+	entries int64
+	// refusal is why it cannot be had.
+	refusal error
+}
+
+// Load reads everything needed to continue an execution. Loads of the same moment share their statements.
 func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) {
-	row, err := s.queries.LoadExecution(ctx, execution)
+	item := &load{execution: execution}
+	if err := s.loads.do(ctx, item); err != nil {
+		return core.Loaded{}, err
+	}
+	if item.refusal != nil {
+		return core.Loaded{}, item.refusal
+	}
+	if item.entries > loadEntries {
+		var err error
+		// All of the generation: replay needs every entry, and max_history bounds them.
+		if item.loaded.History, err = s.entries(ctx, execution, item.loaded.Base, math.MaxInt32); err != nil {
+			return core.Loaded{}, err
+		}
+	}
+	return item.loaded, nil
+}
+
+// loadAll reads many executions. The rows with their counters are read first: what arrives during the rest is found by the fence of
+// the next commit.
+func (s *Store) loadAll(ctx context.Context, items []*load) error {
+	ids := make([]int64, len(items))
+	for i, item := range items {
+		ids[i] = item.execution
+	}
+	rows, err := s.queries.LoadMany(ctx, ids)
 	if err != nil {
-		return core.Loaded{}, pg.Classify(err, "load execution %d", execution)
+		return pg.Classify(err, "load %d executions", len(items))
 	}
-	// Cancelled between claim and load.
-	if core.State(row.State).Ended() {
-		return core.Loaded{}, fmt.Errorf("load execution %d: %w", execution, core.ErrFenced)
+	found := make(map[int64]*load, len(rows))
+	var histories query.HistoriesParams
+	for _, row := range rows {
+		item := &load{execution: row.ID, entries: row.LastSeq - row.BaseSeq}
+		found[row.ID] = item
+		// Cancelled between claim and load.
+		if core.State(row.State).Ended() {
+			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, core.ErrFenced)
+			continue
+		}
+		if item.loaded, err = loaded(row); err != nil {
+			return err
+		}
+		if item.entries > 0 && item.entries <= loadEntries {
+			histories.Executions, histories.Bases = append(histories.Executions, row.ID), append(histories.Bases, row.BaseSeq)
+		}
 	}
+	if err := s.programsOf(ctx, rows, found); err != nil {
+		return err
+	}
+	if err := s.historiesOf(ctx, histories, found); err != nil {
+		return err
+	}
+	if err := s.openOf(ctx, ids, found); err != nil {
+		return err
+	}
+	for _, item := range items {
+		if there := found[item.execution]; there != nil {
+			*item = *there
+			continue
+		}
+		item.refusal = fault.New(fault.NotFound, "there is no execution %d", item.execution)
+	}
+	return nil
+}
+
+// loaded is what the row of an execution says.
+func loaded(row query.LoadManyRow) (core.Loaded, error) {
 	l := core.Loaded{
 		Execution: core.Execution{
 			ID: row.ID, Ref: core.Handle(row.Ref, int(row.Attempt), int(row.Generation)), Generation: int(row.Generation), Base: row.BaseSeq, Organization: row.Organization, Workflow: row.Workflow,
@@ -31,115 +109,154 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 		},
 		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
 	}
-	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
-		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", execution, err)
-	}
-	if l.Program, err = s.program(ctx, fmt.Sprintf("execution %d", execution), row.Program, row.Modules); err != nil {
-		return core.Loaded{}, err
-	}
 	if l.Generation > 1 {
 		l.Continuation = row.Call
 	}
-	// All of the generation: replay needs every entry, and max_history bounds them.
-	if l.History, err = s.entries(ctx, execution, l.Base, math.MaxInt32); err != nil {
-		return core.Loaded{}, err
+	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
+		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", row.ID, err)
 	}
-	timers, err := s.queries.TimersOf(ctx, execution)
-	if err != nil {
-		return core.Loaded{}, pg.Classify(err, "load timers of execution %d", execution)
-	}
-	for _, t := range timers {
-		l.Open = append(l.Open, core.Opened{Op: ref(t.Branch, t.Op), Deadline: t.Due})
-	}
-	if l.Polls, err = s.polls(ctx, execution); err != nil {
-		return core.Loaded{}, err
-	}
-	_, l.Arrived, err = s.Arrivals(ctx, execution)
-	return l, err
+	return l, nil
 }
 
-// program puts the pinned sources together. They are found by digest: a run goes on with the bytes it was started
-// with, whatever is submitted later (D7).
-func (s *Store) program(ctx context.Context, owner string, main, named []byte) (core.Program, error) {
+// historiesOf reads histories that are short.
+func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found map[int64]*load) error {
+	if len(p.Executions) == 0 {
+		return nil
+	}
+	rows, err := s.queries.Histories(ctx, p)
+	if err != nil {
+		return pg.Classify(err, "load the histories of %d executions", len(p.Executions))
+	}
+	for _, row := range rows {
+		l := &found[row.Execution].loaded
+		if l.History == nil {
+			l.History = make([]core.Entry, 0, found[row.Execution].entries)
+		}
+		e, err := entry(row)
+		if err != nil {
+			return err
+		}
+		l.History = append(l.History, e)
+	}
+	return nil
+}
+
+// openOf reads what executions have open, and what has come for it.
+func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) error {
+	rows, err := s.queries.Standings(ctx, query.StandingsParams{Ids: ids, Everything: true})
+	if err != nil {
+		return pg.Classify(err, "load what %d executions have open", len(ids))
+	}
+	for _, row := range rows {
+		l := &found[row.Execution].loaded
+		if row.Kind == timerFired || row.Kind == timerGoesOn {
+			l.Open = append(l.Open, core.Opened{Op: ref(row.Branch, row.Op), Deadline: row.Due})
+		}
+		if row.Polled != nil {
+			p := core.Polling{Op: ref(row.Branch, row.Op), Function: *row.Polled, Round: int(*row.Round), Calling: *row.Calling, Deadline: *row.Deadline, Value: row.Seen}
+			if p.Error, err = decodeError(row.Problem); err != nil {
+				return fmt.Errorf("poll %s of execution %d: %w", p.Op, row.Execution, err)
+			}
+			l.Polls = append(l.Polls, p)
+		}
+		if row.Kind == nothingCame || row.Kind == timerGoesOn {
+			continue
+		}
+		a, err := arrival(row)
+		if err != nil {
+			return err
+		}
+		l.Arrived = append(l.Arrived, a)
+	}
+	return nil
+}
+
+// programsOf puts the programs of executions together.
+func (s *Store) programsOf(ctx context.Context, rows []query.LoadManyRow, found map[int64]*load) error {
+	pinned := make([]pinned, 0, len(rows))
+	for _, row := range rows {
+		if found[row.ID].refusal != nil {
+			continue
+		}
+		p, err := pin(fmt.Sprintf("execution %d", row.ID), row.Program, row.Modules)
+		if err != nil {
+			return err
+		}
+		p.into = &found[row.ID].loaded.Program
+		pinned = append(pinned, p)
+	}
+	return s.fill(ctx, pinned)
+}
+
+// pinned are the sources of a run by digest: it goes on with the bytes it was started with, whatever is submitted later (D7).
+type pinned struct {
+	main    [32]byte
+	modules map[string][32]byte
+	into    *core.Program
+}
+
+// pin reads the columns of a program. owner is who has it, for people.
+func pin(owner string, main, named []byte) (pinned, error) {
+	p := pinned{main: digest(main)}
 	var modules map[string]string
 	if err := json.Unmarshal(named, &modules); err != nil {
-		return core.Program{}, fmt.Errorf("modules of %s: %w", owner, err)
+		return p, fmt.Errorf("modules of %s: %w", owner, err)
 	}
-	// No module is without a name (core.Start).
-	names, missing := map[string][32]byte{"": digest(main)}, [][]byte(nil)
+	p.modules = make(map[string][32]byte, len(modules))
 	for name, sum := range modules {
 		b, err := hex.DecodeString(sum)
 		if err != nil {
-			return core.Program{}, fmt.Errorf("digest of module %q of %s: %w", name, owner, err)
+			return p, fmt.Errorf("digest of module %q of %s: %w", name, owner, err)
 		}
-		names[name] = digest(b)
+		p.modules[name] = digest(b)
 	}
-	files := make(map[[32]byte][]byte, len(names))
-	for _, sum := range names {
+	return p, nil
+}
+
+// program is the program of one owner.
+func (s *Store) program(ctx context.Context, owner string, main, named []byte) (program core.Program, err error) {
+	p, err := pin(owner, main, named)
+	if err != nil {
+		return core.Program{}, err
+	}
+	p.into = &program
+	return program, s.fill(ctx, []pinned{p})
+}
+
+// fill finds the sources of programs. Those that are not remembered are read together.
+func (s *Store) fill(ctx context.Context, programs []pinned) error {
+	files := map[[32]byte][]byte{}
+	var missing [][]byte
+	want := func(sum [32]byte) {
+		if _, seen := files[sum]; seen {
+			return
+		}
 		source, known := s.sources.find(sum)
 		if files[sum] = source; !known {
 			missing = append(missing, sum[:])
 		}
 	}
+	for _, p := range programs {
+		want(p.main)
+		for _, sum := range p.modules {
+			want(sum)
+		}
+	}
 	if len(missing) > 0 {
 		rows, err := s.queries.LoadPrograms(ctx, missing)
 		if err != nil {
-			return core.Program{}, pg.Classify(err, "load program of %s", owner)
+			return pg.Classify(err, "load %d programs", len(missing))
 		}
 		for _, r := range rows {
 			files[digest(r.Digest)] = r.Source
 			s.sources.add(digest(r.Digest), r.Source)
 		}
 	}
-	p := core.Program{Source: files[digest(main)], Modules: make(map[string][]byte, len(modules))}
-	for name := range modules {
-		p.Modules[name] = files[names[name]]
-	}
-	return p, nil
-}
-
-// nothingCame is the kind of the row that says where an execution stands to which nothing has come.
-const nothingCame = -1
-
-// Arrivals reads what has come for an execution, where it stands, and the counter that tells a later commit whether more
-// came: all at one moment. Events and answers are in the order in which they came, and timers behind them: what came in
-// time wins over the end of the time.
-func (s *Store) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
-	rows, err := s.queries.Arrivals(ctx, execution)
-	if err != nil {
-		return core.Standing{}, nil, pg.Classify(err, "look at execution %d", execution)
-	}
-	if len(rows) == 0 {
-		return core.Standing{}, nil, fault.New(fault.NotFound, "there is no execution %d", execution)
-	}
-	standing := core.Standing{State: core.State(rows[0].State), Wakes: rows[0].Wakes}
-	if standing.State.Ended() {
-		return standing, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
-	}
-	if rows[0].Kind == nothingCame {
-		return standing, nil, nil
-	}
-	arrived, err := arrivals(execution, rows)
-	return standing, arrived, err
-}
-
-// arrivals are rows as core knows them.
-func arrivals(execution int64, rows []query.ArrivalsRow) (_ []core.Arrival, err error) {
-	arrived := make([]core.Arrival, len(rows))
-	for i, row := range rows {
-		a := core.Arrival{Op: ref(row.Branch, row.Op), Kind: core.ArrivalKind(row.Kind), Value: row.Value}
-		if a.Error, err = decodeError(row.Error); err != nil {
-			return nil, fmt.Errorf("answer to %s of execution %d: %w", a.Op, execution, err)
+	for _, p := range programs {
+		*p.into = core.Program{Source: files[p.main], Modules: make(map[string][]byte, len(p.modules))}
+		for name, sum := range p.modules {
+			p.into.Modules[name] = files[sum]
 		}
-		if a.Kind == core.EventArrived {
-			// Forget keeps events that were handed over, so this is a fault and not the end of a retention.
-			if row.Event == nil || row.EventID == nil || row.Source == nil || row.Type == nil || row.OccurredAt == nil {
-				return nil, fmt.Errorf("event of %s of execution %d is gone", a.Op, execution)
-			}
-			a.Event = *row.Event
-			a.Value = core.Event{ID: *row.EventID, Source: *row.Source, Type: *row.Type, Data: row.Data, Time: *row.OccurredAt}.Value()
-		}
-		arrived[i] = a
 	}
-	return arrived, nil
+	return nil
 }

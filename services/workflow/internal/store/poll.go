@@ -1,11 +1,9 @@
 package store
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
@@ -24,24 +22,6 @@ func addPoll(p *query.OpenPollsParams, calls *query.OpenCallsParams, t *turn, o 
 		return nil
 	}
 	return addCall(calls, t, o, row)
-}
-
-// polls reads how far the open polls of an execution have come.
-func (s *Store) polls(ctx context.Context, execution int64) ([]core.Polling, error) {
-	rows, err := s.queries.PollsOf(ctx, execution)
-	if err != nil {
-		return nil, pg.Classify(err, "load polls of execution %d", execution)
-	}
-	polls := make([]core.Polling, len(rows))
-	for i, row := range rows {
-		polls[i] = core.Polling{
-			Op: ref(row.Branch, row.Op), Function: row.Function, Round: int(row.Round), Calling: row.Calling, Deadline: row.Deadline, Value: row.Value,
-		}
-		if polls[i].Error, err = decodeError(row.Error); err != nil {
-			return nil, fmt.Errorf("poll %s of execution %d: %w", polls[i].Op, execution, err)
-		}
-	}
-	return polls, nil
 }
 
 // decodeRetry and encodeRetry are the column retry of calls; NULL, for which the empty text stands, is the engine's own

@@ -78,6 +78,9 @@ type Store struct {
 	// transactions overlap, and never wait for each other's locks.
 	starts group[start]
 	turns  group[work]
+	// loads and looks gather what is to be read.
+	loads group[load]
+	looks group[look]
 	// lease is what Acquire got: the owner of what this process wakes.
 	lease    atomic.Pointer[core.Lease]
 	programs digests
@@ -95,6 +98,8 @@ func New(d Deps) *Store {
 	}
 	s := &Store{Deps: d, queries: query.New(d.Pool)}
 	s.starts.commit, s.turns.commit = s.createAll, s.commitAll
+	s.loads = group[load]{commit: s.loadAll, most: readMost, lanes: readLanes}
+	s.looks = group[look]{commit: s.lookAll, most: readMost, lanes: readLanes}
 	return s
 }
 
@@ -187,19 +192,27 @@ func (s *Store) entries(ctx context.Context, execution, after int64, limit int) 
 	}
 	entries := make([]core.Entry, len(rows))
 	for i, row := range rows {
-		e := core.Entry{
-			Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: core.Kind(row.Kind), Name: row.Name,
-			Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt,
+		if entries[i], err = entry(row); err != nil {
+			return nil, err
 		}
-		if row.Event != nil {
-			e.Event = *row.Event
-		}
-		if e.Error, err = decodeError(row.Error); err != nil {
-			return nil, fmt.Errorf("entry %d of execution %d: %w", row.Seq, execution, err)
-		}
-		entries[i] = e
 	}
 	return entries, nil
+}
+
+// entry is a row as core knows it.
+func entry(row query.Entry) (core.Entry, error) {
+	e := core.Entry{
+		Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: core.Kind(row.Kind), Name: row.Name,
+		Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt,
+	}
+	if row.Event != nil {
+		e.Event = *row.Event
+	}
+	var err error
+	if e.Error, err = decodeError(row.Error); err != nil {
+		return e, fmt.Errorf("entry %d of execution %d: %w", row.Seq, row.Execution, err)
+	}
+	return e, nil
 }
 
 // Acquire takes over the instance's name.

@@ -22,7 +22,7 @@ GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call
 ORDER BY timer.branch, timer.op;
 
 -- name: History :many
-SELECT seq, branch, op, kind, name, hash, value, error, event, recorded_at
+SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at
 FROM entry
 WHERE execution = $1 AND seq > $2
 ORDER BY seq

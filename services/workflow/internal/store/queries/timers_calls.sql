@@ -1,8 +1,9 @@
 -- name: DueExecutions :many
 SELECT execution FROM timer WHERE NOT fired AND due <= sqlc.arg(now) ORDER BY due LIMIT sqlc.arg(most);
 
--- name: FireTimers :execrows
-UPDATE timer SET fired = true WHERE execution = ANY (sqlc.arg(ids)::bigint[]) AND NOT fired AND due <= sqlc.arg(now);
+-- name: FireTimers :many
+UPDATE timer SET fired = true WHERE execution = ANY (sqlc.arg(ids)::bigint[]) AND NOT fired AND due <= sqlc.arg(now)
+RETURNING execution, branch, op;
 
 -- name: NextTimer :one
 SELECT due FROM timer WHERE NOT fired ORDER BY due LIMIT 1;

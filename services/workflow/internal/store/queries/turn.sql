@@ -44,8 +44,8 @@ UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
 WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
 
--- name: LoadExecution :one
-SELECT id, ref, attempt, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+-- name: LoadMany :many
+SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets, last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
     coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
@@ -53,34 +53,42 @@ LEFT JOIN LATERAL (
     SELECT generation.number, generation.base_seq, generation.call FROM generation
     WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
 ) AS g ON true
-WHERE id = $1;
+WHERE id = ANY (sqlc.arg(ids)::bigint[]);
+
+-- name: Histories :many
+-- The entries of executions behind those with the given numbers.
+SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+FROM (SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(bases)::bigint[]) AS base) AS u
+JOIN entry n ON n.execution = ANY (ARRAY[u.execution]) AND n.seq > u.base
+ORDER BY n.execution, n.seq;
 
 -- name: LoadPrograms :many
 SELECT digest, source FROM program WHERE digest = ANY (sqlc.arg(digests)::bytea[]);
 
--- name: TimersOf :many
-SELECT branch, op, due FROM timer WHERE execution = $1;
-
--- name: PollsOf :many
-SELECT branch, op, function, round, calling, deadline, value, error FROM poll WHERE execution = $1;
-
--- name: Arrivals :many
--- Where an execution stands, and what came for its open operations: events and answers in the order in which they came, then
--- timers by time. Where nothing came, one row of kind -1.
-SELECT x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind, a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at
+-- name: Standings :many
+-- Where executions stand, and what came for their open operations: events and answers in the order in which they came, then
+-- timers by time. Where nothing came, one row of kind -1. If everything is asked for, timers that go on are there as well, as kind
+-- -2, and beside the timers of polls how far these have come: everything that is open has a timer.
+SELECT x.id AS execution, x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind,
+    a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at,
+    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem
 FROM execution x
-LEFT JOIN (
-    SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
-        e.event_id, e.source, e.type, e.data, e.occurred_at
+LEFT JOIN LATERAL (
+    SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
+        e.event_id, e.source, e.type, e.data, e.occurred_at,
+        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem
     FROM delivery d
     LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
+    WHERE d.execution = x.id
     UNION ALL
-    SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
+    SELECT t.branch, t.op, CASE WHEN t.fired THEN 2 ELSE -2 END::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL,
+        p.function, p.round, p.calling, p.deadline, p.value, p.error
     FROM timer t
-    WHERE t.fired
-) AS a ON a.execution = x.id
-WHERE x.id = sqlc.arg(execution)
-ORDER BY a.place, a.due, a.branch, a.op;
+    LEFT JOIN poll p ON sqlc.arg(everything)::boolean AND p.execution = ANY (ARRAY[t.execution]) AND p.branch = t.branch AND p.op = t.op
+    WHERE t.execution = x.id AND (t.fired OR sqlc.arg(everything)::boolean)
+) AS a ON true
+WHERE x.id = ANY (sqlc.arg(ids)::bigint[])
+ORDER BY x.id, a.place, a.due, a.branch, a.op;
 
 -- name: LockExecution :one
 SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;

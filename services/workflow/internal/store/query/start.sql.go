@@ -67,7 +67,7 @@ func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (F
 }
 
 const history = `-- name: History :many
-SELECT seq, branch, op, kind, name, hash, value, error, event, recorded_at
+SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at
 FROM entry
 WHERE execution = $1 AND seq > $2
 ORDER BY seq
@@ -80,29 +80,17 @@ type HistoryParams struct {
 	Limit     int32
 }
 
-type HistoryRow struct {
-	Seq        int64
-	Branch     int32
-	Op         int32
-	Kind       string
-	Name       string
-	Hash       int64
-	Value      []byte
-	Error      []byte
-	Event      *int64
-	RecordedAt time.Time
-}
-
-func (q *Queries) History(ctx context.Context, arg HistoryParams) ([]HistoryRow, error) {
+func (q *Queries) History(ctx context.Context, arg HistoryParams) ([]Entry, error) {
 	rows, err := q.db.Query(ctx, history, arg.Execution, arg.Seq, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []HistoryRow
+	var items []Entry
 	for rows.Next() {
-		var i HistoryRow
+		var i Entry
 		if err := rows.Scan(
+			&i.Execution,
 			&i.Seq,
 			&i.Branch,
 			&i.Op,

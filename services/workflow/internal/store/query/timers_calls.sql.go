@@ -101,8 +101,9 @@ func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) 
 	return i, err
 }
 
-const fireTimers = `-- name: FireTimers :execrows
+const fireTimers = `-- name: FireTimers :many
 UPDATE timer SET fired = true WHERE execution = ANY ($1::bigint[]) AND NOT fired AND due <= $2
+RETURNING execution, branch, op
 `
 
 type FireTimersParams struct {
@@ -110,12 +111,30 @@ type FireTimersParams struct {
 	Now time.Time
 }
 
-func (q *Queries) FireTimers(ctx context.Context, arg FireTimersParams) (int64, error) {
-	result, err := q.db.Exec(ctx, fireTimers, arg.Ids, arg.Now)
+type FireTimersRow struct {
+	Execution int64
+	Branch    int32
+	Op        int32
+}
+
+func (q *Queries) FireTimers(ctx context.Context, arg FireTimersParams) ([]FireTimersRow, error) {
+	rows, err := q.db.Query(ctx, fireTimers, arg.Ids, arg.Now)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []FireTimersRow
+	for rows.Next() {
+		var i FireTimersRow
+		if err := rows.Scan(&i.Execution, &i.Branch, &i.Op); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const nextCalls = `-- name: NextCalls :many

@@ -7,7 +7,6 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 )
 
@@ -42,75 +41,6 @@ func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int
 	var epoch int64
 	err := row.Scan(&epoch)
 	return epoch, err
-}
-
-const arrivals = `-- name: Arrivals :many
-SELECT x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind, a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at
-FROM execution x
-LEFT JOIN (
-    SELECT d.execution, d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
-        e.event_id, e.source, e.type, e.data, e.occurred_at
-    FROM delivery d
-    LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
-    UNION ALL
-    SELECT t.execution, t.branch, t.op, 2::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL
-    FROM timer t
-    WHERE t.fired
-) AS a ON a.execution = x.id
-WHERE x.id = $1
-ORDER BY a.place, a.due, a.branch, a.op
-`
-
-type ArrivalsRow struct {
-	Wakes      int64
-	State      int16
-	Branch     int32
-	Op         int32
-	Kind       int16
-	Value      []byte
-	Error      []byte
-	Event      *int64
-	EventID    *string
-	Source     *string
-	Type       *string
-	Data       []byte
-	OccurredAt *time.Time
-}
-
-// Where an execution stands, and what came for its open operations: events and answers in the order in which they came, then
-// timers by time. Where nothing came, one row of kind -1.
-func (q *Queries) Arrivals(ctx context.Context, execution int64) ([]ArrivalsRow, error) {
-	rows, err := q.db.Query(ctx, arrivals, execution)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ArrivalsRow
-	for rows.Next() {
-		var i ArrivalsRow
-		if err := rows.Scan(
-			&i.Wakes,
-			&i.State,
-			&i.Branch,
-			&i.Op,
-			&i.Kind,
-			&i.Value,
-			&i.Error,
-			&i.Event,
-			&i.EventID,
-			&i.Source,
-			&i.Type,
-			&i.Data,
-			&i.OccurredAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const claim = `-- name: Claim :many
@@ -195,8 +125,53 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 	return items, nil
 }
 
-const loadExecution = `-- name: LoadExecution :one
-SELECT id, ref, attempt, organization, workflow, state, error, program, modules, inputs, secrets, labels, turn, wakes, created_at,
+const histories = `-- name: Histories :many
+SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+FROM (SELECT unnest($1::bigint[]) AS execution, unnest($2::bigint[]) AS base) AS u
+JOIN entry n ON n.execution = ANY (ARRAY[u.execution]) AND n.seq > u.base
+ORDER BY n.execution, n.seq
+`
+
+type HistoriesParams struct {
+	Executions []int64
+	Bases      []int64
+}
+
+// The entries of executions behind those with the given numbers.
+func (q *Queries) Histories(ctx context.Context, arg HistoriesParams) ([]Entry, error) {
+	rows, err := q.db.Query(ctx, histories, arg.Executions, arg.Bases)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Entry
+	for rows.Next() {
+		var i Entry
+		if err := rows.Scan(
+			&i.Execution,
+			&i.Seq,
+			&i.Branch,
+			&i.Op,
+			&i.Kind,
+			&i.Name,
+			&i.Hash,
+			&i.Value,
+			&i.Error,
+			&i.Event,
+			&i.RecordedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const loadMany = `-- name: LoadMany :many
+SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets, last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
     coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
@@ -204,22 +179,21 @@ LEFT JOIN LATERAL (
     SELECT generation.number, generation.base_seq, generation.call FROM generation
     WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
 ) AS g ON true
-WHERE id = $1
+WHERE id = ANY ($1::bigint[])
 `
 
-type LoadExecutionRow struct {
+type LoadManyRow struct {
 	ID           int64
 	Ref          string
 	Attempt      int32
 	Organization int64
 	Workflow     string
 	State        int16
-	Error        string
 	Program      []byte
 	Modules      []byte
 	Inputs       []byte
 	Secrets      []byte
-	Labels       json.RawMessage
+	LastSeq      int64
 	Turn         int64
 	Wakes        int64
 	CreatedAt    time.Time
@@ -229,31 +203,43 @@ type LoadExecutionRow struct {
 	Call         []byte
 }
 
-func (q *Queries) LoadExecution(ctx context.Context, id int64) (LoadExecutionRow, error) {
-	row := q.db.QueryRow(ctx, loadExecution, id)
-	var i LoadExecutionRow
-	err := row.Scan(
-		&i.ID,
-		&i.Ref,
-		&i.Attempt,
-		&i.Organization,
-		&i.Workflow,
-		&i.State,
-		&i.Error,
-		&i.Program,
-		&i.Modules,
-		&i.Inputs,
-		&i.Secrets,
-		&i.Labels,
-		&i.Turn,
-		&i.Wakes,
-		&i.CreatedAt,
-		&i.Trace,
-		&i.Generation,
-		&i.BaseSeq,
-		&i.Call,
-	)
-	return i, err
+func (q *Queries) LoadMany(ctx context.Context, ids []int64) ([]LoadManyRow, error) {
+	rows, err := q.db.Query(ctx, loadMany, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LoadManyRow
+	for rows.Next() {
+		var i LoadManyRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Ref,
+			&i.Attempt,
+			&i.Organization,
+			&i.Workflow,
+			&i.State,
+			&i.Program,
+			&i.Modules,
+			&i.Inputs,
+			&i.Secrets,
+			&i.LastSeq,
+			&i.Turn,
+			&i.Wakes,
+			&i.CreatedAt,
+			&i.Trace,
+			&i.Generation,
+			&i.BaseSeq,
+			&i.Call,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const loadPrograms = `-- name: LoadPrograms :many
@@ -339,50 +325,6 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 	return i, err
 }
 
-const pollsOf = `-- name: PollsOf :many
-SELECT branch, op, function, round, calling, deadline, value, error FROM poll WHERE execution = $1
-`
-
-type PollsOfRow struct {
-	Branch   int32
-	Op       int32
-	Function string
-	Round    int32
-	Calling  bool
-	Deadline time.Time
-	Value    []byte
-	Error    []byte
-}
-
-func (q *Queries) PollsOf(ctx context.Context, execution int64) ([]PollsOfRow, error) {
-	rows, err := q.db.Query(ctx, pollsOf, execution)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PollsOfRow
-	for rows.Next() {
-		var i PollsOfRow
-		if err := rows.Scan(
-			&i.Branch,
-			&i.Op,
-			&i.Function,
-			&i.Round,
-			&i.Calling,
-			&i.Deadline,
-			&i.Value,
-			&i.Error,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const release = `-- name: Release :exec
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
@@ -418,26 +360,93 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const timersOf = `-- name: TimersOf :many
-SELECT branch, op, due FROM timer WHERE execution = $1
+const standings = `-- name: Standings :many
+SELECT x.id AS execution, x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind,
+    a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at,
+    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem
+FROM execution x
+LEFT JOIN LATERAL (
+    SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
+        e.event_id, e.source, e.type, e.data, e.occurred_at,
+        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem
+    FROM delivery d
+    LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
+    WHERE d.execution = x.id
+    UNION ALL
+    SELECT t.branch, t.op, CASE WHEN t.fired THEN 2 ELSE -2 END::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL,
+        p.function, p.round, p.calling, p.deadline, p.value, p.error
+    FROM timer t
+    LEFT JOIN poll p ON $1::boolean AND p.execution = ANY (ARRAY[t.execution]) AND p.branch = t.branch AND p.op = t.op
+    WHERE t.execution = x.id AND (t.fired OR $1::boolean)
+) AS a ON true
+WHERE x.id = ANY ($2::bigint[])
+ORDER BY x.id, a.place, a.due, a.branch, a.op
 `
 
-type TimersOfRow struct {
-	Branch int32
-	Op     int32
-	Due    time.Time
+type StandingsParams struct {
+	Everything bool
+	Ids        []int64
 }
 
-func (q *Queries) TimersOf(ctx context.Context, execution int64) ([]TimersOfRow, error) {
-	rows, err := q.db.Query(ctx, timersOf, execution)
+type StandingsRow struct {
+	Execution  int64
+	Wakes      int64
+	State      int16
+	Branch     int32
+	Op         int32
+	Kind       int16
+	Value      []byte
+	Error      []byte
+	Event      *int64
+	EventID    *string
+	Source     *string
+	Type       *string
+	Data       []byte
+	OccurredAt *time.Time
+	Due        time.Time
+	Polled     *string
+	Round      *int32
+	Calling    *bool
+	Deadline   *time.Time
+	Seen       []byte
+	Problem    []byte
+}
+
+// Where executions stand, and what came for their open operations: events and answers in the order in which they came, then
+// timers by time. Where nothing came, one row of kind -1. If everything is asked for, timers that go on are there as well, as kind
+// -2, and beside the timers of polls how far these have come: everything that is open has a timer.
+func (q *Queries) Standings(ctx context.Context, arg StandingsParams) ([]StandingsRow, error) {
+	rows, err := q.db.Query(ctx, standings, arg.Everything, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TimersOfRow
+	var items []StandingsRow
 	for rows.Next() {
-		var i TimersOfRow
-		if err := rows.Scan(&i.Branch, &i.Op, &i.Due); err != nil {
+		var i StandingsRow
+		if err := rows.Scan(
+			&i.Execution,
+			&i.Wakes,
+			&i.State,
+			&i.Branch,
+			&i.Op,
+			&i.Kind,
+			&i.Value,
+			&i.Error,
+			&i.Event,
+			&i.EventID,
+			&i.Source,
+			&i.Type,
+			&i.Data,
+			&i.OccurredAt,
+			&i.Due,
+			&i.Polled,
+			&i.Round,
+			&i.Calling,
+			&i.Deadline,
+			&i.Seen,
+			&i.Problem,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
