@@ -64,7 +64,7 @@ func (c *command) application() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { applicationDetail(w, one) })
 		})
-	return noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(), c.rollbackPolicy(), c.rolloutPolicy(), c.applicationArchive(), c.applicationRestore())
+	return noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(), c.rollbackPolicy(), c.rolloutPolicy(), c.applicationMetrics(), c.applicationArchive(), c.applicationRestore())
 }
 
 func applicationTable(w io.Writer, all []client.Application) {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -44,6 +45,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.Applications(ctx); return err },
 		func() error { _, err := c.Application(ctx, "shop"); return err },
 		func() error { _, err := c.VersionSets(ctx, "shop", 1); return err },
+		func() error { _, err := c.DeliveryMetrics(ctx, "shop", "", time.Time{}, time.Time{}); return err },
 		func() error { _, err := c.VersionSet(ctx, "versionset_1"); return err },
 		func() error { _, err := c.Environments(ctx); return err },
 		func() error { _, err := c.Environment(ctx, "staging"); return err },
