@@ -221,7 +221,7 @@ describe('an installation with a history', () => {
   })
 
   const routes = ['/', '/start', '/?q=sho&health=healthy', '/?q=nothing', '/waiting', '/rollouts', '/rollouts?state=failed', '/rollouts/rollout_2', '/rollouts/rollout_2?beside=log', '/rollouts/rollout_3', '/rollouts/rollout_999', '/applications', '/applications/shop',
-    '/applications/shop/sets', '/applications/shop/pipeline', '/applications/new', '/applications/nothing', '/environments', '/environments/staging', '/environments/new', '/nowhere']
+    '/applications/shop/sets', '/applications/shop/metrics', '/applications/nothing/metrics', '/applications/shop/pipeline', '/applications/new', '/applications/nothing', '/environments', '/environments/staging', '/environments/new', '/nowhere']
   for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: '200-percent', width: 680, height: 450, zoom: 2 }, { name: 'forced', forced: true }]) {
     test(`every route, ${look.name}`, async () => {
       const page = await open(browser, stack, look)
@@ -235,6 +235,26 @@ describe('an installation with a history', () => {
       await page.finish()
     })
   }
+
+  test('how an application is delivered, by keyboard, for a window that is in the address', async () => {
+    const page = await open(browser, stack)
+    await page.goto('/applications/shop')
+    const link = page.getByRole('link', { name: 'Delivery' })
+    await tabTo(page, link)
+    await page.keyboard.press('Enter')
+    await page.locator('main h1:focus').waitFor()
+    const staging = page.getByRole('region', { name: 'Metrics by environment' }).getByRole('row').filter({ has: page.getByRole('link', { name: 'staging' }) })
+    await staging.waitFor()
+    assert.match((await staging.getByRole('cell').first().textContent()) ?? '', /^[1-9]\d* /, 'deployments to staging')
+    await page.getByLabel('Window').selectOption('7')
+    await page.waitForURL(/\?days=7$/)
+    await page.reload()
+    assert.equal(await page.getByLabel('Window').inputValue(), '7')
+    await staging.waitFor()
+    await page.getByText('What is counted').click()
+    await check(page, 'what is counted')
+    await page.finish()
+  })
 
   test('what changed between two sets is in the address', async () => {
     const page = await open(browser, stack)

@@ -24,6 +24,7 @@ const Start = lazy(() => import('./pages/start'))
 const NewApplication = lazy(() => import('./pages/new-application'))
 const NewEnvironment = lazy(() => import('./pages/new-environment'))
 const NewPipeline = lazy(() => import('./pages/new-pipeline'))
+const Metrics = lazy(() => import('./pages/metrics'))
 const Sources = lazy(() => import('./pages/sources'))
 const EditSource = lazy(() => import('./pages/edit-source'))
 const Workflows = lazy(() => import('./pages/workflows'))
@@ -115,6 +116,7 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
               <Route path="/applications/new" element={<NewApplication />} />
               <Route path="/applications/:name" element={<ApplicationPage />} />
               <Route path="/applications/:name/sets" element={<Sets />} />
+              <Route path="/applications/:name/metrics" element={<Metrics />} />
               <Route path="/applications/:name/pipeline" element={<NewPipeline />} />
               <Route path="/environments" element={<Environments />} />
               <Route path="/environments/new" element={<NewEnvironment />} />

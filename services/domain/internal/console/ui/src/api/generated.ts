@@ -1208,6 +1208,44 @@ export interface AccessLogVariables {
 }
 export const AccessLog: Operation<AccessLogData, AccessLogVariables> = { name: 'AccessLog', text: 'query AccessLog($first: Int!, $after: String) { accessChanges(first: $first, after: $after) { nodes { principalType principalId principal { id name } action subject subjectName detail createdAt } pageInfo { hasNextPage endCursor } } }' }
 
+export interface DeliveryMetricsData {
+  deliveryMetrics: Array<{
+    environment: {
+      id: string
+      name: string
+    }
+    deployments: number
+    deploymentsPerDay: number
+    failures: number
+    cancelled: number
+    changeFailRate: number | null
+    reworked: number
+    reworkRate: number | null
+    leadTime: {
+      median: number
+      p90: number
+    } | null
+    leadTimePeople: {
+      median: number
+      p90: number
+    } | null
+    leadTimeMachine: {
+      median: number
+      p90: number
+    } | null
+    recoveryTime: {
+      median: number
+      p90: number
+    } | null
+    unrecovered: number
+  }>
+}
+export interface DeliveryMetricsVariables {
+  application: string
+  since: string
+}
+export const DeliveryMetrics: Operation<DeliveryMetricsData, DeliveryMetricsVariables> = { name: 'DeliveryMetrics', text: 'query DeliveryMetrics($application: String!, $since: Time!) { deliveryMetrics(application: $application, since: $since) { environment { id name } deployments deploymentsPerDay failures cancelled changeFailRate reworked reworkRate leadTime { median p90 } leadTimePeople { median p90 } leadTimeMachine { median p90 } recoveryTime { median p90 } unrecovered } }' }
+
 export interface ViewerData {
   viewer: {
     organization: {

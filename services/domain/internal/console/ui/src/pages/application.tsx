@@ -40,6 +40,9 @@ export function ApplicationPage() {
       lead={app.description && <p dir="auto">{app.description}</p>}
       beside={
         <>
+          <Link className="button" to={`/applications/${app.name}/metrics`}>
+            Delivery
+          </Link>
           <Link className="button" to={`/applications/${app.name}/sets`}>
             Version sets
           </Link>
