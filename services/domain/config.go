@@ -75,10 +75,24 @@ type Config struct {
 	Drivers DriversConfig `koanf:"drivers"`
 	// Vault is where references vault:path#key of drivers.registries lead.
 	Vault secret.VaultConfig `koanf:"vault"`
+	// DeliveryMetrics are shown at /metrics, for the environments that are named.
+	DeliveryMetrics DeliveryMetrics `koanf:"delivery_metrics"`
 	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// DeliveryMetrics says whose delivery metrics /metrics shows. Each application in each of these environments has up to thirteen series of its
+// own, so they are named here; the API has them all.
+type DeliveryMetrics struct {
+	// Environments are those of the first organization that are shown, by name, with every application whose pipeline goes there; none
+	// by default.
+	Environments []string `koanf:"environments"`
+	// Days is how long a window they are of, up to now; 366 at most.
+	Days int `koanf:"days" default:"30"`
+	// Most is how many pairs of application and environment are shown, in the order of applications' names.
+	Most int `koanf:"most" default:"200"`
 }
 
 // OIDC is an identity provider (OpenID Connect). The redirect address to register there is <public_url>/session/oidc/callback.
@@ -132,6 +146,12 @@ func (c Config) Validate() error {
 	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
 		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
 	}
+	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {
+		problems = append(problems, fault.Field{Name: "delivery_metrics.days", Problem: fmt.Sprintf("found %d; expected 1 to 366", d)})
+	}
+	if n := c.DeliveryMetrics.Most; n < 0 {
+		problems = append(problems, fault.Field{Name: "delivery_metrics.most", Problem: fmt.Sprintf("found %d; expected at least 1", n)})
+	}
 	if (c.WorkflowCertFile == "") != (c.WorkflowKeyFile == "") || c.WorkflowCertFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_cert_file", Problem: "expected workflow_tls, workflow_cert_file and workflow_key_file together, or no certificate"})
 	}
@@ -179,6 +199,12 @@ func (c Config) withDefaults() Config {
 		if *d.field == "" {
 			*d.field = d.value
 		}
+	}
+	if c.DeliveryMetrics.Days == 0 {
+		c.DeliveryMetrics.Days = 30
+	}
+	if c.DeliveryMetrics.Most == 0 {
+		c.DeliveryMetrics.Most = 200
 	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 16

@@ -26,6 +26,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"an identity provider that is no address", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "id.example.com", ClientID: "lockstep"}}, "oidc.issuer"},
 		{"an identity provider without a client", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "https://id.example.com"}}, "oidc.client_id"},
 		{"a group with a role that there is not", Config{PublicURL: "https://cd.example.com", OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep", Roles: []string{"platform=king"}}}, "oidc.roles"},
+		{"too long a window of metrics", Config{DeliveryMetrics: DeliveryMetrics{Days: 367}}, "delivery_metrics.days"},
+		{"no room for metrics", Config{DeliveryMetrics: DeliveryMetrics{Most: -1}}, "delivery_metrics.most"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
 	}
 	for _, tt := range tests {

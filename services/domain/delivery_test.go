@@ -2,14 +2,17 @@ package domain
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -324,5 +327,38 @@ func TestDeliveryMetricsCostWhatTheWindowHolds(t *testing.T) {
 	}
 	if n := many["GateWords"]; n > few["GateWords"]*1.25 {
 		t.Errorf("journals: visits %.0f rows, and %.0f where there are three times as many", few["GateWords"], n)
+	}
+}
+
+// TestDeliveryIsShownOfWhatIsNamed: each application in the environments that an operator has named, as many as are allowed.
+func TestDeliveryIsShownOfWhatIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.fixture.application("a-blog", "site") // it goes nowhere
+	s.succeed(s.rollout(s.set))
+	for name, tt := range map[string]struct {
+		config DeliveryMetrics
+		want   string
+		left   int
+	}{
+		"one environment": {DeliveryMetrics{Environments: []string{"production", "nowhere"}, Days: 30, Most: 5}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
+`, 0},
+		"both": {DeliveryMetrics{Environments: []string{"production", "staging"}, Days: 30, Most: 2}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
+lockstep_delivery_deployments{application="shop",environment="staging",tier="staging"} 1
+`, 0},
+		"more than are allowed": {DeliveryMetrics{Environments: []string{"production", "staging"}, Days: 30, Most: 1}, `lockstep_delivery_deployments{application="shop",environment="staging",tier="staging"} 1
+`, 1},
+	} {
+		var shown telemetry.Delivery
+		s.ok(s.measureDelivery(t.Context(), tt.config, &shown))
+		want := "# HELP lockstep_delivery_deployments Deployments that were completed in the window.\n# TYPE lockstep_delivery_deployments gauge\n" + tt.want +
+			"# HELP lockstep_delivery_left_out Pairs of application and environment that were more than may be shown.\n# TYPE lockstep_delivery_left_out gauge\n" +
+			fmt.Sprintf("lockstep_delivery_left_out %d\n", tt.left)
+		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments", "lockstep_delivery_left_out"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := testutil.CollectAndCount(&shown, "lockstep_delivery_lead_time_seconds"); n != 6*strings.Count(tt.want, "application=") {
+			t.Errorf("%s: %d series of lead time", name, n)
+		}
 	}
 }

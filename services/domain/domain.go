@@ -129,7 +129,14 @@ func Run(ctx context.Context, c Config) error {
 		// Only the database: without the bus the API and the console answer all the same, and a service that reports itself
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool))))
+		delivery := &telemetry.Delivery{}
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool), delivery)))
+		if len(c.DeliveryMetrics.Environments) > 0 {
+			parts = append(parts, run.Part{Name: "delivery metrics", Run: func(ctx context.Context, ready func()) error {
+				ready()
+				return s.showDelivery(ctx, c.DeliveryMetrics, delivery)
+			}})
+		}
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

@@ -58,6 +58,10 @@ lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="+Inf"} 0+10x90
 lockstep_database_connections{job="lockstep-domain-health", instance="a", state="used"} 3x90
 lockstep_database_connections_max{job="lockstep-domain-health", instance="a"} 16x90
+lockstep_delivery_ended{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 10x90
+lockstep_delivery_failures{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 2x90
+lockstep_delivery_unrecovered{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 0x90
+lockstep_delivery_refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90
 `
 
 // faults are, for each alert, the lines of well that are otherwise when it ought to fire.
@@ -71,6 +75,9 @@ func faults() map[string][][2]string {
 		"LockstepEventsLate":               {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
 		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
 		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
+		"LockstepChangesFail":              {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
+		"LockstepNotRecovered":             {{`tier="production"} 0x90`, `tier="production"} 1x90`}},
+		"LockstepDeliveryMetricsOld":       {{`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`, `refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`}},
 		"LockstepRolloutsFail":             {{`rollout.failed", outcome="acknowledged"} 0x90`, `rollout.failed", outcome="acknowledged"} 0+2x90`}},
 	}
 }
@@ -194,8 +201,9 @@ func exposed(t *testing.T) map[string]bool {
 			known[name] = true
 		}
 	}
-	descriptions := make(chan *prometheus.Desc, 16)
+	descriptions := make(chan *prometheus.Desc, 32)
 	pg.Metrics(nil).Describe(descriptions)
+	new(telemetry.Delivery).Describe(descriptions)
 	close(descriptions)
 	for d := range descriptions {
 		var name string
