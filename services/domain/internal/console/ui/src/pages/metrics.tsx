@@ -85,7 +85,7 @@ function Answer({ all, days, name }: { all: Metrics[]; days: number; name: strin
                   <Link to={`/environments/${m.environment.name}`}>{m.environment.name}</Link>
                 </th>
                 <td>
-                  {m.deployments} <span className="faint">{perDay(m.deploymentsPerDay)}</span>
+                  {m.deployments} <div className="faint">{perDay(m.deploymentsPerDay)}</div>
                 </td>
                 <td><Times of={m.leadTime} /></td>
                 <td><Times of={m.leadTimePeople} /></td>
@@ -123,7 +123,7 @@ function Times({ of }: { of: Metrics['leadTime'] }) {
   if (!of) return <None />
   return (
     <>
-      {lasting(of.median)} <span className="faint">90&nbsp;%: {lasting(of.p90)}</span>
+      {lasting(of.median)} <div className="faint">90&nbsp;%: {lasting(of.p90)}</div>
     </>
   )
 }
@@ -132,7 +132,7 @@ function Rate({ of, says }: { of: number | null; says: string }) {
   if (of === null) return <None />
   return (
     <>
-      {Math.round(of * 100)}&nbsp;% <span className="faint">{says}</span>
+      {Math.round(of * 100)}&nbsp;% <div className="faint">{says}</div>
     </>
   )
 }
