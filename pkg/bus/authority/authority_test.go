@@ -234,3 +234,24 @@ func (i *installation) anyKey() string {
 	}
 	return ""
 }
+
+// TestEveryDoorWithAnAgentsKey: an agent that the authority lets in may do at each subject what the table says of it, and nothing of another's.
+func TestEveryDoorWithAnAgentsKey(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	doors := bustest.Doors(t, 7, 8)
+	for _, agent := range []int64{7, 8} {
+		_, seedFile := i.key(agent, agent)
+		i.connect(agent, seedFile) // the authority answers
+		option, err := nats.NkeyOptionFromSeed(seedFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := nats.Connect(i.url, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		bustest.Try(t, nc, bus.RelayUser(agent), doors)
+	}
+}
