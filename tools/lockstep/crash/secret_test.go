@@ -194,10 +194,7 @@ func issuerOf(t *testing.T, canaries secrets) string {
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/.well-known/openid-configuration" {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{
-				"issuer": server.URL, "authorization_endpoint": server.URL + "/auth", "token_endpoint": server.URL + "/token", "jwks_uri": server.URL + "/keys",
-			})
+			discovery(w, server.URL)
 			return
 		}
 		user, password, given := r.BasicAuth()
@@ -212,6 +209,14 @@ func issuerOf(t *testing.T, canaries secrets) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// discovery says where an identity provider has what.
+func discovery(w http.ResponseWriter, issuer string) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"issuer": issuer, "authorization_endpoint": issuer + "/auth", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/keys",
+	})
 }
 
 // dir is the stack's folder.
