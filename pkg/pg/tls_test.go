@@ -2,9 +2,6 @@ package pg_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,84 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 )
-
-// secured is a real server that takes only encrypted connections from those whom its authority vouches for.
-type secured struct {
-	url    string
-	files  certs.Files
-	server *local.Server
-}
-
-func newSecured(t *testing.T, a *certstest.Authority) *secured {
-	t.Helper()
-	s := &secured{}
-	address := porttest.FreeAddress(t)
-	dir, err := os.MkdirTemp("", "lockstep-pg-test-") //nolint:usetesting // t.TempDir is open to its owner only, and the server has an account of its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	s.server, err = local.Start(t.Context(), local.Config{DataDir: filepath.Join(dir, "server"), Fast: true, Temporary: true, Address: address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	s.url = "postgres://lockstep@" + address + "/postgres"
-	data := filepath.Join(s.server.DataDir(), "data")
-	// The server reads its certificates as its own account, which owns its data.
-	s.files = certs.Files{Cert: filepath.Join(data, "tls.crt"), Key: filepath.Join(data, "tls.key"), CA: filepath.Join(data, "ca.crt")}
-	s.rotate(t, a)
-	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte("local all all trust\nhostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.tell(t, "ALTER SYSTEM SET ssl = on", "ALTER SYSTEM SET ssl_cert_file = 'tls.crt'", "ALTER SYSTEM SET ssl_key_file = 'tls.key'",
-		"ALTER SYSTEM SET ssl_ca_file = 'ca.crt'", "SELECT pg_reload_conf()")
-	return s
-}
-
-// rotate gives the server certificates of an authority.
-func (s *secured) rotate(t *testing.T, a *certstest.Authority) {
-	t.Helper()
-	a.Write(t, s.files)
-	owner, err := os.Stat(filepath.Dir(s.files.Key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	as, ok := owner.Sys().(*syscall.Stat_t)
-	if !ok {
-		t.Skip("this system's files have no owners")
-	}
-	for _, file := range []string{s.files.Cert, s.files.Key, s.files.CA} {
-		if err := os.Chown(file, int(as.Uid), int(as.Gid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// tell runs statements over the server's socket.
-func (s *secured) tell(t *testing.T, statements ...string) {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), s.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	for _, sql := range statements {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-}
 
 // TestCertificatesOfTheDatabaseRotate: connections are encrypted both ways, whatever the URL says; one that is in use outlives a
 // rotation, and the next is made with the new certificates.
@@ -101,9 +22,9 @@ func TestCertificatesOfTheDatabaseRotate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	first := certstest.New(t)
-	s := newSecured(t, first)
+	s := pgtest.NewSecured(t, true, func(f certs.Files) { first.Write(t, f) })
 	ours := first.Files(t, t.TempDir(), "ours")
-	c := pg.Config{URL: s.url + "?sslmode=disable", Schema: "secured", MaxConns: 4, TLS: ours}
+	c := pg.Config{URL: s.URL + "?sslmode=disable", Schema: "secured", MaxConns: 4, TLS: ours}
 	pool, err := pg.Open(ctx, c) // which waits until the server has read its new configuration
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +39,8 @@ func TestCertificatesOfTheDatabaseRotate(t *testing.T) {
 		t.Error("the connection is not encrypted")
 	}
 	second := certstest.New(t)
-	s.rotate(t, second)
 	second.Write(t, ours)
-	s.tell(t, "SELECT pg_reload_conf()")
+	s.Rotate(t, func(f certs.Files) { second.Write(t, f) })
 	pool.Reset() // idle connections of before would say nothing
 	fresh, err := pool.Acquire(ctx)
 	for ; err != nil && ctx.Err() == nil; fresh, err = pool.Acquire(ctx) { // the server reads its files when it comes to it
@@ -140,7 +60,7 @@ func TestCertificatesOfTheDatabaseRotate(t *testing.T) {
 		"no certificate of ours":           {CA: ours.CA},
 	} {
 		brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		if pool, err := pg.Open(brief, pg.Config{URL: s.url, TLS: files}); err == nil {
+		if pool, err := pg.Open(brief, pg.Config{URL: s.URL, TLS: files}); err == nil {
 			pool.Close()
 			t.Errorf("%s: was taken", name)
 		}

@@ -180,6 +180,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 				if !fault.Is(err, fault.NotFound) {
 					t.Errorf("%s: %v, expected not found", method, err)
 				}
+				if nothing := methods(organization, "nothing")[method](t.Context(), stranger); fmt.Sprint(nothing) != fmt.Sprint(err) {
+					t.Errorf("%s: what is there answers %v, what is not %v", method, err, nothing)
+				}
 			}
 		})
 	})

@@ -47,11 +47,20 @@ func (a *Authority) Write(tb testing.TB, f certs.Files) {
 // WriteUntil is Write with a certificate that ends then.
 func (a *Authority) WriteUntil(tb testing.TB, f certs.Files, end time.Time) {
 	tb.Helper()
-	cert, key := a.sign(tb, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "somebody"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, NotAfter: end,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
+	a.write(tb, f, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, NotAfter: end})
+}
+
+// WriteNamed is Write with a certificate for another name, and for none of this machine's.
+func (a *Authority) WriteNamed(tb testing.TB, f certs.Files, name string) {
+	tb.Helper()
+	a.write(tb, f, &x509.Certificate{DNSNames: []string{name}, NotAfter: forever()})
+}
+
+func (a *Authority) write(tb testing.TB, f certs.Files, template *x509.Certificate) {
+	tb.Helper()
+	template.Subject = pkix.Name{CommonName: "somebody"}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	cert, key := a.sign(tb, template)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		tb.Fatal(err)

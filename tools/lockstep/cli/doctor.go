@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -26,13 +30,14 @@ func (e unwellError) Error() string { return fmt.Sprintf("%d things are wrong", 
 
 func (c *command) doctor() *cobra.Command {
 	var health, servers []string
+	var authority, databaseStorage string
 	config := doctor.Config{Listen: 15 * time.Second, Schemas: []string{"registry", "domain", "workflow"}, Clock: c.clock}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine an installation, and say what is wrong and how to mend it",
-		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate, the agents and environments of the
-token's organization; the services' health and release; PostgreSQL with its version, certificate and room, the services' tables, what waits in their outboxes and
-which events they refused; NATS with its account, certificate, streams and consumers; the relays' heartbeats; certificates of further servers.
+		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate, the agents, environments and drivers of the
+token's organization; the services' health and release; PostgreSQL with its version, certificate, connections and storage, the services' tables, what waits in their outboxes and
+which events they refused; NATS with its account, certificate, streams, consumers and storage; the relays' heartbeats; certificates of further servers.
 It changes nothing. It exits with 8 when something is wrong, and with 0 when there are warnings at most.`,
 		Example: `  lockstep doctor --endpoint https://lockstep.example.com/graphql
   lockstep doctor --health domain=http://lockstep-domain-health:9090 --health workflow=http://lockstep-workflow-health:9090
@@ -42,7 +47,7 @@ It changes nothing. It exits with 8 when something is wrong, and with 0 when the
 			if err := c.checkOutput(); err != nil {
 				return err
 			}
-			if err := c.examination(&config, health, servers); err != nil {
+			if err := c.examination(&config, health, servers, authority, databaseStorage); err != nil {
 				return err
 			}
 			var err error
@@ -80,6 +85,9 @@ It changes nothing. It exits with 8 when something is wrong, and with 0 when the
 	flags.StringVar(&config.NATSURL, "nats-url", os.Getenv("LOCKSTEP_NATS_URL"), "`URL` of NATS (LOCKSTEP_NATS_URL)")
 	flags.StringVar(&config.NATSUser, "nats-user", "workflow", "`account` at NATS; its password is LOCKSTEP_NATS_PASSWORD")
 	flags.Int64SliceVar(&config.Agents, "agent", nil, "`number` of a relay whose heartbeat is waited for; repeatable, needs the account workflow")
+	flags.StringVar(&databaseStorage, "database-storage", "", "how `much` the database may take, as 50Gi: SQL does not say how large its volume is")
+	flags.StringVar(&config.NATSMonitor, "nats-monitor", "", "`URL` of NATS's monitoring, as http://nats:8222, which tells how full its disk is")
+	flags.StringVar(&authority, "ca-file", "", "`file` with certificates of authorities that servers are checked against, beside the system's")
 	flags.DurationVar(&config.Listen, "listen", config.Listen, "how long heartbeats are waited for")
 	return cmd
 }
@@ -100,7 +108,7 @@ func newest() (map[string]int64, error) {
 }
 
 // examination completes what to examine. The API is examined where it is named.
-func (c *command) examination(config *doctor.Config, health, servers []string) error {
+func (c *command) examination(config *doctor.Config, health, servers []string, authority, databaseStorage string) error {
 	config.NATSPassword, config.Version = c.getenv("LOCKSTEP_NATS_PASSWORD"), build.Read().Version
 	var err error
 	if config.Health, err = named("health", "URL", health); err != nil {
@@ -109,16 +117,50 @@ func (c *command) examination(config *doctor.Config, health, servers []string) e
 	if config.TLS, err = named("tls", "host:port", servers); err != nil {
 		return err
 	}
+	if config.HTTP, err = trusting(authority); err != nil {
+		return err
+	}
+	if databaseStorage != "" {
+		quantity, err := resource.ParseQuantity(databaseStorage)
+		if err != nil || quantity.Value() <= 0 {
+			return fault.New(fault.Invalid, "database-storage: found %q, expected an amount such as 50Gi", databaseStorage)
+		}
+		config.DatabaseStorage = quantity.Value()
+	}
 	endpoint, token, err := c.target()
 	if err != nil {
 		return err
 	}
 	config.Endpoint, config.Token = endpoint, token
-	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" {
-		return fault.New(fault.Invalid, "found nothing to examine, expected --endpoint, --health, --tls, --database-url or --nats-url")
+	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" && config.NATSMonitor == "" {
+		return fault.New(fault.Invalid, "found nothing to examine, expected --endpoint, --health, --tls, --database-url, --nats-url or --nats-monitor")
 	}
 	return nil
 }
+
+// trusting is a client that trusts the authorities of a file beside the system's; nil, for doctor's own, without a file.
+func trusting(file string) (*http.Client, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // doctor has one of its own
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fault.Because(err, fault.Invalid, "ca-file: %s cannot be read", file)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without authorities, such as an empty image
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fault.New(fault.Invalid, "ca-file: found no certificate in %s, expected some in PEM", file)
+	}
+	return &http.Client{Timeout: doctorWithin, Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+	}}, nil
+}
+
+// doctorWithin bounds one question.
+const doctorWithin = 10 * time.Second
 
 // named reads name=address, of a flag that is repeated.
 func named(flag, what string, texts []string) (map[string]string, error) {

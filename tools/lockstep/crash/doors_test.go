@@ -202,9 +202,13 @@ func (w *world) credentials(ctx context.Context, t *testing.T, canary string) []
 	}
 	const header = "Authorization"
 	all := []credential{
-		{"nothing", "", ""}, {"an empty token", header, "Bearer "}, {"another scheme", header, "Basic " + w.stack.Endpoints().Token},
-		{"a token that nobody has", header, "Bearer made-up-" + rand.Text()}, {"an agent's seed", header, "Bearer " + agent.Seed},
-		{"the session of a revoked token", "Cookie", session}, {"the hook's secret", header, "Bearer secret-of-a-hook-" + canary},
+		{"nothing", "", ""},
+		{"an empty token", header, "Bearer "},
+		{"another scheme", header, "Basic " + w.stack.Endpoints().Token},
+		{"a token that nobody has", header, "Bearer made-up-" + rand.Text()},
+		{"an agent's seed", header, "Bearer " + agent.Seed},
+		{"the session of a revoked token", "Cookie", session},
+		{"the hook's secret", header, "Bearer secret-of-a-hook-" + canary},
 	}
 	for name, made := range ended {
 		all = append(all, credential{"a token that is " + name, header, "Bearer " + made.Token})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -24,12 +25,20 @@ const full = 80
 
 // bus looks at NATS: the account, the streams that it may see, how far their consumers are, and which relays are heard.
 func (c Config) bus(ctx context.Context) []Finding {
-	conn, err := nats.Connect(c.NATSURL, nats.UserInfo(c.NATSUser, c.NATSPassword), nats.CustomInboxPrefix("_INBOX_"+c.NATSUser),
-		nats.Name("lockstep doctor"), nats.Timeout(within), nats.NoReconnect())
+	options := []nats.Option{
+		nats.UserInfo(c.NATSUser, c.NATSPassword), nats.CustomInboxPrefix("_INBOX_" + c.NATSUser), nats.Name("lockstep doctor"), nats.Timeout(within), nats.NoReconnect(),
+	}
+	if strings.HasPrefix(c.NATSURL, "tls://") {
+		options = append(options, nats.Secure(c.trust()))
+	}
+	conn, err := nats.Connect(c.NATSURL, options...)
 	if err != nil {
 		remedy := "is NATS up, and do name, port, TLS and network policy fit?"
 		if errors.Is(err, nats.ErrAuthorization) {
 			remedy = "user or password are wrong: compare the Secret with the accounts of NATS (deploy/nats/nats.conf)"
+		}
+		if todo, is := untrusted(err); is != nil {
+			remedy = todo
 		}
 		return []Finding{wrong("nats", c.NATSURL+": "+err.Error(), remedy)}
 	}

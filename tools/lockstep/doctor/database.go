@@ -22,6 +22,9 @@ func (c Config) database(ctx context.Context) []Finding {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
+		if remedy, is := untrusted(err); is != nil {
+			return []Finding{wrong("database", c.withoutPassword(is), remedy+"; for PostgreSQL, sslrootcert in the URL names the authority's file")}
+		}
 		return []Finding{wrong("database", c.withoutPassword(err), connectRemedy(err))}
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
@@ -46,6 +49,7 @@ func (c Config) database(ctx context.Context) []Finding {
 	} else {
 		findings = append(findings, ok("connections of the database", connections))
 	}
+	findings = append(findings, c.storage(ctx, conn)...)
 	for _, schema := range c.Schemas {
 		findings = append(findings, c.migrations(ctx, conn, schema))
 		findings = append(findings, outbox(ctx, conn, schema)...)
@@ -167,7 +171,7 @@ func connectRemedy(err error) string {
 			return "every connection is taken: raise max_connections"
 		}
 	}
-	return "is PostgreSQL up, and do name, port, TLS and network policy fit? sslmode=verify-full needs the authority's certificate"
+	return "is PostgreSQL up, and do name, port, TLS and network policy fit?"
 }
 
 // withoutPassword is an error that may quote the URL.

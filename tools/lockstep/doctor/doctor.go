@@ -24,11 +24,15 @@ type Config struct {
 	// DatabaseURL is PostgreSQL, Schemas the services' schemas there.
 	DatabaseURL string
 	Schemas     []string
+	// DatabaseStorage is how many bytes the database may take; 0: nobody knows.
+	DatabaseStorage int64
 	// Newest are the versions that the services of this release bring their tables to, by set of migrations; a set that is not
 	// named is not compared.
 	Newest map[string]int64
 	// NATSURL is the event bus. The account, such as workflow, decides which streams can be looked at.
 	NATSURL, NATSUser, NATSPassword string
+	// NATSMonitor is the address of NATS's own monitoring, as http://nats:8222.
+	NATSMonitor string
 	// Agents are the relays whose heartbeats are waited for, for as long as Listen. Only the account workflow hears them.
 	Agents []int64
 	Listen time.Duration
@@ -89,6 +93,9 @@ func Examine(ctx context.Context, c Config) []Finding {
 	}
 	if c.NATSURL != "" {
 		looks = append(looks, c.bus)
+	}
+	if c.NATSMonitor != "" {
+		looks = append(looks, c.monitored)
 	}
 	results := make([][]Finding, len(looks))
 	var wg sync.WaitGroup

@@ -19,8 +19,6 @@ const (
 	skewed = 30 * time.Second
 	// expiring is when a certificate is to be renewed at the latest.
 	expiring = 21 * 24 * time.Hour
-	// certificateRemedy is what to do about a certificate that is not accepted.
-	certificateRemedy = "the certificate is expired, for another name, or of an authority that this machine does not trust: renew it, or trust its authority"
 	// maxAnswer bounds what is read of an answer.
 	maxAnswer = 1 << 20
 )
@@ -30,8 +28,8 @@ func (c Config) api(ctx context.Context) []Finding {
 	a, err := c.send(ctx, http.MethodPost, c.Endpoint, `{"query":"{__typename}"}`)
 	if err != nil {
 		todo := "is the domain service running, and does its ingress or HTTPRoute lead to it? kubectl rollout status deployment/<release>-domain"
-		if _, ok := errorsAs[*tls.CertificateVerificationError](err); ok {
-			todo = certificateRemedy
+		if remedy, is := untrusted(err); is != nil {
+			todo = remedy
 		}
 		return []Finding{wrong("api", err.Error(), todo)}
 	}
@@ -124,20 +122,6 @@ func (c Config) compare(check string, theirs time.Time) []Finding {
 		return []Finding{ok(check, fmt.Sprintf("is within %v of ours", skewed))}
 	}
 	return []Finding{wrong(check, fmt.Sprintf("differs from ours by %v", off), "have both machines set their clocks by NTP: signatures expire, leases and journals go by time")}
-}
-
-// certificate looks at how long a certificate is good for yet.
-func (c Config) certificate(check string, state *tls.ConnectionState) []Finding {
-	if state == nil || len(state.PeerCertificates) == 0 {
-		return nil
-	}
-	leaf := state.PeerCertificates[0]
-	left := leaf.NotAfter.Sub(c.Clock.Now())
-	found := "is good until " + leaf.NotAfter.UTC().Format(time.DateTime)
-	if left < expiring {
-		return []Finding{warning(check, found, "renew it: what renews it by itself has had its time")}
-	}
-	return []Finding{ok(check, found)}
 }
 
 // answer is what there is to see of a response.

@@ -32,6 +32,7 @@ func (c Config) organization(ctx context.Context) []Finding {
 	if err != nil {
 		return findings
 	}
+	findings = append(findings, c.drivers(ctx, api, environments)...)
 	for _, e := range environments {
 		check := "environment " + e.Name
 		switch e.Readiness {

@@ -38,13 +38,26 @@ func TestOrganization(t *testing.T) {
 		agent(5, false, ago(time.Hour), ago(time.Hour), key, `[{"id":"e","name":"staging"}]`), agent(6, false, "null", ago(time.Hour), key, "[]"),
 		agent(7, false, ago(time.Hour), "null", over, "[]"),
 	}, ",")
-	environments := `{"id":"e1","name":"staging","readiness":"READY"},{"id":"e2","name":"production","readiness":"NOT_READY","readinessReason":"Argo CD does not answer"},{"id":"e3","name":"new","readiness":"PENDING"}`
+	origins := []string{
+		`{"origin":"built-in","drivers":["argo@1"]}`,
+		`{"origin":"oci://r/well:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `}`,
+		`{"origin":"oci://r/forgotten:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(25*time.Hour) + `}`,
+		`{"origin":"oci://r/pinned@sha256:aa","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(2500*time.Hour) + `}`,
+		`{"origin":"oci://r/away:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `,"problem":"oci://r/away:1: r cannot be reached"}`,
+		`{"origin":"oci://r/never:1","drivers":[],"problem":"not pulled yet"}`,
+		`{"origin":"oci://r/broken:1","digest":"sha256:aa","drivers":["shop@2"],"problem":"driver.yaml:3: found 2, expected an integer"}`,
+		`{"origin":"oci://r/changed:1","drivers":[],"problem":"oci://r/changed:1: found a layer with digest sha256:bb; expected sha256:aa"}`,
+	}
+	environments := `{"id":"e1","name":"staging","readiness":"READY","driverBindings":[{"version":1,"driverRef":"gone@1"},{"version":2,"driverRef":"argo@1"}]},` +
+		`{"id":"e4","name":"legacy","readiness":"READY","driverBindings":[{"version":2,"driverRef":"gone@1"},{"version":1,"driverRef":"argo@1"}]},` + `{"id":"e2","name":"production","readiness":"NOT_READY","readinessReason":"Argo CD does not answer"},{"id":"e3","name":"new","readiness":"PENDING"}`
 	page := `"pageInfo":{"hasNextPage":false,"endCursor":""}`
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, _ := io.ReadAll(r.Body)
 		switch {
 		case bytes.Contains(query, []byte("agents(")):
 			fmt.Fprint(w, `{"data":{"agents":{"nodes":[`+agents+`],`+page+`}}}`)
+		case bytes.Contains(query, []byte("driverOrigins")):
+			fmt.Fprint(w, `{"data":{"drivers":[{"ref":"argo@1"},{"ref":"shop@2"}],"driverOrigins":[`+strings.Join(origins, ",")+`]}}`)
 		case bytes.Contains(query, []byte("environments(")):
 			fmt.Fprint(w, `{"data":{"environments":{"nodes":[`+environments+`],`+page+`}}}`)
 		default:
@@ -62,7 +75,29 @@ func TestOrganization(t *testing.T) {
 	expect(t, findings, "environment staging", doctor.OK, "is ready")
 	expect(t, findings, "environment production", doctor.Wrong, "Argo CD does not answer")
 	expect(t, findings, "environment new", doctor.Warning, "is being looked at")
+	expect(t, findings, "drivers of built-in", doctor.OK, "argo@1")
+	expect(t, findings, "drivers of oci://r/well:1", doctor.OK, "shop@2 of sha256:aa")
+	expect(t, findings, "drivers of oci://r/pinned@sha256:aa", doctor.OK, "shop@2")
+	expect(t, findings, "drivers of oci://r/forgotten:1", doctor.Warning, "asked last 25h")
+	expect(t, findings, "driver of environment legacy", doctor.Wrong, "gone@1 is carried by nothing")
+	for origin, want := range map[string]struct {
+		state         doctor.State
+		found, remedy string
+	}{
+		"away":    {doctor.Warning, "shop@2 of sha256:aa stay in force", "is the registry up"},
+		"never":   {doctor.Wrong, "nothing is in force", "is the registry up"},
+		"broken":  {doctor.Warning, "driver.yaml:3", "lockstep driver check"},
+		"changed": {doctor.Wrong, "sha256:bb", "not that of its digest"},
+	} {
+		f := finding(findings, "drivers of oci://r/"+origin+":1")
+		if f.State != want.state || !strings.Contains(f.Found, want.found) || !strings.Contains(f.Remedy, want.remedy) {
+			t.Errorf("drivers of %s: %+v, want %+v", origin, f, want)
+		}
+	}
 	for _, f := range findings {
+		if f.Check == "driver of environment staging" {
+			t.Errorf("a driver that is carried is told of: %+v", f)
+		}
 		if strings.HasPrefix(f.Check, "agent 6") {
 			t.Errorf("an agent that is revoked and that nobody names is told of: %+v", f)
 		}

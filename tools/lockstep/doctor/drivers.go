@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+// unasked is how long a registry may not have said what a tag names before somebody should look: services ask every five minutes.
+const unasked = 24 * time.Hour
+
+// drivers looks at where the deploy drivers come from, and whether each environment's is carried.
+func (c Config) drivers(ctx context.Context, api *client.Client, environments []client.Environment) []Finding {
+	list, err := api.Drivers(ctx)
+	if err != nil {
+		return []Finding{wrong("drivers", excerpt(err.Error()), "a token that may read is needed; the log of domain says why it does not answer")}
+	}
+	var findings []Finding
+	for _, o := range list.Origins {
+		findings = append(findings, c.origin(o))
+	}
+	carried := make([]string, len(list.Drivers))
+	for i, d := range list.Drivers {
+		carried[i] = d.Ref
+	}
+	for _, e := range environments {
+		if len(e.DriverBindings) == 0 {
+			continue
+		}
+		newest := slices.MaxFunc(e.DriverBindings, func(a, b client.DriverBinding) int { return a.Version - b.Version })
+		if !slices.Contains(carried, newest.DriverRef) {
+			findings = append(findings, wrong("driver of environment "+e.Name, newest.DriverRef+" is carried by nothing; there are "+strings.Join(carried, ", "),
+				"put it back where it came from (drivers.artifacts or driver_dir of the domain service), or give the environment another driver"))
+		}
+	}
+	return findings
+}
+
+// origin judges one origin. What was pulled before stays in force while its registry is away, or has something that is broken.
+func (c Config) origin(o client.DriverOrigin) Finding {
+	check := "drivers of " + o.Origin
+	found := strings.Join(o.Drivers, ", ")
+	if o.Digest != "" {
+		found += " of " + o.Digest
+	}
+	switch {
+	case o.Problem == "" && o.CheckedAt != nil && !strings.Contains(o.Origin, "@sha256:") && c.Clock.Now().Sub(*o.CheckedAt) > unasked:
+		return warning(check, fmt.Sprintf("%s; its registry was asked last %v ago", found, c.Clock.Now().Sub(*o.CheckedAt).Round(time.Minute)),
+			"is a domain service running that lists it in drivers.artifacts? See its log")
+	case o.Problem == "":
+		return ok(check, found)
+	case len(o.Drivers) == 0:
+		return wrong(check, "nothing is in force: "+o.Problem, driverRemedy(o.Problem))
+	default:
+		return warning(check, found+" stay in force; what is there now is not: "+o.Problem, driverRemedy(o.Problem))
+	}
+}
+
+// driverRemedy tells what is wrong with a bundle from what is wrong on the way to it, by the domain service's words: what can be read and is
+// not right always says what was expected.
+func driverRemedy(problem string) string {
+	switch {
+	case strings.Contains(problem, "not what was asked for") || strings.Contains(problem, "with digest"):
+		return "the content is not that of its digest: something between changed it, or the registry is broken; have the registry checked, and push the driver again under a new tag"
+	case strings.Contains(problem, "expected"):
+		return "the bundle is at fault: `lockstep driver check DIR` says where; mend it and `lockstep driver push` it again, or name the tag before it in drivers.artifacts"
+	default:
+		return "is the registry up, do drivers.registries and drivers.ca_file let the domain service in, and does its network policy? `lockstep driver pull` tries the same from here"
+	}
+}
