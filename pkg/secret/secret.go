@@ -1,5 +1,5 @@
 // Package secret follows references to secrets (package reference has their grammar), each time that the secret is
-// needed, so that one that is replaced takes effect at once. A Secret of Kubernetes is a file where it is mounted.
+// needed, so that one that is replaced takes effect at once.
 //
 // It keeps no secret, and no error of it holds one: they name the reference. Who may write references is for others to say;
 // these are the operator's.
@@ -16,23 +16,31 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 )
 
-// Reader follows references. It is safe for concurrent use; nil follows all but those to Vault.
-type Reader struct{ vault *vault }
+// Reader follows references. It is safe for concurrent use; nil follows env and file.
+type Reader struct {
+	vault   *vault   // nil where none is configured
+	cluster *cluster // nil outside a pod with an account
+}
 
-// New is a reader. Without an address of Vault it refuses references to it.
+// New is a reader. Without an address of Vault it refuses references to it, and outside a pod that has its account's token those to Secrets of
+// Kubernetes.
 func New(c VaultConfig, now clock.Clock, log *slog.Logger) (*Reader, error) {
-	if c.Address == "" {
-		return &Reader{}, nil
-	}
-	v, err := newVault(c, now, log)
+	in, err := newCluster(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"), accountDir, log)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{vault: v}, nil
+	r := &Reader{cluster: in}
+	if c.Address == "" {
+		return r, nil
+	}
+	if r.vault, err = newVault(c, now, log); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-// Read is the secret. The error is Invalid for what is no reference, NotFound where there is nothing, Unavailable while Vault is
-// away, and Denied where it refuses.
+// Read is the secret. The error is Invalid for what is no reference, NotFound where there is nothing, Unavailable while Vault or
+// Kubernetes is away, and Denied where it refuses.
 func (r *Reader) Read(ctx context.Context, ref string) (string, error) {
 	if !reference.Is(ref) {
 		return "", fault.New(fault.Invalid, "found something else than a reference; %s", reference.Expected)
@@ -49,6 +57,15 @@ func (r *Reader) Read(ctx context.Context, ref string) (string, error) {
 		}
 		// Editors and echo end a file with a line break that was never part of the secret. Spaces stay: they may belong to it.
 		value = strings.TrimRight(string(content), "\r\n")
+	case "k8s":
+		if r == nil || r.cluster == nil {
+			return "", fault.New(fault.Invalid, "%s: this process has no account in a cluster; expected a pod with its account's token (kubernetesSecrets of the chart)", ref)
+		}
+		path, key, _ := strings.Cut(rest, "#")
+		var err error
+		if value, err = r.cluster.read(ctx, path, key); err != nil {
+			return "", err
+		}
 	default:
 		if r == nil || r.vault == nil {
 			return "", fault.New(fault.Invalid, "%s: no Vault is configured; expected vault.address", ref)

@@ -188,6 +188,8 @@ func TestTheConfigurationIsChecked(t *testing.T) {
 		{secret.VaultConfig{Address: "https://vault:8200"}, "vault.token_ref"},
 		{secret.VaultConfig{Address: "https://vault:8200", TokenRef: "env:T", KubernetesRole: "r"}, "vault.token_ref"},
 		{secret.VaultConfig{Address: "https://vault:8200", TokenRef: "s.hunter2"}, "vault.token_ref"},
+		{secret.VaultConfig{Address: "https://vault:8200", TokenRef: "vault:a/data/b#c"}, "vault.token_ref"},
+		{secret.VaultConfig{Address: "https://vault:8200", TokenRef: "k8s:a/b#c"}, "vault.token_ref"},
 	} {
 		found := tt.config.Check()
 		if (len(found) > 0) != (tt.wrong != "") || len(found) > 0 && found[0].Name != tt.wrong {

@@ -53,14 +53,15 @@ func (c VaultConfig) Check() []fault.Field {
 	if (c.TokenRef == "") == (c.KubernetesRole == "") {
 		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected either token_ref or kubernetes_role"})
 	}
-	if c.TokenRef != "" && (!reference.Is(c.TokenRef) || strings.HasPrefix(c.TokenRef, "vault:")) {
+	if c.TokenRef != "" && (!reference.Is(c.TokenRef) || !strings.HasPrefix(c.TokenRef, "env:") && !strings.HasPrefix(c.TokenRef, "file:")) {
 		wrong = append(wrong, fault.Field{Name: "vault.token_ref", Problem: "expected a reference, env:NAME or file:/path"})
 	}
 	return wrong
 }
 
 const (
-	vaultWithin = 5 * time.Second
+	// askWithin bounds one question to Vault or Kubernetes.
+	askWithin = 5 * time.Second
 	// maxSecret bounds an answer; Vault's own limit of an entry is 1 MiB.
 	maxSecret = 2 << 20
 )
@@ -88,12 +89,16 @@ func newVault(c VaultConfig, now clock.Clock, log *slog.Logger) (*vault, error) 
 	if c.KubernetesMount == "" {
 		c.KubernetesMount = "kubernetes"
 	}
-	return &vault{config: c, clock: now, client: &http.Client{
-		Timeout:   vaultWithin,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust.Config(""), ForceAttemptHTTP2: true, IdleConnTimeout: vaultWithin},
-		// A redirect would carry the token to wherever it leads.
+	return &vault{config: c, clock: now, client: client(trust, http.ProxyFromEnvironment)}, nil
+}
+
+// client shows a token: a redirect would carry it to wherever that leads. proxy is nil for none.
+func client(trust *certs.Client, proxy func(*http.Request) (*url.URL, error)) *http.Client {
+	return &http.Client{
+		Timeout:       askWithin,
+		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: trust.Config(""), ForceAttemptHTTP2: true, IdleConnTimeout: askWithin},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}
 }
 
 // read is the value of a key. A token of a role that Vault has ended before its time is replaced once.

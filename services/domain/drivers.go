@@ -45,7 +45,7 @@ type DriverRegistry struct {
 	Host string `koanf:"host"`
 	// Username is empty where the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME, file:/path or vault:path#key, followed each time that it is needed.
+	// Password is a reference, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, followed each time that it is needed.
 	Password string `koanf:"password"`
 	// Insecure speaks HTTP where HTTPS is not to be had.
 	Insecure bool `koanf:"insecure"`

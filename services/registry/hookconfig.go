@@ -19,7 +19,7 @@ type HookConfig struct {
 	Name string `koanf:"name"`
 	// Source is the sender's format, such as harbor or dockerhub.
 	Source string `koanf:"source"`
-	// Secrets are references, env:NAME, file:/path or vault:path#key, to what the sender signs with or sends along. The hook's path depends
+	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to what the sender signs with or sends along. The hook's path depends
 	// on it as well. Two while one is replaced by the other.
 	Secrets []string `koanf:"secrets"`
 	// Host is the registry, with its port if it has one, in place of the one that the sender names.
@@ -41,7 +41,7 @@ type AccountConfig struct {
 	Host string `koanf:"host"`
 	// Username is empty where the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME, file:/path or vault:path#key. It is followed again every five minutes, so that it may be replaced
+	// Password is a reference, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key. It is followed again every five minutes, so that it may be replaced
 	// while the service runs.
 	Password string `koanf:"password"`
 	// Insecure speaks HTTP where HTTPS is not to be had. It holds for the whole host, whatever path Host has.
@@ -90,7 +90,7 @@ func (c Config) hookProblems() []fault.Field {
 			// What was found is not said: it may be the secret itself, written in place of a reference.
 			problems = append(problems, fault.Field{
 				Name:    fmt.Sprintf("hooks[%d].secrets", i),
-				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path or vault:mount/data/path#key", len(h.Secrets)),
+				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key", len(h.Secrets)),
 			})
 		}
 		if h.Rate < 0 {

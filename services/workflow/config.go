@@ -137,7 +137,7 @@ type GitCredential struct {
 	URLPrefix string `koanf:"url_prefix" yaml:"url_prefix" json:"url_prefix"`
 	// Username is what the server wants there; for tokens often anything.
 	Username string `koanf:"username" yaml:"username" json:"username"`
-	// PasswordRef is env:NAME, file:/path or vault:path#key, read whenever it is needed; never the password itself.
+	// PasswordRef is env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, read whenever it is needed; never the password itself.
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
 	// Forge is the interface that these repositories are read and written through: git (the default), gitlab, github or gitea,
 	// with the password as its token.

@@ -203,6 +203,8 @@ func TestRefusedValues(t *testing.T) {
 		{"a secret in plain text", "lockstep", `{domain: {config: {bootstrap_token: hunter2hunter2hunter2}}}`, []string{"/domain/config", "bootstrap_token"}},
 		{"a type", "lockstep", `{registry: {replicas: two}}`, []string{"/registry/replicas", "integer"}},
 		{"no agent", "lockstep", `{workflow: {agents: []}}`, []string{"/workflow/agents"}},
+		{"all Secrets of a namespace", "lockstep", `{registry: {kubernetesSecrets: [{namespace: a}]}}`, []string{"/registry/kubernetesSecrets/0", "names"}},
+		{"a Secret by a pattern", "lockstep", `{workflow: {kubernetesSecrets: [{namespace: a, names: ["*"]}]}}`, []string{"/workflow/kubernetesSecrets/0/names/0"}},
 		{"an ingress without host", "lockstep", `{domain: {ingress: {enabled: true}}}`, []string{"/domain/ingress/host"}},
 		{"a route without gateway", "lockstep", `{domain: {httpRoute: {enabled: true}}}`, []string{"/domain/httpRoute/parentRefs"}},
 		{"a URL without scheme", "lockstep", `{nats: {url: "nats.example.com:4222"}}`, []string{"/nats/url"}},

@@ -182,6 +182,17 @@ func namespaces(values map[string]any) []string {
 	if err != nil {
 		return nil
 	}
+	for _, service := range []string{"registry", "domain", "workflow"} {
+		secrets, _, err := unstructured.NestedSlice(values, service, "kubernetesSecrets")
+		if err != nil {
+			continue
+		}
+		for _, each := range secrets {
+			if of, ok := each.(map[string]any); ok {
+				names = append(names, fmt.Sprint(of["namespace"]))
+			}
+		}
+	}
 	return names
 }
 

@@ -103,7 +103,7 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "lockstep.fullname" .root }}-{{ .component }}
-  automountServiceAccountToken: false
+  automountServiceAccountToken: {{ not (empty .values.kubernetesSecrets) }}
   enableServiceLinks: false
   # preStop, then the fifteen seconds that a service gives its parts.
   terminationGracePeriodSeconds: 45

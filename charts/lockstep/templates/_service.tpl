@@ -1,3 +1,16 @@
+{{/* The Role with which a component reads Secrets. Its name has the release's namespace in it: releases of one name in two namespaces may read in a third. */}}
+{{- define "lockstep.secretsName" -}}
+{{- printf "%s-%s-%s-secrets" .root.Release.Namespace (include "lockstep.fullname" .root) .component | quote -}}
+{{- end }}
+
+{{/* Takes args, those of "lockstep.parts", and namespace. */}}
+{{- define "lockstep.secretsMetadata" -}}
+name: {{ include "lockstep.secretsName" .args }}
+namespace: {{ .namespace | quote }}
+labels:
+  {{- include "lockstep.labels" .args | nindent 2 }}
+{{- end }}
+
 {{/* What every service has beside its workload. Takes root, component, values, kind of the workload and config, the text of its file. */}}
 {{- define "lockstep.parts" -}}
 apiVersion: v1
@@ -9,6 +22,29 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 automountServiceAccountToken: false
+{{- $args := . }}
+{{- range .values.kubernetesSecrets }}
+---
+# The Secrets that references of this service lead to, by name: it may read these and cannot list any.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "lockstep.secretsMetadata" (dict "args" $args "namespace" .namespace) | nindent 2 }}
+rules:
+  - apiGroups: [""]
+    resources: [secrets]
+    resourceNames:
+      {{- toYaml .names | nindent 6 }}
+    verbs: [get]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "lockstep.secretsMetadata" (dict "args" $args "namespace" .namespace) | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ include "lockstep.secretsName" $args }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ include "lockstep.fullname" $args.root }}-{{ $args.component }}, namespace: {{ $args.root.Release.Namespace | quote }}}
+{{- end }}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -1,5 +1,5 @@
-// Package reference is the grammar of references to secrets (D27), in one place for whoever takes them: env:NAME, file:/path
-// and vault:mount/data/path#key. A Secret of Kubernetes is a file where it is mounted.
+// Package reference is the grammar of references to secrets (D27), in one place for whoever takes them: env:NAME, file:/path,
+// k8s:namespace/name#key and vault:mount/data/path#key.
 //
 // It follows none; package secret does.
 package reference
@@ -10,11 +10,14 @@ import (
 )
 
 // Expected says in messages what a reference looks like.
-const Expected = "expected a reference: env:NAME, file:/path or vault:mount/data/path#key"
+const Expected = "expected a reference: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key"
 
 // Vault's paths are those of its API: mount/data/path for a KV engine of version 2. What could leave a path, or add to the
 // request, is not part of one.
 var vault = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)+[A-Za-z0-9_-][A-Za-z0-9_.-]*#[^#\s]+$`)
+
+// A Secret of Kubernetes: its namespace is a label of RFC 1123 and its name a subdomain, so that neither leads out of the API's path.
+var kubernetes = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?#[A-Za-z0-9._-]+$`)
 
 // Is reports whether s has the form of a reference. What has not may be a secret that somebody put there by mistake: do not
 // show it.
@@ -26,6 +29,8 @@ func Is(s string) bool {
 		return rest != "" && !strings.ContainsAny(rest, "= \t\n")
 	case "file":
 		return strings.HasPrefix(rest, "/") // a relative path would depend on where the service was started
+	case "k8s":
+		return kubernetes.MatchString(rest)
 	case "vault":
 		return vault.MatchString(rest)
 	default:

@@ -18,6 +18,7 @@ credentials: {existingSecret: lockstep}
 nats: {url: "tls://nats:4222"}
 domain: {ingress: {enabled: true, host: a.example.com}, autoscaling: {enabled: true}}
 metrics: {serviceMonitor: {enabled: true}}
+workflow: {kubernetesSecrets: [{namespace: secrets, names: [git]}]}
 `
 
 // TestEveryInvariantBites spoils one thing at a time in what the chart renders, and expects the one sentence about it.
@@ -36,6 +37,10 @@ func TestEveryInvariantBites(t *testing.T) {
 		{"path of the node", "Deployment", "r-registry", "emptyDir: {}", "hostPath: {path: /}", "path of the node"},
 		{"network of the node", "Deployment", "r-registry", "enableServiceLinks: false", "enableServiceLinks: false\n      hostNetwork: true", "namespace of the node"},
 		{"token of the account", "Deployment", "r-registry", "automountServiceAccountToken: false", "automountServiceAccountToken: true", "automountServiceAccountToken"},
+		{"an account's token is missing", "StatefulSet", "r-workflow", "automountServiceAccountToken: true", "automountServiceAccountToken: false", "automountServiceAccountToken"},
+		{"all Secrets", "Role", "n-r-workflow-secrets", "resourceNames:\n      - git", "resourceNames: []", "expected get, and names"},
+		{"Secrets to list", "Role", "n-r-workflow-secrets", "verbs: [get]", "verbs: [get, list]", "expected get, and names"},
+		{"everything", "Role", "n-r-workflow-secrets", "verbs: [get]", "verbs: ['*']", "has a wildcard"},
 		{"service links", "Deployment", "r-registry", "enableServiceLinks: false", "enableServiceLinks: true", "enableServiceLinks"},
 		{"limits", "Deployment", "r-registry", "memory: 256Mi", "ephemeral-storage: 256Mi", "limit of memory"},
 		{"image", "Deployment", "r-registry", "/registry:0.1.0", "/registry:latest", "not pinned"},

@@ -63,6 +63,10 @@ func (r *release) checkReference(o render.Object) {
 				}
 			}
 		}
+	case *rbacv1.Role:
+		r.checkRules(of, t.Rules)
+	case *rbacv1.ClusterRole:
+		r.checkRules(of, t.Rules)
 	case *rbacv1.RoleBinding:
 		r.checkBinding(of, t.RoleRef, t.Subjects)
 	case *rbacv1.ClusterRoleBinding:
@@ -72,6 +76,32 @@ func (r *release) checkReference(o render.Object) {
 			r.checkMonitor(of, t)
 		}
 	}
+}
+
+// checkRules: Secrets are read by name, and nothing else is done to them; nobody has everything.
+func (r *release) checkRules(of string, rules []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames), "*") {
+			r.wrong("%s: has a wildcard, expected what is needed by name", of)
+		}
+		if slices.Contains(rule.Resources, "secrets") && (len(rule.ResourceNames) == 0 || !slices.Equal(rule.Verbs, []string{"get"})) {
+			r.wrong("%s: may %v Secrets %v, expected get, and names", of, rule.Verbs, rule.ResourceNames)
+		}
+	}
+}
+
+// isBound reports whether an account of the release has a role.
+func (r *release) isBound(account string) bool {
+	return slices.ContainsFunc(r.objects, func(o render.Object) bool {
+		var subjects []rbacv1.Subject
+		switch t := o.Typed.(type) {
+		case *rbacv1.RoleBinding:
+			subjects = t.Subjects
+		case *rbacv1.ClusterRoleBinding:
+			subjects = t.Subjects
+		}
+		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Kind == "ServiceAccount" && s.Name == account })
+	})
 }
 
 func (r *release) checkBinding(of string, role rbacv1.RoleRef, subjects []rbacv1.Subject) {

@@ -61,7 +61,7 @@ func (e *engine) start() *cobra.Command {
 			})
 		})
 	given.add(cmd)
-	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: env:NAME, file:/path or vault:mount/data/path#key")
+	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "`name=value`, to find it again")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
 	return cmd

@@ -210,7 +210,7 @@ type StartWorkflowRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// The Starlark program, UTF-8, at most 1 MiB.
 	Starlark []byte `protobuf:"bytes,2,opt,name=starlark,proto3" json:"starlark,omitempty"`
-	// Secret *references* by name (env:NAME, file:/path, vault:mount/data/path#key), resolved inside a Function at
+	// Secret *references* by name (env:NAME, file:/path, k8s:namespace/name#key, vault:mount/data/path#key), resolved inside a Function at
 	// call time and never stored (D27). They are handed to every Function of the run. The Functions that Lockstep brings use
 	// none of them: they log in by the service's configuration, which says for which organizations. A program chooses where such a
 	// Function connects to; with a reference of its choice beside that it could have any secret of this service sent there.

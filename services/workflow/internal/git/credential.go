@@ -22,7 +22,7 @@ type Credential struct {
 	URLPrefix string
 	// Username is what the forge wants there; for tokens often anything.
 	Username string
-	// PasswordRef is env:NAME, file:/path or vault:path#key, read whenever it is needed (D27).
+	// PasswordRef is env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, read whenever it is needed (D27).
 	PasswordRef string
 	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
 	// token; "" is plain Git.
