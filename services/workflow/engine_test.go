@@ -59,6 +59,10 @@ func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
 // Reserve has no place: which of the engines gets an execution is what tests are about.
 func (e *engines) Reserve() (core.Lease, bool) { return core.Lease{}, false }
 
+func (*engines) Ahead(context.Context, core.NewExecution, core.Loaded) (core.Created, bool, error) {
+	return core.Created{}, false, nil
+}
+
 func (e *engines) Begin(core.Loaded) {}
 
 func (e *engines) Release() {}

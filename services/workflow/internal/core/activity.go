@@ -36,10 +36,7 @@ func (d *driver) start(ctx context.Context, op Op) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	d.running[op.Ref] = cancel
-	call := Call{
-		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
-		Secrets: d.loaded.Secrets, Trace: d.loaded.Trace, Deadline: d.open[op.Ref].deadline,
-	}
+	call := d.call(op)
 	d.engine.active.Go(func() {
 		c, finished := d.engine.carryOut(ctx, op, call)
 		if !finished {
@@ -54,7 +51,15 @@ func (d *driver) start(ctx context.Context, op Op) {
 	})
 }
 
-// carryOut calls a Function until it answers for good. It is not finished when ctx ended first.
+// call is the use of a Function that an operation asks for.
+func (d *driver) call(op Op) Call {
+	return Call{
+		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
+		Secrets: d.loaded.Secrets, Trace: d.loaded.Trace, Deadline: d.open[op.Ref].deadline,
+	}
+}
+
+// carryOut calls a Function until it answers for good, when there is a place for it. It is not finished when ctx ended first.
 func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bool) {
 	if ctx.Err() != nil {
 		return Completion{}, false // nothing is begun for a run that this process has given up
@@ -66,6 +71,11 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 	case <-ctx.Done():
 		return Completion{}, false
 	}
+	return e.attempt(ctx, op, call)
+}
+
+// attempt is carryOut for who has a place, or needs none.
+func (e *Engine) attempt(ctx context.Context, op Op, call Call) (Completion, bool) {
 	f, ok := e.Functions.Lookup(op.Name)
 	if !ok {
 		return Completion{}, false // opening refuses unknown Functions

@@ -36,8 +36,9 @@ type driver struct {
 	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
 	running map[OpRef]context.CancelFunc
 	results chan Completion
-	// over says that the generation has ended and another one begun; warned that the log knows how long the history is.
-	over, warned bool
+	// over says that the generation has ended and another one begun; warned that the log knows how long the history is; ahead that
+	// the first turn was run and stored with the start, and that its Functions are still to be called.
+	over, warned, ahead bool
 	// had are kinds of events that this generation has had some of, by their names.
 	had map[string]Want
 }
@@ -58,12 +59,15 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	d := e.places.unpark(j)
-	if d == nil {
+	switch {
+	case j.driver != nil:
+		d = j.driver
+	case d != nil:
+		d.came = j.came
+	default:
 		if d, err = e.newDriver(ctx, j); err != nil {
 			return false, err
 		}
-	} else {
-		d.came = j.came
 	}
 	d.woken = woken
 	defer func() {
@@ -96,13 +100,17 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 	}
 }
 
+// freshDriver is a driver that has done nothing yet.
+func (e *Engine) freshDriver(l Loaded) *driver {
+	return &driver{engine: e, loaded: l, open: map[OpRef]openOp{}, running: map[OpRef]context.CancelFunc{}, results: make(chan Completion)}
+}
+
 // newDriver has what a driver begins with, from the job or else from the store.
 func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
-	d := &driver{engine: e, open: map[OpRef]openOp{}, running: map[OpRef]context.CancelFunc{}, results: make(chan Completion)}
 	if j.started != nil {
-		d.loaded = *j.started
-		return d, nil
+		return e.freshDriver(*j.started), nil
 	}
+	d := e.freshDriver(Loaded{})
 	loaded, err := e.Store.Load(ctx, j.id)
 	if err != nil {
 		return nil, err
@@ -122,20 +130,9 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*driver, error) {
 // run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
 // also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
 func (d *driver) run(ctx context.Context) (State, error) {
-	var arrived []Arrival
-	if d.machine == nil {
-		if failed, err := d.replay(ctx); failed || err != nil {
-			return Failed, err
-		}
-		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
-	} else if came, all := d.told(); all {
-		arrived = []Arrival{came}
-	} else {
-		standing, found, err := d.look(ctx)
-		if err != nil || standing == Parked {
-			return standing, err
-		}
-		arrived = found
+	arrived, state, err := d.begin(ctx)
+	if err != nil || state != Running {
+		return state, err
 	}
 	for {
 		d.apply(arrived)
@@ -152,10 +149,31 @@ func (d *driver) run(ctx context.Context) (State, error) {
 	}
 }
 
-// replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
-func (d *driver) replay(ctx context.Context) (failed bool, err error) {
+// begin brings a driver to where its execution stands, and answers what has arrived there. Any state but Running says that there is
+// nothing to go on with.
+func (d *driver) begin(ctx context.Context) (arrived []Arrival, state State, err error) {
+	switch {
+	case d.machine == nil:
+		if failed, err := d.replay(ctx); failed || err != nil {
+			return nil, Failed, err
+		}
+		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
+		return arrived, Running, nil
+	case d.ahead:
+		d.ahead = false
+		return nil, Running, nil
+	}
+	if came, all := d.told(); all {
+		return []Arrival{came}, Running, nil
+	}
+	standing, arrived, err := d.look(ctx)
+	return arrived, standing, err
+}
+
+// openProgram makes the machine of a run.
+func (d *driver) openProgram() (Machine, error) {
 	e := d.engine
-	machine, err := e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
+	return e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
 		Ref:          d.loaded.Ref,
 		Continuation: d.loaded.Continuation,
 		Now:          e.Clock.Now,
@@ -166,6 +184,11 @@ func (d *driver) replay(ctx context.Context) (failed bool, err error) {
 			return e.CheckEmit(d.emit(Emit{ID: id, Type: eventType, Data: data}))
 		},
 	})
+}
+
+// replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
+func (d *driver) replay(ctx context.Context) (failed bool, err error) {
+	machine, err := d.openProgram()
 	if _, interrupted := errors.AsType[*Interrupted](err); interrupted {
 		return false, err
 	}

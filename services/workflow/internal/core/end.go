@@ -14,6 +14,15 @@ const maxError = 4 << 10
 // end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
 // Every run that fails tells so (D36). The event's id is made of handle and state: a repeat is the same event (D16).
 func (d *driver) end(ctx context.Context, failure error) (State, error) {
+	last, err := d.ending(ctx, failure)
+	if err != nil {
+		return last.Next, err
+	}
+	return d.store(ctx, last)
+}
+
+// ending puts the end of the run into the present turn.
+func (d *driver) ending(ctx context.Context, failure error) (Commit, error) {
 	for ref, cancel := range d.running {
 		cancel()
 		delete(d.running, ref)
@@ -29,13 +38,13 @@ func (d *driver) end(ctx context.Context, failure error) (State, error) {
 	}
 	encoded, err := json.Marshal(data)
 	if err != nil {
-		return state, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
+		return Commit{Next: state}, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
 	}
 	emit.ID, emit.Data = d.loaded.Ref+"/"+string(kind), encoded
 	d.seq++
 	d.entries = append(d.entries, Entry{Seq: d.seq, Op: OpRef{Branch: -1}, Kind: kind, Value: encoded, At: d.engine.Clock.Now()})
 	d.emits = append(d.emits, d.emit(emit))
-	return d.store(ctx, Commit{Next: state, Error: text})
+	return Commit{Next: state, Error: text}, nil
 }
 
 // fail ends an execution that cannot even be replayed, or whose turn cannot be kept.

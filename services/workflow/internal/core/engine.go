@@ -76,6 +76,8 @@ type Engine struct {
 	places *places
 	// endings tells who waits for an execution's end.
 	endings endings
+	// openings says of which programs the first turn is run before the start is stored.
+	openings openings
 	// suspect is the execution on probation; the claim loop's alone.
 	suspect suspect
 	// troubles bounds what is logged of turns that do not finish.
@@ -145,7 +147,7 @@ func (e *Engine) Reserve() (Lease, bool) { return e.places.reserve() }
 // Begin runs an execution that was stored for this process. What it needs comes from the caller, so nothing is loaded.
 func (e *Engine) Begin(l Loaded) {
 	e.endings.begin(l.Execution)
-	if !e.places.begin(l) {
+	if !e.places.begin(l, nil) {
 		e.endings.leave(l.Execution)
 	}
 }

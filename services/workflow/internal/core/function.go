@@ -45,6 +45,18 @@ type Checker interface {
 	Check(args map[string]any) error
 }
 
+// Pure is a Function of this process that can say of itself that it does nothing in the world and answers at once, from its arguments
+// alone: nobody can tell whether and when it was called. One that does not say so is not.
+type Pure interface {
+	Pure() bool
+}
+
+// pure reports whether a Function says that it is.
+func pure(f Function) bool {
+	p, can := f.(Pure)
+	return can && f.Location() == InProcess && p.Pure()
+}
+
 // Call is one use of a Function.
 type Call struct {
 	// ID is "<execution>/<branch>.<op>": the idempotency key, the same for every attempt at the same activity.

@@ -9,6 +9,8 @@ import (
 type job struct {
 	id, turn int64
 	started  *Loaded
+	// driver has run the first turn of started already; nil: it has to be run.
+	driver *driver
 	// came is what it was woken for.
 	came *Came
 }
@@ -52,9 +54,14 @@ func (p *places) open(l Lease, drive func(job, signal)) {
 // shut lets no driver start any more, and gives up what is parked.
 func (p *places) shut() {
 	p.mu.Lock()
+	parked := p.parked.clear()
+	for _, j := range p.started {
+		if j.driver != nil {
+			parked = append(parked, j.driver)
+		}
+	}
 	p.drive, p.started, p.woken = nil, nil, nil
 	clear(p.queued)
-	parked := p.parked.clear()
 	p.mu.Unlock()
 	closeAll(parked)
 }
@@ -75,16 +82,16 @@ func (p *places) release() {
 	p.reserved--
 }
 
-// begin drives an execution that was just stored. false: it does not, because the claim loop has found it between its
-// commit and now, or because nothing is driven any more.
-func (p *places) begin(l Loaded) bool {
+// begin drives an execution that was just stored, where prepared has run its first turn from there on. false: it does not,
+// because the claim loop has found it between its commit and now, or because nothing is driven any more.
+func (p *places) begin(l Loaded, prepared *driver) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved--
 	if p.drive == nil || p.live[l.ID] != nil || p.queued[l.ID] {
 		return false
 	}
-	p.add(job{id: l.ID, started: &l})
+	p.add(job{id: l.ID, started: &l, driver: prepared})
 	return true
 }
 

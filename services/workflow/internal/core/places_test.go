@@ -107,7 +107,7 @@ func TestStartsTakeTurnsWithWhatACrashHasLeft(t *testing.T) {
 	if _, ok := p.reserve(); !ok {
 		t.Fatal("no place for a start")
 	}
-	p.begin(Loaded{Execution: Execution{ID: 100}})
+	p.begin(Loaded{Execution: Execution{ID: 100}}, nil)
 	for i := range 5 {
 		p.leave(driven[i])
 	}

@@ -17,6 +17,11 @@ type Scripts interface {
 	Open(p Program, inputs []byte, env Environment) (Machine, error)
 }
 
+// Near is Scripts that can say whether a program runs in this process, so that nothing can hold it up but itself.
+type Near interface {
+	Near(p Program) bool
+}
+
 // Environment is what a running program can reach apart from blocking operations.
 type Environment struct {
 	// Ref is the execution's handle, as its activities' ids begin with it.

@@ -24,6 +24,9 @@ type Runner interface {
 	// Reserve keeps a place for an execution that is about to be stored for the lease; Begin or Release follows. false:
 	// there is no place, and the execution is stored for whoever claims it.
 	Reserve() (Lease, bool)
+	// Ahead stores an execution for which there is a place together with its first turn, where that is likely to do, and has it
+	// run on. done is false where nothing was stored: Begin or Release follows then, as after Reserve.
+	Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created, done bool, err error)
 	// Begin has a stored execution run, without its being loaded first.
 	Begin(l Loaded)
 	// Release gives the place back.
@@ -65,20 +68,25 @@ func (s *Service) create(ctx context.Context, start Start, digests Digests) (Sta
 	now := s.clock.Now()
 	n := NewExecution{Start: start, Ref: id.New(now), Digests: digests, At: now}
 	lease, reserved := s.runner.Reserve()
+	l := Loaded{
+		Execution: Execution{
+			Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
+			Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1, Generation: 1,
+			Trace: start.Trace,
+		},
+		Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,
+	}
 	if reserved {
 		n.Owner = &lease
+		if c, done, err := s.runner.Ahead(ctx, n, l); err != nil || done {
+			return Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, err
+		}
 	}
 	c, err := s.store.Create(ctx, n)
 	switch {
 	case reserved && err == nil && c.Created:
-		s.runner.Begin(Loaded{
-			Execution: Execution{
-				ID: c.ID, Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
-				Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1, Generation: 1,
-				Trace: start.Trace,
-			},
-			Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,
-		})
+		l.ID = c.ID
+		s.runner.Begin(l)
 	case reserved:
 		s.runner.Release()
 	case err == nil && c.Created:

@@ -12,6 +12,9 @@ type Store interface {
 	// Create stores a new execution with its program, for its Owner if it has one. If (organization, workflow) exists,
 	// nothing is stored, and the digests and handle of the existing one come back.
 	Create(ctx context.Context, n NewExecution) (Created, error)
+	// Begin is Create for the Owner and a Commit of the first turn, in one transaction. false: nothing was stored, because the execution
+	// exists, or because the turn has something in it that is not stored on the way; the two are to be done one after the other then.
+	Begin(ctx context.Context, n NewExecution, first Commit) (id int64, begun bool, err error)
 	// Get finds an execution; fault.NotFound.
 	Get(ctx context.Context, organization int64, workflow string) (Execution, error)
 	// Waiting reads what the execution has open: timers, waits, calls.

@@ -170,14 +170,29 @@ func (d *driver) emit(e Emit) Emit {
 // store writes the turn and starts an empty one. After an error the turn is still there and worth nothing: the
 // execution is given up, and replayed from what is stored.
 func (d *driver) store(ctx context.Context, c Commit) (State, error) {
-	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
-	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
-	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
-	c.LastSeq, c.At, c.Bare = d.seq, d.engine.Clock.Now(), !d.touched
+	c = d.whole(c)
+	if c.Turn == 0 {
+		d.engine.openings.learn(d.loaded.Execution.Program, c.beginsWell())
+	}
 	done, err := d.engine.Store.Commit(ctx, c)
 	if err != nil {
 		return c.Next, err
 	}
+	d.committed(c, done)
+	return done.State, nil
+}
+
+// whole is the turn with everything that happened in it.
+func (d *driver) whole(c Commit) Commit {
+	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
+	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
+	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
+	c.LastSeq, c.At, c.Bare = d.seq, d.engine.Clock.Now(), !d.touched
+	return c
+}
+
+// committed is behind a turn that is stored: an empty one begins, and who waits for the end of the run is told.
+func (d *driver) committed(c Commit, done Committed) {
 	d.loaded.Turn = done.Turn
 	d.entries, d.emits, d.closed = nil, nil, nil
 	if done.State.Ended() {
@@ -185,5 +200,4 @@ func (d *driver) store(ctx context.Context, c Commit) (State, error) {
 		e.State, e.Error, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.LastSeq, c.At, c.At
 		d.engine.endings.tell(e)
 	}
-	return done.State, nil
 }

@@ -11,7 +11,7 @@ import (
 func checkpoint() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "checkpoint", Location: core.InProcess, Retry: RetryNever, Idempotent: true,
+			Name: "checkpoint", Location: core.InProcess, Retry: RetryNever, Idempotent: true, Pure: true,
 			Arguments: []Field{{Name: "state", Type: Free, Required: true}},
 		},
 		do: func(_ context.Context, call core.Call) (any, error) { return call.Args["state"], nil },

@@ -34,6 +34,8 @@ type Spec struct {
 	// Idempotent Functions may be called twice without their call id: they only read, or end in the same state. The others
 	// recognize a repeat by it.
 	Idempotent bool
+	// Pure Functions do nothing in the world and answer at once, from their arguments alone (core.Pure).
+	Pure bool
 }
 
 // Function is a declaration, and for Functions that are carried out here the deed. do is nil for those of relays.
@@ -45,6 +47,7 @@ type Function struct {
 var (
 	_ core.Function = (*Function)(nil)
 	_ core.Checker  = (*Function)(nil)
+	_ core.Pure     = (*Function)(nil)
 )
 
 // All are the Functions that programs may run, beside the engine's own emit.
@@ -61,6 +64,9 @@ func (f *Function) Name() string { return f.spec.Name }
 
 // Location is where it is carried out.
 func (f *Function) Location() core.Location { return f.spec.Location }
+
+// Pure reports whether nobody can tell whether it was called.
+func (f *Function) Pure() bool { return f.spec.Pure }
 
 // Spec is its declaration.
 func (f *Function) Spec() Spec { return f.spec }

@@ -50,7 +50,10 @@ type Scripts struct {
 	idle *sync.Cond
 }
 
-var _ core.Scripts = (*Scripts)(nil)
+var (
+	_ core.Scripts = (*Scripts)(nil)
+	_ core.Near    = (*Scripts)(nil)
+)
 
 // tenement is a child with the number of runs that live in it. A single one never takes a second run.
 type tenement struct {
@@ -80,6 +83,9 @@ func (s *Scripts) Close() {
 		c.close()
 	}
 }
+
+// Near reports whether a program is trusted, and so runs in this process.
+func (s *Scripts) Near(p core.Program) bool { return s.Trusted(p) }
 
 // Check has a program checked. One that already exceeds its limits when it is compiled is Invalid.
 func (s *Scripts) Check(p core.Program, inputs []byte) error {

@@ -30,7 +30,10 @@ type Scripts struct {
 	compiled map[[32]byte]*program
 }
 
-var _ core.Scripts = (*Scripts)(nil)
+var (
+	_ core.Scripts = (*Scripts)(nil)
+	_ core.Near    = (*Scripts)(nil)
+)
 
 // New makes Scripts that bound every program by limits.
 func New(limits Limits) *Scripts {
@@ -47,6 +50,9 @@ type program struct {
 	// functions are those that the main file defines at its top level.
 	functions map[string]definition
 }
+
+// Near reports that all programs run in this process.
+func (*Scripts) Near(core.Program) bool { return true }
 
 // Check parses and resolves the program and its modules, and compares inputs with what the program can take.
 func (s *Scripts) Check(p core.Program, inputs []byte) error {

@@ -160,6 +160,20 @@ func (p *port) Create(ctx context.Context, n core.NewExecution) (core.Created, e
 	return read(ctx, p, "create "+n.Workflow, func() (core.Created, error) { return p.memory.create(n), nil })
 }
 
+// begun is what Begin answers.
+type begun struct {
+	id  int64
+	yes bool
+}
+
+func (p *port) Begin(ctx context.Context, n core.NewExecution, first core.Commit) (int64, bool, error) {
+	b, err := through(ctx, p, "begin "+n.Workflow, func() (b begun, woken []core.Woken, err error) {
+		b.id, b.yes, woken, err = p.memory.begin(n, first, p.lease)
+		return b, woken, err
+	})
+	return b.id, b.yes, err
+}
+
 func (p *port) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
 	return read(ctx, p, "get "+workflow, func() (core.Execution, error) {
 		if e := p.memory.find(organization, workflow); e != nil {

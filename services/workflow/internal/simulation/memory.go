@@ -51,8 +51,8 @@ type Memory struct {
 	channels map[string]*execution
 	leases   map[string]lease
 	outbox   []core.Emit
-	// arrived numbers deliveries in the order in which they came.
-	arrived int
+	// arrived numbers deliveries in the order in which they came, begun counts runs that were stored with their first turn.
+	arrived, begun int
 	// trouble is what no store should ever be asked for.
 	trouble []string
 }

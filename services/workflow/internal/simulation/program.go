@@ -77,6 +77,9 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 		a.line(1, "if token:")
 		a.line(2, "receive(token, timeout = %d)", 1+random.IntN(20))
 	}
+	if random.IntN(2) == 0 {
+		a.line(depth, "run('note', {'n': n})")
+	}
 	for range random.IntN(2) {
 		a.step(depth)
 	}

@@ -29,6 +29,8 @@ type Result struct {
 	// Borders counts the generations that have ended with another one behind them, and Carried the messages that a run received in
 	// a later generation than the one that made their channel.
 	Borders, Carried int
+	// Begun counts the runs that were stored with their first turn.
+	Begun int
 }
 
 // The engine's numbers in a simulation. Their ratios are those of the service; the time is virtual.
@@ -210,7 +212,7 @@ func (s *simulation) settle() Result {
 	}
 	synctest.Wait()
 	s.finish()
-	s.result.Violations = s.wrong()
+	s.result.Violations, s.result.Begun = s.wrong(), s.memory.begun
 	for _, e := range s.memory.executions {
 		s.result.Borders += e.Generation - 1
 		for _, entry := range e.history {

@@ -165,14 +165,17 @@ func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 // received behind the border that were sent before it.
 func TestManySeedsHaveBorders(t *testing.T) {
 	t.Parallel()
-	borders, carried := 0, 0
+	borders, carried, begun := 0, 0, 0
 	for seed := range uint64(60) {
 		r := simulation.Simulate(t, seed, simulation.None)
 		report(t, seed, r)
-		borders, carried = borders+r.Borders, carried+r.Carried
+		borders, carried, begun = borders+r.Borders, carried+r.Carried, begun+r.Begun
 	}
 	if borders == 0 || carried == 0 {
 		t.Errorf("%d generations have ended, and %d messages of one were received in a later one, expected some of each", borders, carried)
 	}
-	t.Logf("%d borders, %d messages carried over", borders, carried)
+	if begun == 0 {
+		t.Error("no run was stored with its first turn")
+	}
+	t.Logf("%d borders, %d messages carried over, %d runs stored with their first turn", borders, carried, begun)
 }

@@ -27,6 +27,18 @@ type start struct {
 
 // Create stores a new execution, unless its id exists. Starts of the same moment share a transaction.
 func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+	item, err := newStart(n)
+	if err != nil {
+		return core.Created{}, err
+	}
+	if err := s.starts.do(ctx, item); err != nil {
+		return core.Created{}, err
+	}
+	return item.created, nil
+}
+
+// newStart encodes what columns hold of a start.
+func newStart(n core.NewExecution) (*start, error) {
 	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digests.Program: n.Program.Source}}
 	modules := make(map[string]string, len(n.Program.Modules))
 	for name, source := range n.Program.Modules {
@@ -40,14 +52,11 @@ func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, 
 	}{{&item.modules, modules}, {&item.secrets, n.Secrets}, {&item.labels, n.Labels}} {
 		b, err := json.Marshal(field.value)
 		if err != nil {
-			return core.Created{}, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
+			return nil, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
 		}
 		*field.into = string(b)
 	}
-	if err := s.starts.do(ctx, item); err != nil {
-		return core.Created{}, err
-	}
-	return item.created, nil
+	return item, nil
 }
 
 // createAll is the transaction of many starts. Where all programs are known it is one statement, and one journey.

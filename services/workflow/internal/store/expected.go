@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -31,16 +32,16 @@ const (
 // emits what nobody was seen to wait for.
 func (s *Store) expected(items []*work) bool {
 	for _, item := range items {
-		if item.turn == nil || len(item.turn.waits) > 0 || item.turn.gaveUp() {
+		if item.turn == nil || len(item.turn.waits) > 0 || item.turn.gaveUp() || s.tellsSomebody(item.turn) {
 			return false
-		}
-		for _, e := range item.turn.told {
-			if s.awaited.has(awaitedType{e.Organization, e.Type}) {
-				return false
-			}
 		}
 	}
 	return true
+}
+
+// tellsSomebody reports whether a turn emits what somebody was seen to wait for.
+func (s *Store) tellsSomebody(t *turn) bool {
+	return slices.ContainsFunc(t.told, func(e *told) bool { return s.awaited.has(awaitedType{e.Organization, e.Type}) })
 }
 
 // commitExpected is the transaction of turns that go as expected. done is false where they did not, and nothing was done.
@@ -67,13 +68,7 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 		if _, err := openOps(ctx, q, turns); err != nil { // no waits, whatever it answers
 			return err
 		}
-		if len(events) == 0 {
-			return nil
-		}
-		if err := s.Add(ctx, tx, wire...); err != nil {
-			return err
-		}
-		return q.SaveUnawaited(ctx, query.SaveUnawaitedParams(s.eventRows(events)))
+		return s.tellNobody(ctx, tx, q, wire, events)
 	})
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refusal.Code {
@@ -97,6 +92,17 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 		s.Committed()
 	}
 	return true, nil
+}
+
+// tellNobody stores events, under the match lock, that nobody is expected to wait for.
+func (s *Store) tellNobody(ctx context.Context, tx pgx.Tx, q *query.Queries, wire []event.Event, events []*told) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := s.Add(ctx, tx, wire...); err != nil {
+		return err
+	}
+	return q.SaveUnawaited(ctx, query.SaveUnawaitedParams(s.eventRows(events)))
 }
 
 // awaitedType is a type of events of an organization.

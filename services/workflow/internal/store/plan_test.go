@@ -58,7 +58,7 @@ func planned(t *testing.T) *bench {
 	return setupOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
 }
 
-// everything has the store do what it does for runs: starts, also of one that is there; waits, and their events, before and
+// everything has the store do what it does for runs: starts, also of one that is there and with the first turn; waits, and their events, before and
 // after; a timer; the end.
 func everything(b *bench) {
 	b.t.Helper()
@@ -95,6 +95,13 @@ func everything(b *bench) {
 	last.Next, last.LastSeq = core.Completed, 2
 	last.Emits = []core.Emit{{ID: l.Ref + "/completed", Organization: 1, Workflow: l.Workflow, Type: core.TypeCompleted, Data: json.RawMessage(`{}`), Time: b.clock.Now()}}
 	b.commit(last)
+	for _, next := range []core.State{core.Running, core.Completed} {
+		n := b.owned(2) // of whose runs nobody waits for an end
+		n.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		if _, begun := b.ahead(n, next); !begun {
+			b.t.Fatal("a start was not stored with its first turn")
+		}
+	}
 }
 
 // plan is a node of EXPLAIN (FORMAT JSON).

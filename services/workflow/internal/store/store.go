@@ -74,9 +74,10 @@ type Deps struct {
 type Store struct {
 	Deps
 	queries *query.Queries
-	// starts and turns gather what is to be committed. They are two because a start touches no row of others: the two
-	// transactions overlap, and never wait for each other's locks.
+	// starts, begins and turns gather what is to be committed. They are several because a start touches no row of others: the
+	// transactions overlap, and never wait for each other's rows.
 	starts group[start]
+	begins group[beginning]
 	turns  group[work]
 	// loads and looks gather what is to be read.
 	loads group[load]
@@ -97,7 +98,7 @@ func New(d Deps) *Store {
 		d.Met = func() {}
 	}
 	s := &Store{Deps: d, queries: query.New(d.Pool)}
-	s.starts.commit, s.turns.commit = s.createAll, s.commitAll
+	s.starts.commit, s.begins.commit, s.turns.commit = s.createAll, s.beginAll, s.commitAll
 	s.loads = group[load]{commit: s.loadAll, most: readMost, lanes: readLanes}
 	s.looks = group[look]{commit: s.lookAll, most: readMost, lanes: readLanes}
 	return s

@@ -60,12 +60,20 @@ func (t *turn) asAsked() {
 }
 
 func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {
-	var p query.AppendManyParams
+	p, err := entryRows(turns)
+	if err != nil || len(p.Executions) == 0 {
+		return err
+	}
+	return pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(turns))
+}
+
+// entryRows are the rows of what turns have recorded.
+func entryRows(turns []*turn) (p query.AppendManyParams, err error) {
 	for _, t := range turns {
 		for _, e := range t.Entries {
 			refusal, err := encodeError(e.Error)
 			if err != nil {
-				return err
+				return p, err
 			}
 			p.Executions, p.Seqs = append(p.Executions, t.Execution.ID), append(p.Seqs, e.Seq)
 			p.Branches, p.Ops = append(p.Branches, int32(e.Op.Branch)), append(p.Ops, int32(e.Op.Index))
@@ -74,10 +82,7 @@ func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {
 			p.Events, p.Ats = append(p.Events, e.Event), append(p.Ats, e.At)
 		}
 	}
-	if len(p.Executions) == 0 {
-		return nil
-	}
-	return pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(turns))
+	return p, nil
 }
 
 // closeOps removes what was open for operations that are part of the history now, and all that ended executions have

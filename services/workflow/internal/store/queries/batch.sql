@@ -41,6 +41,52 @@ RETURNING id, ref
 )
 SELECT made.id, made.ref FROM made;
 
+-- name: BeginExecutions :exec
+-- CreateExecutions with the first turn of each: where it stands behind that, its entries, which name it by its place in refs, and its
+-- trace. One that exists already is an error. The ids are drawn first, so that entries know them before there is a row to ask.
+WITH ids AS MATERIALIZED (
+    SELECT array_agg(nextval('execution_id_seq')) AS id FROM generate_series(1, cardinality(sqlc.arg(refs)::text[]))
+), made AS (
+    INSERT INTO execution (
+        id, ref, organization, workflow, program, modules, inputs, secrets, labels, start_event, created_at,
+        turn, state, error, last_seq, ended_at, owner, owner_epoch
+    ) OVERRIDING SYSTEM VALUE
+    SELECT ids.id[u.place], u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
+        u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
+        1, u.state, u.error, u.last_seq, CASE WHEN u.state >= 2 THEN u.turned_at END,
+        CASE WHEN u.state = 0 THEN u.owner END, CASE WHEN u.state = 0 THEN u.epoch END
+    FROM ids, (
+        SELECT generate_subscripts(sqlc.arg(refs)::text[], 1) AS place,
+            unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(organizations)::bigint[]) AS organization,
+            unnest(sqlc.arg(workflows)::text[]) AS workflow, unnest(sqlc.arg(programs)::bytea[]) AS program,
+            unnest(sqlc.arg(modules)::text[]) AS modules, unnest(sqlc.arg(inputs)::text[]) AS inputs,
+            unnest(sqlc.arg(secrets)::text[]) AS secrets,
+            unnest(sqlc.arg(labels)::text[]) AS labels, unnest(sqlc.arg(created)::timestamptz[]) AS created_at,
+            unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+            unnest(sqlc.arg(states)::smallint[]) AS state, unnest(sqlc.arg(failures)::text[]) AS error,
+            unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(turned)::timestamptz[]) AS turned_at
+    ) AS u
+    RETURNING execution.id, execution.state
+), runs AS (
+    INSERT INTO runnable (execution) SELECT made.id FROM made WHERE made.state = 0
+), traces AS (
+    INSERT INTO trace (execution, parent)
+    SELECT ids.id[t.place], t.parent
+    FROM ids, (SELECT unnest(sqlc.arg(traced)::int[]) AS place, unnest(sqlc.arg(parents)::text[]) AS parent) AS t
+)
+INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, recorded_at)
+SELECT ids.id[n.place::int], n.seq, n.branch, n.op, n.kind, n.name, n.hash, nullif(n.value, '')::json, nullif(n.error, '')::json, n.at
+FROM ids, (
+    SELECT unnest(sqlc.arg(places)::bigint[]) AS place, unnest(sqlc.arg(seqs)::bigint[]) AS seq,
+        unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
+        unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(names)::text[]) AS name,
+        unnest(sqlc.arg(hashes)::bigint[]) AS hash, unnest(sqlc.arg(vals)::text[]) AS value,
+        unnest(sqlc.arg(errors)::text[]) AS error, unnest(sqlc.arg(ats)::timestamptz[]) AS at
+) AS n;
+
+-- name: FindRefs :many
+SELECT id, ref FROM execution WHERE ref = ANY (sqlc.arg(refs)::text[]);
+
 -- name: FindStarts :many
 SELECT execution.id, execution.ref, execution.organization, execution.workflow, execution.program, execution.modules,
     execution.inputs, execution.secrets

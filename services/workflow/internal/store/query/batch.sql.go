@@ -54,6 +54,113 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) error {
 	return err
 }
 
+const beginExecutions = `-- name: BeginExecutions :exec
+WITH ids AS MATERIALIZED (
+    SELECT array_agg(nextval('execution_id_seq')) AS id FROM generate_series(1, cardinality($11::text[]))
+), made AS (
+    INSERT INTO execution (
+        id, ref, organization, workflow, program, modules, inputs, secrets, labels, start_event, created_at,
+        turn, state, error, last_seq, ended_at, owner, owner_epoch
+    ) OVERRIDING SYSTEM VALUE
+    SELECT ids.id[u.place], u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
+        u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
+        1, u.state, u.error, u.last_seq, CASE WHEN u.state >= 2 THEN u.turned_at END,
+        CASE WHEN u.state = 0 THEN u.owner END, CASE WHEN u.state = 0 THEN u.epoch END
+    FROM ids, (
+        SELECT generate_subscripts($11::text[], 1) AS place,
+            unnest($11::text[]) AS ref, unnest($12::bigint[]) AS organization,
+            unnest($13::text[]) AS workflow, unnest($14::bytea[]) AS program,
+            unnest($15::text[]) AS modules, unnest($16::text[]) AS inputs,
+            unnest($17::text[]) AS secrets,
+            unnest($18::text[]) AS labels, unnest($19::timestamptz[]) AS created_at,
+            unnest($20::text[]) AS owner, unnest($21::bigint[]) AS epoch,
+            unnest($22::smallint[]) AS state, unnest($23::text[]) AS error,
+            unnest($24::bigint[]) AS last_seq, unnest($25::timestamptz[]) AS turned_at
+    ) AS u
+    RETURNING execution.id, execution.state
+), runs AS (
+    INSERT INTO runnable (execution) SELECT made.id FROM made WHERE made.state = 0
+), traces AS (
+    INSERT INTO trace (execution, parent)
+    SELECT ids.id[t.place], t.parent
+    FROM ids, (SELECT unnest($26::int[]) AS place, unnest($27::text[]) AS parent) AS t
+)
+INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, recorded_at)
+SELECT ids.id[n.place::int], n.seq, n.branch, n.op, n.kind, n.name, n.hash, nullif(n.value, '')::json, nullif(n.error, '')::json, n.at
+FROM ids, (
+    SELECT unnest($1::bigint[]) AS place, unnest($2::bigint[]) AS seq,
+        unnest($3::int[]) AS branch, unnest($4::int[]) AS op,
+        unnest($5::text[]) AS kind, unnest($6::text[]) AS name,
+        unnest($7::bigint[]) AS hash, unnest($8::text[]) AS value,
+        unnest($9::text[]) AS error, unnest($10::timestamptz[]) AS at
+) AS n
+`
+
+type BeginExecutionsParams struct {
+	Places        []int64
+	Seqs          []int64
+	Branches      []int32
+	Ops           []int32
+	Kinds         []string
+	Names         []string
+	Hashes        []int64
+	Vals          []string
+	Errors        []string
+	Ats           []time.Time
+	Refs          []string
+	Organizations []int64
+	Workflows     []string
+	Programs      [][]byte
+	Modules       []string
+	Inputs        []string
+	Secrets       []string
+	Labels        []string
+	Created       []time.Time
+	Owners        []string
+	Epochs        []int64
+	States        []int16
+	Failures      []string
+	LastSeqs      []int64
+	Turned        []time.Time
+	Traced        []int32
+	Parents       []string
+}
+
+// CreateExecutions with the first turn of each: where it stands behind that, its entries, which name it by its place in refs, and its
+// trace. One that exists already is an error. The ids are drawn first, so that entries know them before there is a row to ask.
+func (q *Queries) BeginExecutions(ctx context.Context, arg BeginExecutionsParams) error {
+	_, err := q.db.Exec(ctx, beginExecutions,
+		arg.Places,
+		arg.Seqs,
+		arg.Branches,
+		arg.Ops,
+		arg.Kinds,
+		arg.Names,
+		arg.Hashes,
+		arg.Vals,
+		arg.Errors,
+		arg.Ats,
+		arg.Refs,
+		arg.Organizations,
+		arg.Workflows,
+		arg.Programs,
+		arg.Modules,
+		arg.Inputs,
+		arg.Secrets,
+		arg.Labels,
+		arg.Created,
+		arg.Owners,
+		arg.Epochs,
+		arg.States,
+		arg.Failures,
+		arg.LastSeqs,
+		arg.Turned,
+		arg.Traced,
+		arg.Parents,
+	)
+	return err
+}
+
 const closeMany = `-- name: CloseMany :exec
 WITH c AS (
     SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
@@ -311,6 +418,35 @@ func (q *Queries) EndTurnsAsAsked(ctx context.Context, arg EndTurnsAsAskedParams
 		arg.Ended,
 	)
 	return err
+}
+
+const findRefs = `-- name: FindRefs :many
+SELECT id, ref FROM execution WHERE ref = ANY ($1::text[])
+`
+
+type FindRefsRow struct {
+	ID  int64
+	Ref string
+}
+
+func (q *Queries) FindRefs(ctx context.Context, refs []string) ([]FindRefsRow, error) {
+	rows, err := q.db.Query(ctx, findRefs, refs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FindRefsRow
+	for rows.Next() {
+		var i FindRefsRow
+		if err := rows.Scan(&i.ID, &i.Ref); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const findStarts = `-- name: FindStarts :many

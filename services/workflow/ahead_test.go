@@ -1,0 +1,191 @@
+package workflow_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
+)
+
+// countedStarts is a store that counts the starts which it stores with and without a first turn.
+type countedStarts struct {
+	core.Store
+
+	created, begun atomic.Int64
+}
+
+func (c *countedStarts) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+	c.created.Add(1)
+	return c.Store.Create(ctx, n)
+}
+
+func (c *countedStarts) Begin(ctx context.Context, n core.NewExecution, first core.Commit) (int64, bool, error) {
+	id, begun, err := c.Store.Begin(ctx, n, first)
+	if begun {
+		c.begun.Add(1)
+	}
+	return id, begun, err
+}
+
+// alone is one process that has places for what it starts, with the Functions of this service and "act".
+func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service) {
+	t.Helper()
+	e := newEngines(t)
+	registry, err := core.NewFunctions(append(functions.All(nil), act)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &countedStarts{Store: e.store}
+	engine := core.NewEngine(core.EngineDeps{
+		Store: c, Scripts: e.scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(t),
+		Settings: core.Settings{
+			Instance: "alone", Lease: time.Minute, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
+			Live: 100, Cache: 1 << 20, Activities: 10, History: 100, Crashes: 3, Retention: time.Hour,
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- engine.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the engine ended with %v", err)
+		}
+	})
+	return e, c, core.NewService(c, e.scripts, clock.System(), engine)
+}
+
+// told answers a run that has ended with its history.
+func told(t *testing.T, e *engines, workflow string) (core.Execution, []core.Entry) {
+	t.Helper()
+	run := e.ended(workflow)
+	history, err := e.store.History(t.Context(), run.ID, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, history
+}
+
+// A program that has done well before is run ahead of its start: what is stored is the same, in one transaction. What does something in
+// the world waits until the start is stored all the same.
+func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
+	t.Parallel()
+	var e *engines
+	var calls sync.Map
+	e, c, service := alone(t, func(ctx context.Context, call core.Call) (any, error) {
+		if _, err := e.store.Get(ctx, 1, call.Workflow); err != nil {
+			t.Errorf("%s was called before %s was stored: %v", call.ID, call.Workflow, err)
+		}
+		if _, twice := calls.LoadOrStore(call.ID, true); twice {
+			t.Errorf("%s was called twice", call.ID)
+		}
+		return "done", nil
+	})
+	for name, p := range map[string]struct {
+		source string
+		state  core.State
+		kinds  []core.Kind
+	}{
+		"nothing": {"x = number", core.Completed, []core.Kind{core.KindCompleted}},
+		"step":    {"run('checkpoint', {'state': {'n': number}})", core.Completed, []core.Kind{core.KindRun, core.KindCompleted}},
+		"steps":   {"[run('checkpoint', {'state': {'n': n}}) for n in range(2)]\nrun('act', {})", core.Completed, []core.Kind{core.KindRun, core.KindRun, core.KindRun, core.KindCompleted}},
+		"act":     {"print(run('act', {}))\nrun('checkpoint', {'state': {'n': 1}})", core.Completed, []core.Kind{core.KindRun, core.KindPrint, core.KindRun, core.KindCompleted}},
+		"emits":   {"run('checkpoint', {'state': {'n': uuid()}})\nrun('emit', {'type': 'com.gitlab.cd.rollout.started', 'data': {'rollout_id': number}})", core.Completed, nil},
+		"fails":   {"run('checkpoint', {'state': {'n': 1}})\nfail('no more')", core.Failed, []core.Kind{core.KindRun, core.KindFailed}},
+		"refused": {"run('checkpoint', {})", core.Failed, []core.Kind{core.KindRun, core.KindFailed}},
+	} {
+		var first []core.Entry
+		begun := c.begun.Load()
+		for i := range 3 {
+			workflow := fmt.Sprintf("%s-%d", name, i)
+			started, err := service.Start(t.Context(), core.Start{
+				Organization: 1, Workflow: workflow, Program: core.Program{Source: []byte(p.source)}, Inputs: fmt.Appendf(nil, `{"number": %d}`, i+1),
+			})
+			if err != nil || !started.Created {
+				t.Fatalf("%s: started as %+v (%v)", workflow, started, err)
+			}
+			run, history := told(t, e, workflow)
+			if run.State != p.state || run.Ref != started.Ref || run.LastSeq != int64(len(history)) {
+				t.Errorf("%s ended as %s (%s) with %d of %d entries, expected %s", workflow, run.State, run.Error, run.LastSeq, len(history), p.state)
+			}
+			var kinds []core.Kind
+			for _, entry := range history {
+				kinds = append(kinds, entry.Kind)
+			}
+			if p.kinds != nil && !cmp.Equal(p.kinds, kinds) {
+				t.Errorf("%s: the history has %v, expected %v", workflow, kinds, p.kinds)
+			}
+			if i == 0 {
+				first = history
+			}
+			// Nothing but values tells one from the other.
+			if diff := cmp.Diff(first, history, cmpopts.IgnoreFields(core.Entry{}, "At", "Value", "Hash")); diff != "" {
+				t.Errorf("the history of %s is another one than that of the first run, which was stored before it ran:\n%s", workflow, diff)
+			}
+		}
+		if got := c.begun.Load() - begun; got != 2 {
+			t.Errorf("%d of three runs of %q were stored with their first turn, expected the last two", got, name)
+		}
+	}
+	if got := c.created.Load(); got != 7 {
+		t.Errorf("%d starts were stored alone, expected the first of each program", got)
+	}
+}
+
+// Many callers who start one workflow at the same moment start one run, also where its program is run ahead of the start for each.
+func TestManyWhoRunAheadStartOneRun(t *testing.T) {
+	t.Parallel()
+	var acts atomic.Int64
+	e, _, service := alone(t, func(context.Context, core.Call) (any, error) { return acts.Add(1), nil })
+	start := core.Start{Organization: 1, Workflow: "before", Program: core.Program{Source: []byte("run('checkpoint', {'state': {'n': 1}})\nrun('act', {})")}}
+	if _, err := service.Start(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e.ended(start.Workflow)
+	for round := range 5 {
+		start.Workflow = fmt.Sprintf("once-%d", round)
+		var created, begin sync.WaitGroup
+		var firsts atomic.Int64
+		var refs sync.Map
+		begin.Add(1)
+		for range 16 {
+			created.Go(func() {
+				begin.Wait()
+				started, err := service.Start(t.Context(), start)
+				if err != nil {
+					t.Error(err)
+				}
+				if started.Created {
+					firsts.Add(1)
+				}
+				refs.Store(started.Ref, true)
+			})
+		}
+		begin.Done()
+		created.Wait()
+		run := e.ended(start.Workflow)
+		refs.Delete(run.Ref)
+		refs.Range(func(other, _ any) bool {
+			t.Errorf("a caller was told of %v, the run is %s", other, run.Ref)
+			return true
+		})
+		if firsts.Load() != 1 {
+			t.Errorf("%d callers have started %s, expected one", firsts.Load(), start.Workflow)
+		}
+	}
+	if got := acts.Load(); got != 6 {
+		t.Errorf("the six runs have acted %d times", got)
+	}
+}
