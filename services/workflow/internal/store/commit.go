@@ -34,12 +34,23 @@ type turn struct {
 	done   core.Committed
 }
 
-// received is an event that came from outside. claim says whether it came for the first time.
+// received is an event that came from outside. claim says whether it came for the first time; nil: the table of events does.
 type received struct {
 	told
 	claim func(context.Context, pgx.Tx) (bool, error)
 	// refusal is why it is not to be had, where that is no fault of the transaction's.
 	refusal error
+}
+
+// first claims the event.
+func (r *received) first(ctx context.Context, tx pgx.Tx) (first bool, err error) {
+	if r.refusal = nil; r.claim == nil {
+		return true, nil
+	}
+	if first, err = r.claim(ctx, tx); fault.Is(err, fault.NotFound) {
+		r.refusal, err = err, nil
+	}
+	return first, err
 }
 
 // Commit ends a turn. Turns and events of the same moment share a transaction.
@@ -84,9 +95,14 @@ func emitted(emit core.Emit, source string) *told {
 	}}
 }
 
-// commitAll is the transaction of many turns and events: in one journey where all goes as expected.
+// commitAll is the transaction of many turns and events: in one journey where all goes as expected, and in two where events come of which
+// is known who may wait for them.
 func (s *Store) commitAll(ctx context.Context, items []*work) error {
-	if s.expected(items) {
+	if known, ok := s.known(items); ok {
+		if done, err := s.commitKnown(ctx, known); done || err != nil {
+			return err
+		}
+	} else if s.expected(items) {
 		if done, err := s.commitExpected(ctx, items); done || err != nil {
 			return err
 		}
@@ -110,14 +126,11 @@ func (s *Store) commitAsked(ctx context.Context, items []*work) error {
 		}
 		for _, item := range items {
 			if r := item.received; r != nil {
-				first, err := r.claim(ctx, tx)
-				if r.refusal = nil; fault.Is(err, fault.NotFound) {
-					r.refusal, err = err, nil
-				}
+				first, err := r.first(ctx, tx)
 				if err != nil {
 					return err
 				}
-				if r.Row = 0; first {
+				if r.stored = false; first {
 					events = append(events, &r.told)
 				}
 				continue

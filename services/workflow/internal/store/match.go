@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,11 +38,20 @@ import (
 // told is an event that is to be stored and matched.
 type told struct {
 	core.Event
-	// matched counts the waits that it satisfied. Row is 0 for a duplicate.
+	// stored says that it is no duplicate, matched counts the waits that it satisfied.
+	stored  bool
 	matched int
 	// met says that it has met a flow's handler.
 	met bool
 }
+
+// eventName is what an event is known by: the same again is a duplicate.
+type eventName struct {
+	organization int64
+	source, id   string
+}
+
+func (e *told) name() eventName { return eventName{e.Organization, e.Source, e.ID} }
 
 // metHandler reports whether one of the events is to start a run of a flow.
 func metHandler(events []*told) bool {
@@ -50,7 +60,7 @@ func metHandler(events []*told) bool {
 
 // Receive stores an event and matches it.
 func (s *Store) Receive(ctx context.Context, e core.Event) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, func(context.Context, pgx.Tx) (bool, error) { return true, nil })
+	return s.receive(ctx, e, nil)
 }
 
 // ReceiveFrom is Receive for an event from another service's outbox, which is claimed in the same transaction.
@@ -67,7 +77,7 @@ func (s *Store) receive(ctx context.Context, e core.Event, claim func(context.Co
 		return 0, false, r.refusal
 	}
 	// Neither the claim nor the table of events has taken it: a duplicate (E25, E26).
-	return r.matched, r.Row == 0, nil
+	return r.matched, !r.stored, nil
 }
 
 // tell stores events and matches them, and new waits, with what is there. The transaction has the match lock. It answers
@@ -83,31 +93,25 @@ func (s *Store) tell(ctx context.Context, q *query.Queries, events []*told, wait
 	return s.satisfy(ctx, q, waits, keys.params.Keys, stored)
 }
 
-// save stores events and answers those that were not there, by number, with their keys: one for each set of paths that waits
+// save stores events and answers them by name, with the keys of those that were not there: one for each set of paths that waits
 // for their type have.
-func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (stored map[int64]*told, keys keys, err error) {
+func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (byName map[eventName]*told, keys keys, err error) {
 	if len(events) == 0 {
 		return nil, keys, nil
 	}
-	type name struct {
-		organization int64
-		source, id   string
-	}
-	byName := make(map[name]*told, len(events))
+	byName = make(map[eventName]*told, len(events))
 	for _, e := range slices.Backward(events) { // the first of two with one name is the one that is stored
-		e.Row, e.matched, e.met = 0, 0, false
-		byName[name{e.Organization, e.Source, e.ID}] = e
+		e.stored, e.matched, e.met = false, 0, false
+		byName[e.name()] = e
 	}
 	rows, err := q.SaveEvents(ctx, s.eventRows(events))
 	if err != nil {
 		return nil, keys, pg.Classify(err, "save %d events", len(events))
 	}
-	stored = make(map[int64]*told, len(rows))
 	shapes := map[string][][]string{} // read once: many events have one type
 	for _, row := range rows {
-		e := byName[name{row.Organization, row.Source, row.EventID}]
-		e.Row, e.met = row.ID, row.Met
-		stored[row.ID] = e
+		e := byName[eventName{row.Organization, row.Source, row.EventID}]
+		e.Row, e.stored, e.met = row.ID, true, row.Met
 		paths, known := shapes[string(row.Shapes)]
 		if !known {
 			if err := json.Unmarshal(row.Shapes, &paths); err != nil {
@@ -115,11 +119,12 @@ func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (sto
 			}
 			shapes[string(row.Shapes)] = paths
 		}
+		s.filters.learn(awaitedType{e.Organization, e.Type}, paths, row.Met)
 		for _, shape := range paths {
 			keys.add(e.Event, shape)
 		}
 	}
-	return stored, keys, nil
+	return byName, keys, nil
 }
 
 // eventRows are the rows of events.
@@ -163,7 +168,7 @@ func (k *keys) save(ctx context.Context, q *query.Queries) error {
 // satisfy hands waits their events, where there are some, and wakes their executions: the waits that are new, and those
 // with the keys of new events. A wait has one event and a run has each event once (D19), so of several waits of a run that
 // would have the same event one gets it in a round, and the others are asked again.
-func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, keys [][]byte, events map[int64]*told) ([]core.Woken, error) {
+func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, keys [][]byte, events map[eventName]*told) ([]core.Woken, error) {
 	if len(waits)+len(keys) == 0 {
 		return nil, nil
 	}
@@ -171,31 +176,67 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ke
 	for _, w := range waits {
 		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
 	}
-	var ids []int64
-	came := map[int64]*core.Arrival{}
+	if l := s.lease.Load(); l != nil {
+		p.Instance, p.Epoch = &l.Instance, &l.Epoch
+	}
+	wakes := wakings{}
 	for {
 		rows, err := q.Satisfy(ctx, p)
 		if err != nil {
 			return nil, pg.Classify(err, "match %d waits and the keys of %d events", len(waits), len(events))
 		}
 		for _, row := range rows {
-			ids = append(ids, row.Execution)
-			e := events[*row.Event]
-			if e != nil {
-				e.matched++
-			}
-			// Of two things for one execution both would have to be told, in their order: it reads them.
-			if _, more := came[row.Execution]; e == nil || more {
-				came[row.Execution] = nil
+			if row.Woken {
+				wakes.of(row.Execution).row = row
 				continue
 			}
-			came[row.Execution] = e.arrival(ref(row.Branch, row.Op))
+			e := events[eventName{row.Organization, row.Source, row.EventID}]
+			if e != nil {
+				e.Row, e.matched = row.Event, e.matched+1
+			}
+			wakes.of(row.Execution).add(e, ref(row.Branch, row.Op))
 		}
 		if len(rows) == 0 || !rows[0].Several {
-			break
+			return wakes.woken(), nil
 		}
 	}
-	return s.wakeMany(ctx, q, ids, came)
+}
+
+// waking is an execution that goes on, and what it is told with that.
+type waking struct {
+	row   query.SatisfyRow
+	came  *core.Arrival
+	times int
+}
+
+// add notes that it was handed an event, which is nil for one that was there before. Of two things for one execution both would have
+// to be told, in their order: it reads them.
+func (w *waking) add(e *told, op core.OpRef) {
+	w.times++
+	if w.came = nil; e != nil && w.times == 1 {
+		w.came = e.arrival(op)
+	}
+}
+
+type wakings map[int64]*waking
+
+func (w wakings) of(execution int64) *waking {
+	if w[execution] == nil {
+		w[execution] = &waking{}
+	}
+	return w[execution]
+}
+
+func (w wakings) woken() []core.Woken {
+	woken := make([]core.Woken, 0, len(w))
+	for _, id := range slices.Sorted(maps.Keys(w)) {
+		one := core.Woken{ID: id, Turn: w[id].row.Turn, Ours: w[id].row.Ours}
+		if w[id].came != nil {
+			one.Came = &core.Came{Wakes: w[id].row.Wakes, Arrival: *w[id].came}
+		}
+		woken = append(woken, one)
+	}
+	return woken
 }
 
 // arrival is the event for a wait as Arrivals would read it: to the microsecond.

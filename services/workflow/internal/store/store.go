@@ -88,6 +88,7 @@ type Store struct {
 	sources  sources
 	shapes   shapes
 	awaited  awaitedTypes
+	filters  filters
 }
 
 var _ core.Store = (*Store)(nil)

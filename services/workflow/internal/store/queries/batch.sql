@@ -272,6 +272,33 @@ SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
 WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = saved.organization AND shape.type = saved.type)
    OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = saved.organization AND flow_trigger.type = saved.type);
 
+-- name: SaveKnown :exec
+-- SaveEvents with their keys, for types whose sets of paths the caller knows all of, as their numbers say, and that no flow has a handler
+-- for; else nothing happens, and the error has the code LS003 and says which type of which organization it is. One that is there
+-- already is an error, too. A key names its event by its place in the list.
+WITH saved AS (
+INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
+FROM (
+    SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
+        unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
+        unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
+) AS u
+RETURNING id
+), keyed AS (
+    -- They are numbered in the order of the list.
+    INSERT INTO event_key (key, event)
+    SELECT k.key, (ARRAY(SELECT saved.id FROM saved ORDER BY saved.id))[k.place]
+    FROM (SELECT unnest(sqlc.arg(keys)::bytea[]) AS key, unnest(sqlc.arg(places)::int[]) AS place) AS k
+    ON CONFLICT DO NOTHING
+)
+SELECT refuse('LS003', t.organization || ' ' || t.type)
+FROM (
+    SELECT unnest(sqlc.arg(known_organizations)::bigint[]) AS organization, unnest(sqlc.arg(known_types)::text[]) AS type, unnest(sqlc.arg(known_shapes)::int[]) AS shapes
+) AS t
+WHERE t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type);
+
 -- name: SaveKeys :exec
 INSERT INTO event_key (key, event)
 SELECT unnest(sqlc.arg(keys)::bytea[]), unnest(sqlc.arg(events)::bigint[])
@@ -283,7 +310,8 @@ SELECT DISTINCT execution, branch, op FROM wait WHERE execution = ANY (sqlc.arg(
 -- name: Satisfy :many
 -- Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
 -- execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
--- first gets it, and the others have to be asked again: several says that there are such executions.
+-- first gets it, and the others have to be asked again: several says that there are such executions. Behind the rows of what was
+-- handed over come those of the executions that it wakes (WakeMany).
 WITH c AS (
     SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
     UNION
@@ -319,8 +347,26 @@ WITH c AS (
     ORDER BY f.execution, f.event, f.branch, f.op
     ON CONFLICT DO NOTHING
     RETURNING delivery.execution, delivery.branch, delivery.op, delivery.event
+), woken AS (
+    UPDATE execution SET
+        wakes = execution.wakes + 1,
+        state = 0,
+        owner = CASE WHEN execution.state = 1 THEN sqlc.narg(instance)::text ELSE execution.owner END,
+        owner_epoch = CASE WHEN execution.state = 1 THEN sqlc.narg(epoch)::bigint ELSE execution.owner_epoch END
+    WHERE execution.id = ANY (ARRAY(
+        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+    ))
+    RETURNING execution.id, execution.turn, execution.wakes,
+        coalesce(execution.owner = sqlc.narg(instance)::text AND execution.owner_epoch = sqlc.narg(epoch)::bigint, false) AS ours
+), runs AS (
+    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT handed.execution, handed.branch, handed.op, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed;
+SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, handed.op::int AS op, handed.event::bigint AS event,
+    e.organization::bigint AS organization, e.source::text AS source, e.event_id::text AS event_id, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several,
+    false::boolean AS woken, 0::bigint AS turn, 0::bigint AS wakes, false::boolean AS ours
+FROM handed JOIN event e ON e.id = ANY (ARRAY[handed.event])
+UNION ALL
+SELECT woken.id, 0, 0, 0, 0, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken;
 
 -- name: WakeMany :many
 -- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else

@@ -751,8 +751,26 @@ WITH c AS (
     ORDER BY f.execution, f.event, f.branch, f.op
     ON CONFLICT DO NOTHING
     RETURNING delivery.execution, delivery.branch, delivery.op, delivery.event
+), woken AS (
+    UPDATE execution SET
+        wakes = execution.wakes + 1,
+        state = 0,
+        owner = CASE WHEN execution.state = 1 THEN $5::text ELSE execution.owner END,
+        owner_epoch = CASE WHEN execution.state = 1 THEN $6::bigint ELSE execution.owner_epoch END
+    WHERE execution.id = ANY (ARRAY(
+        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+    ))
+    RETURNING execution.id, execution.turn, execution.wakes,
+        coalesce(execution.owner = $5::text AND execution.owner_epoch = $6::bigint, false) AS ours
+), runs AS (
+    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT handed.execution, handed.branch, handed.op, handed.event, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several FROM handed
+SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, handed.op::int AS op, handed.event::bigint AS event,
+    e.organization::bigint AS organization, e.source::text AS source, e.event_id::text AS event_id, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several,
+    false::boolean AS woken, 0::bigint AS turn, 0::bigint AS wakes, false::boolean AS ours
+FROM handed JOIN event e ON e.id = ANY (ARRAY[handed.event])
+UNION ALL
+SELECT woken.id, 0, 0, 0, 0, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken
 `
 
 type SatisfyParams struct {
@@ -760,25 +778,37 @@ type SatisfyParams struct {
 	Branches   []int32
 	Ops        []int32
 	Keys       [][]byte
+	Instance   *string
+	Epoch      *int64
 }
 
 type SatisfyRow struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-	Event     *int64
-	Several   bool
+	Execution    int64
+	Branch       int32
+	Op           int32
+	Event        int64
+	Organization int64
+	Source       string
+	EventID      string
+	Several      bool
+	Woken        bool
+	Turn         int64
+	Wakes        int64
+	Ours         bool
 }
 
 // Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
 // execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
-// first gets it, and the others have to be asked again: several says that there are such executions.
+// first gets it, and the others have to be asked again: several says that there are such executions. Behind the rows of what was
+// handed over come those of the executions that it wakes (WakeMany).
 func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow, error) {
 	rows, err := q.db.Query(ctx, satisfy,
 		arg.Executions,
 		arg.Branches,
 		arg.Ops,
 		arg.Keys,
+		arg.Instance,
+		arg.Epoch,
 	)
 	if err != nil {
 		return nil, err
@@ -792,7 +822,14 @@ func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow,
 			&i.Branch,
 			&i.Op,
 			&i.Event,
+			&i.Organization,
+			&i.Source,
+			&i.EventID,
 			&i.Several,
+			&i.Woken,
+			&i.Turn,
+			&i.Wakes,
+			&i.Ours,
 		); err != nil {
 			return nil, err
 		}
@@ -889,6 +926,67 @@ type SaveKeysParams struct {
 
 func (q *Queries) SaveKeys(ctx context.Context, arg SaveKeysParams) error {
 	_, err := q.db.Exec(ctx, saveKeys, arg.Keys, arg.Events)
+	return err
+}
+
+const saveKnown = `-- name: SaveKnown :exec
+WITH saved AS (
+INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $4::timestamptz
+FROM (
+    SELECT unnest($5::bigint[]) AS organization, unnest($6::text[]) AS source,
+        unnest($7::text[]) AS event_id, unnest($8::text[]) AS type,
+        unnest($9::text[]) AS data, unnest($10::timestamptz[]) AS occurred_at
+) AS u
+RETURNING id
+), keyed AS (
+    -- They are numbered in the order of the list.
+    INSERT INTO event_key (key, event)
+    SELECT k.key, (ARRAY(SELECT saved.id FROM saved ORDER BY saved.id))[k.place]
+    FROM (SELECT unnest($11::bytea[]) AS key, unnest($12::int[]) AS place) AS k
+    ON CONFLICT DO NOTHING
+)
+SELECT refuse('LS003', t.organization || ' ' || t.type)
+FROM (
+    SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type, unnest($3::int[]) AS shapes
+) AS t
+WHERE t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
+`
+
+type SaveKnownParams struct {
+	KnownOrganizations []int64
+	KnownTypes         []string
+	KnownShapes        []int32
+	Received           time.Time
+	Organizations      []int64
+	Sources            []string
+	EventIds           []string
+	Types              []string
+	Data               []string
+	Occurred           []time.Time
+	Keys               [][]byte
+	Places             []int32
+}
+
+// SaveEvents with their keys, for types whose sets of paths the caller knows all of, as their numbers say, and that no flow has a handler
+// for; else nothing happens, and the error has the code LS003 and says which type of which organization it is. One that is there
+// already is an error, too. A key names its event by its place in the list.
+func (q *Queries) SaveKnown(ctx context.Context, arg SaveKnownParams) error {
+	_, err := q.db.Exec(ctx, saveKnown,
+		arg.KnownOrganizations,
+		arg.KnownTypes,
+		arg.KnownShapes,
+		arg.Received,
+		arg.Organizations,
+		arg.Sources,
+		arg.EventIds,
+		arg.Types,
+		arg.Data,
+		arg.Occurred,
+		arg.Keys,
+		arg.Places,
+	)
 	return err
 }
 
