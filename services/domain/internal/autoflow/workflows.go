@@ -83,7 +83,7 @@ func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id stri
 	}
 	for _, h := range answer.GetEntries() {
 		s.Nodes = append(s.Nodes, core.WorkflowEntry{
-			Sequence: h.GetSequence(), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(), Value: h.GetValue(),
+			Sequence: h.GetSequence(), Generation: max(1, int(h.GetGeneration())), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(), Value: h.GetValue(),
 			Truncated: h.GetTruncated(), RecordedAt: h.GetRecordedAt().AsTime(),
 		})
 	}
@@ -123,6 +123,7 @@ func run(w *autoflowv1.Workflow) core.WorkflowRun {
 		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
 		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Digest: w.GetProgramDigest(),
 		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()), LastSequence: w.GetLastSequence(),
+		Generation: max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none
 	}
 	for _, again := range w.GetRetries() {
 		r.Retries = append(r.Retries, core.WorkflowRetry{At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(), FromSequence: again.GetFromSequence()})

@@ -32,7 +32,7 @@ func (s *server) one() *autoflowv1.Workflow {
 	at := timestamppb.New(began)
 	return &autoflowv1.Workflow{
 		WorkflowId: "rollout-2", WorkflowRef: "run-2", State: autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED, Error: "no", Labels: map[string]string{"program": "deploy", "subject": "rollout_2"},
-		ProgramDigest: "ab", CreatedAt: at, UpdatedAt: at, FinishedAt: at, LastSequence: 9, WaitingFor: []string{"x"},
+		ProgramDigest: "ab", CreatedAt: at, UpdatedAt: at, FinishedAt: at, LastSequence: 9, Generation: 3, GenerationSequence: 8, WaitingFor: []string{"x"},
 		Retries: []*autoflowv1.Retry{{At: at, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
 }
@@ -50,7 +50,7 @@ func (s *server) GetWorkflow(_ context.Context, r *autoflowv1.GetWorkflowRequest
 }
 
 func (s *server) GetHistory(context.Context, *autoflowv1.GetHistoryRequest) (*autoflowv1.GetHistoryResponse, error) {
-	return &autoflowv1.GetHistoryResponse{Entries: []*autoflowv1.HistoryEntry{{Sequence: 3, Kind: "run", Name: "git.commit", Value: "{}", RecordedAt: timestamppb.New(began), Branch: 1, Truncated: true}}}, nil
+	return &autoflowv1.GetHistoryResponse{Entries: []*autoflowv1.HistoryEntry{{Sequence: 3, Generation: 2, Kind: "run", Name: "git.commit", Value: "{}", RecordedAt: timestamppb.New(began), Branch: 1, Truncated: true}}}, nil
 }
 
 func (s *server) GetLogs(context.Context, *autoflowv1.GetLogsRequest) (*autoflowv1.GetLogsResponse, error) {
@@ -95,7 +95,7 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	over := began
 	want := core.WorkflowRun{
 		ID: "rollout-2", Ref: "run-2", State: core.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy", Subject: "rollout_2", Digest: "ab",
-		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Retries: []core.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
+		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8, Retries: []core.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
 	page, err := e.ListWorkflows(ctx, 7, core.WorkflowFilter{States: []core.WorkflowState{core.WorkflowFailed}, Program: "deploy", Subject: "rollout_2"}, core.Page{First: 20, After: "at"})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]core.WorkflowEntry{{Sequence: 3, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}", Truncated: true, RecordedAt: began}}, history.Nodes); diff != "" || history.HasNext {
+	if diff := cmp.Diff([]core.WorkflowEntry{{Sequence: 3, Generation: 2, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}", Truncated: true, RecordedAt: began}}, history.Nodes); diff != "" || history.HasNext {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	logs, err := e.WorkflowLogs(ctx, 7, "rollout-2", core.Page{First: 1})

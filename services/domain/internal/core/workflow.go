@@ -64,7 +64,10 @@ type WorkflowRun struct {
 	CreatedAt, UpdatedAt time.Time
 	FinishedAt           *time.Time
 	LastSequence         int64
-	Retries              []WorkflowRetry
+	// Generation is how often it has gone on with an empty history, from 1; GenerationSequence where the history of this one begins.
+	Generation         int
+	GenerationSequence int64
+	Retries            []WorkflowRetry
 }
 
 // WorkflowRetry is one time that somebody had it go on.
@@ -77,7 +80,9 @@ type WorkflowRetry struct {
 // WorkflowEntry is one recorded result.
 type WorkflowEntry struct {
 	Sequence int64
-	Branch   int
+	// Generation is that of the run which recorded it, from 1.
+	Generation int
+	Branch     int
 	// Kind is what was recorded, Name what it is about, Value the result as JSON, cut where Truncated says so.
 	Kind, Name, Value string
 	Truncated         bool

@@ -25,7 +25,7 @@ func (*runs) all() []core.WorkflowRun {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	over := at.Add(time.Minute)
 	return []core.WorkflowRun{
-		{ID: "rollout-2", Ref: "run-2", State: core.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, WaitingFor: []string{"an answer to gate production"}},
+		{ID: "rollout-2", Ref: "run-2", State: core.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"}},
 		{ID: "environment-3-1", Ref: "run-1", State: core.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding", Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over},
 	}
 }
@@ -58,7 +58,7 @@ func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (c
 }
 
 func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowEntry], error) {
-	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
+	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Generation: 2, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
 }
 
 func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowLine], error) {
@@ -123,9 +123,13 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	}
 	var one struct {
 		Workflow struct {
-			WaitingFor []string
-			History    struct {
-				Nodes    []struct{ Name, Value string }
+			WaitingFor                     []string
+			Generation, GenerationSequence int
+			History                        struct {
+				Nodes []struct {
+					Name, Value string
+					Generation  int
+				}
 				PageInfo struct{ EndCursor string }
 			}
 			Logs      struct{ Nodes []struct{ Text string } }
@@ -135,9 +139,9 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 			}
 		}
 	}
-	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor history { nodes { name value } edges { cursor node { sequence } } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
+	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor generation generationSequence history { nodes { name value generation } edges { cursor node { sequence } } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
 	f.ask(ours, query, map[string]any{"id": "rollout-2"}).into(t, &one)
-	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" || w.Logs.Nodes[0].Text != "token [redacted]" {
+	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" || w.Generation != 3 || w.GenerationSequence != 5 || w.History.Nodes[0].Generation != 2 || w.Logs.Nodes[0].Text != "token [redacted]" {
 		t.Errorf("found %+v", one)
 	}
 	if can := one.Workflow.ViewerCan; can[0].Allowed || !strings.Contains(can[0].Reason, "rollout-2 is parked") || !can[1].Allowed {

@@ -952,22 +952,24 @@ type ComplexityRoot struct {
 	}
 
 	Workflow struct {
-		CreatedAt    func(childComplexity int) int
-		Digest       func(childComplexity int) int
-		Error        func(childComplexity int) int
-		FinishedAt   func(childComplexity int) int
-		History      func(childComplexity int, first *int, after *string) int
-		ID           func(childComplexity int) int
-		LastSequence func(childComplexity int) int
-		Logs         func(childComplexity int, first *int, after *string) int
-		Program      func(childComplexity int) int
-		Ref          func(childComplexity int) int
-		Retries      func(childComplexity int) int
-		State        func(childComplexity int) int
-		Subject      func(childComplexity int) int
-		UpdatedAt    func(childComplexity int) int
-		ViewerCan    func(childComplexity int) int
-		WaitingFor   func(childComplexity int) int
+		CreatedAt          func(childComplexity int) int
+		Digest             func(childComplexity int) int
+		Error              func(childComplexity int) int
+		FinishedAt         func(childComplexity int) int
+		Generation         func(childComplexity int) int
+		GenerationSequence func(childComplexity int) int
+		History            func(childComplexity int, first *int, after *string) int
+		ID                 func(childComplexity int) int
+		LastSequence       func(childComplexity int) int
+		Logs               func(childComplexity int, first *int, after *string) int
+		Program            func(childComplexity int) int
+		Ref                func(childComplexity int) int
+		Retries            func(childComplexity int) int
+		State              func(childComplexity int) int
+		Subject            func(childComplexity int) int
+		UpdatedAt          func(childComplexity int) int
+		ViewerCan          func(childComplexity int) int
+		WaitingFor         func(childComplexity int) int
 	}
 
 	WorkflowConnection struct {
@@ -983,6 +985,7 @@ type ComplexityRoot struct {
 
 	WorkflowEntry struct {
 		Branch     func(childComplexity int) int
+		Generation func(childComplexity int) int
 		Kind       func(childComplexity int) int
 		Name       func(childComplexity int) int
 		RecordedAt func(childComplexity int) int
@@ -5003,6 +5006,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Workflow.FinishedAt(childComplexity), true
+	case "Workflow.generation":
+		if e.ComplexityRoot.Workflow.Generation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Workflow.Generation(childComplexity), true
+	case "Workflow.generationSequence":
+		if e.ComplexityRoot.Workflow.GenerationSequence == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Workflow.GenerationSequence(childComplexity), true
 	case "Workflow.history":
 		if e.ComplexityRoot.Workflow.History == nil {
 			break
@@ -5124,6 +5139,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowEntry.Branch(childComplexity), true
+	case "WorkflowEntry.generation":
+		if e.ComplexityRoot.WorkflowEntry.Generation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowEntry.Generation(childComplexity), true
 	case "WorkflowEntry.kind":
 		if e.ComplexityRoot.WorkflowEntry.Kind == nil {
 			break
@@ -7154,6 +7175,10 @@ type Workflow {
   updatedAt: Time!
   finishedAt: Time
   lastSequence: Int!
+  "How often it has gone on with an empty history, from 1 (continue_with)."
+  generation: Int!
+  "Where the history of this generation begins; only from here on can it be retried."
+  generationSequence: Int!
   "Oldest first; empty in lists."
   retries: [WorkflowRetry!]!
   "What it recorded, oldest first."
@@ -7189,6 +7214,8 @@ type WorkflowRetry {
 "One recorded result."
 type WorkflowEntry {
   sequence: Int!
+  "The generation of the run that recorded it, from 1."
+  generation: Int!
   "The branch of the program, from 0; -1 for the end."
   branch: Int!
   "run, sleep, wait, now …"
@@ -8906,6 +8933,10 @@ func (ec *executionContext) childFields_Workflow(ctx context.Context, field grap
 		return ec.fieldContext_Workflow_finishedAt(ctx, field)
 	case "lastSequence":
 		return ec.fieldContext_Workflow_lastSequence(ctx, field)
+	case "generation":
+		return ec.fieldContext_Workflow_generation(ctx, field)
+	case "generationSequence":
+		return ec.fieldContext_Workflow_generationSequence(ctx, field)
 	case "retries":
 		return ec.fieldContext_Workflow_retries(ctx, field)
 	case "history":
@@ -8944,6 +8975,8 @@ func (ec *executionContext) childFields_WorkflowEntry(ctx context.Context, field
 	switch field.Name {
 	case "sequence":
 		return ec.fieldContext_WorkflowEntry_sequence(ctx, field)
+	case "generation":
+		return ec.fieldContext_WorkflowEntry_generation(ctx, field)
 	case "branch":
 		return ec.fieldContext_WorkflowEntry_branch(ctx, field)
 	case "kind":
@@ -26941,6 +26974,52 @@ func (ec *executionContext) fieldContext_Workflow_lastSequence(_ context.Context
 	return graphql.NewScalarFieldContext("Workflow", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Workflow_generation(ctx context.Context, field graphql.CollectedField, obj *model.Workflow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Workflow_generation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Generation, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Workflow_generation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Workflow", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Workflow_generationSequence(ctx context.Context, field graphql.CollectedField, obj *model.Workflow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Workflow_generationSequence(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GenerationSequence, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Workflow_generationSequence(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Workflow", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Workflow_retries(ctx context.Context, field graphql.CollectedField, obj *model.Workflow) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -27264,6 +27343,29 @@ func (ec *executionContext) _WorkflowEntry_sequence(ctx context.Context, field g
 	)
 }
 func (ec *executionContext) fieldContext_WorkflowEntry_sequence(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowEntry", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowEntry_generation(ctx context.Context, field graphql.CollectedField, obj *core.WorkflowEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowEntry_generation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Generation, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowEntry_generation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("WorkflowEntry", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
@@ -40960,6 +41062,16 @@ func (ec *executionContext) _Workflow(ctx context.Context, sel ast.SelectionSet,
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "generation":
+			out.Values[i] = ec._Workflow_generation(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "generationSequence":
+			out.Values[i] = ec._Workflow_generationSequence(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "retries":
 			out.Values[i] = ec._Workflow_retries(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -41205,6 +41317,11 @@ func (ec *executionContext) _WorkflowEntry(ctx context.Context, sel ast.Selectio
 			out.Values[i] = graphql.MarshalString("WorkflowEntry")
 		case "sequence":
 			out.Values[i] = ec._WorkflowEntry_sequence(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "generation":
+			out.Values[i] = ec._WorkflowEntry_generation(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -718,6 +718,8 @@ export interface WorkflowPageData {
     lastSequence: number
     workflowRef: string
     programDigest: string
+    generation: number
+    generationSequence: number
     waitingFor: Array<string>
     retries: Array<{
       at: string
@@ -735,7 +737,7 @@ export interface WorkflowPageData {
 export interface WorkflowPageVariables {
   id: string
 }
-export const WorkflowPage: Operation<WorkflowPageData, WorkflowPageVariables> = { name: 'WorkflowPage', text: 'query WorkflowPage($id: String!) { workflow(workflowId: $id) { ...RunFields workflowRef programDigest waitingFor retries { at reason error fromSequence } viewerCan { action allowed reason } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence }' }
+export const WorkflowPage: Operation<WorkflowPageData, WorkflowPageVariables> = { name: 'WorkflowPage', text: 'query WorkflowPage($id: String!) { workflow(workflowId: $id) { ...RunFields workflowRef programDigest generation generationSequence waitingFor retries { at reason error fromSequence } viewerCan { action allowed reason } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence }' }
 
 export interface WorkflowHistoryData {
   workflow: {

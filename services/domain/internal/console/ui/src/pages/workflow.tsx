@@ -35,6 +35,7 @@ export default function WorkflowDetail() {
         <p className="line">
           <RunState state={run.state} /> <span className="mono wrap">{run.workflowId}</span> <span>for <Subject subject={run.subject} /></span>
           <span>begun <Ago at={run.createdAt} /></span>
+          {run.generation > 1 && <span>generation {run.generation}, since step {run.generationSequence}</span>}
           {run.finishedAt && <span>ended <Ago at={run.finishedAt} /></span>}
         </p>
       }
