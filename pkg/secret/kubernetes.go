@@ -30,8 +30,8 @@ type cluster struct {
 // newCluster is the cluster by what Kubernetes tells its pods. It is nil where there is none, and in a pod that has no token of its account.
 func newCluster(host, port, dir string, log *slog.Logger) (*cluster, error) {
 	ca := filepath.Join(dir, "ca.crt")
-	if _, err := os.Stat(ca); host == "" || err != nil {
-		return nil, nil //nolint:nilnil // there is none, which is no mistake until somebody refers to it
+	if _, missing := os.Stat(ca); host == "" || missing != nil {
+		return nil, nil //nolint:nilnil,nilerr // there is none, which is no mistake until somebody refers to it
 	}
 	trust, err := certs.Files{CA: ca}.Client(log)
 	if err != nil {

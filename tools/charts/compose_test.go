@@ -84,3 +84,95 @@ func TestCompose(t *testing.T) {
 		}
 	})
 }
+
+// TestComposeIsWhole reads the compose file strictly, and follows what it names: services that wait for others, ports that are published, volumes,
+// files beside it, and hosts in addresses.
+func TestComposeIsWhole(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "deploy/compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type service struct {
+		Image string `json:"image"`
+		Build *struct {
+			Context, Dockerfile string
+			Args                map[string]string
+		} `json:"build"`
+		Restart     string                                `json:"restart"`
+		ReadOnly    bool                                  `json:"read_only"`
+		CapDrop     []string                              `json:"cap_drop"`
+		SecurityOpt []string                              `json:"security_opt"`
+		Tmpfs       []string                              `json:"tmpfs"`
+		Profiles    []string                              `json:"profiles"`
+		Command     []string                              `json:"command"`
+		Environment map[string]string                     `json:"environment"`
+		Ports       []string                              `json:"ports"`
+		Volumes     []string                              `json:"volumes"`
+		DependsOn   map[string]struct{ Condition string } `json:"depends_on"`
+		Healthcheck *struct {
+			Test     []string
+			Interval string
+			Retries  int
+		} `json:"healthcheck"`
+	}
+	var file struct {
+		Name     string             `json:"name"`
+		Defaults service            `json:"x-service"`
+		Services map[string]service `json:"services"`
+		Volumes  map[string]any     `json:"volumes"`
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	listens := map[string]string{"nats": ":4222"}
+	r, err := config.Load[registry.Config]("registry", []string{"--set", "database_url=postgres://x", "--set", "nats_password=x", "--set", "tokens=an-example-0123456789"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := config.Load[domain.Config]("domain", []string{"--set", "database_url=postgres://x", "--set", "nats_password=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens["registry"], listens["domain"] = r.HTTPAddress, d.HTTPAddress
+	for name, s := range file.Services {
+		if s.Build != nil {
+			if s.Build.Args["SERVICE"] != name || s.Image != "lockstep/"+name {
+				t.Errorf("%s is built as %q and called %s", name, s.Build.Args["SERVICE"], s.Image)
+			}
+			if _, err := os.Stat(filepath.Join(root, "deploy", s.Build.Context, s.Build.Dockerfile)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if !s.ReadOnly || len(s.CapDrop) != 1 || len(s.SecurityOpt) != 1 {
+				t.Errorf("%s may do more than it needs", name)
+			}
+		}
+		for other, on := range s.DependsOn {
+			waited, there := file.Services[other]
+			if !there || on.Condition == "service_healthy" && waited.Healthcheck == nil {
+				t.Errorf("%s waits until %s is %s, which never comes", name, other, on.Condition)
+			}
+		}
+		for _, published := range s.Ports {
+			parts := strings.Split(published, ":")
+			if len(parts) != 3 || parts[0] != "127.0.0.1" || ":"+parts[2] != listens[name] {
+				t.Errorf("%s publishes %s and listens on %q; expected this machine's own address only", name, published, listens[name])
+			}
+		}
+		for _, v := range s.Volumes {
+			from, _, _ := strings.Cut(v, ":")
+			_, declared := file.Volumes[from]
+			_, missing := os.Stat(filepath.Join(root, "deploy", from))
+			if !declared && missing != nil && !strings.HasPrefix(from, "$") {
+				t.Errorf("%s mounts %s, which is neither a volume nor a file", name, from)
+			}
+		}
+		for variable, address := range s.Environment {
+			for _, host := range regexp.MustCompile(`://(?:[^@/]*@)?([a-z]+):|^([a-z]+):[0-9]+$`).FindAllStringSubmatch(address, -1) {
+				if _, there := file.Services[host[1]+host[2]]; !there {
+					t.Errorf("%s: %s=%s leads to no service", name, variable, address)
+				}
+			}
+		}
+	}
+}

@@ -126,7 +126,8 @@ func compile(ctx context.Context, r Recipe, name string) ([]byte, error) {
 	//nolint:gosec // its arguments are the caller's own
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, source)
 	build.Dir = r.Root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.Architecture)
+	// What a machine may have set for itself would make another binary.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.Architecture, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build %s: %w: %s", source, err, text)
 	}
