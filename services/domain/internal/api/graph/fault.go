@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -77,7 +79,7 @@ func fieldPath(name string) []string {
 
 // presenter turns errors of resolvers into errors of the answer: a public message, the code of the class, the fields. An
 // internal one is logged here, once, and shows nothing of itself.
-func presenter(log *slog.Logger) graphql.ErrorPresenterFunc {
+func presenter(log *slog.Logger, schema *ast.Schema) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		shown, ok := errors.AsType[*gqlerror.Error](err)
 		if !ok {
@@ -88,6 +90,7 @@ func presenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 			if _, ok := shown.Extensions["code"]; !ok {
 				errcode.Set(shown, errcode.ValidationFailed)
 			}
+			shown.Message += expectedOf(schema, shown.Message)
 			return shown
 		}
 		class := classOf(cause)
@@ -100,6 +103,23 @@ func presenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 		}
 		return &gqlerror.Error{Message: message(cause, class), Path: shown.Path, Locations: shown.Locations, Extensions: extensions}
 	}
+}
+
+// notOfEnum is what the GraphQL library says of a variable's value that its enum does not have.
+var notOfEnum = regexp.MustCompile(`^.* is not a valid (\w+)$`)
+
+// expectedOf is what such a message leaves out: the values that there are. Of any other message it is "".
+func expectedOf(schema *ast.Schema, message string) string {
+	found := notOfEnum.FindStringSubmatch(message)
+	if found == nil || schema.Types[found[1]] == nil {
+		return ""
+	}
+	values := schema.Types[found[1]].EnumValues
+	names := make([]string, len(values))
+	for i, v := range values {
+		names[i] = v.Name
+	}
+	return "; expected one of " + strings.Join(names, ", ")
 }
 
 // classOf is the class of an error of a resolver. Numbers that do not fit come from gqlgen's own scalars without one,

@@ -127,7 +127,7 @@ func NewHandler(d Deps) http.Handler {
 	s.AddTransport(transport.POST{UseGrapQLResponseJsonByDefault: true})
 	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
 	s.SetParserTokenLimit(maxTokens)
-	s.SetErrorPresenter(presenter(d.Log))
+	s.SetErrorPresenter(presenter(d.Log, schema.Schema()))
 	s.SetRecoverFunc(recovered)
 	s.Use(extension.Introspection{})
 	s.Use(&limits{})

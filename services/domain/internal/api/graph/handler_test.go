@@ -43,7 +43,7 @@ func TestHTTP(t *testing.T) {
 		{name: "unknown field", body: `{"query":"{viewer{password}}"}`, status: 400, part: `Cannot query field \"password\"`},
 		{name: "wrong argument", body: `{"query":"{applications(first:\"x\"){nodes{id}}}"}`, status: 400, part: "GRAPHQL_VALIDATION_FAILED"},
 		{name: "missing variable", body: `{"query":"query($n:String!){application(name:$n){id}}"}`, status: 400, part: "must be defined"},
-		{name: "wrong enum in a variable", body: `{"query":"query($s:[RolloutState!]){rollouts(states:$s){nodes{id}}}","variables":{"s":["LOST"]}}`, status: 400, part: "LOST"},
+		{name: "wrong enum in a variable", body: `{"query":"query($s:[RolloutState!]){rollouts(states:$s){nodes{id}}}","variables":{"s":["LOST"]}}`, status: 400, part: "LOST is not a valid RolloutState; expected one of PENDING, IN_PROGRESS, "},
 		{name: "number that does not fit", body: `{"query":"{applications(first:99999999999999999999){nodes{id}}}"}`, status: 400, part: "non 32-bit"},
 		{name: "endless cursor", body: `{"query":"{applications(after:\"` + strings.Repeat("x", 600) + `\"){nodes{id}}}"}`, status: 200, part: "expected a cursor of this list"},
 	}
