@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -230,15 +229,11 @@ func (c *command) journal() *cobra.Command {
 				row(w, "WHEN", "ROLLOUT", "APPLICATION", "SUBJECT", "WHAT", "GATE", "WHO", "REASON")
 				for _, e := range entries {
 					t := e.Transition
-					who := t.PrincipalType
-					if t.PrincipalID != 0 {
-						who += fmt.Sprintf(" %d", t.PrincipalID)
-					}
-					row(w, moment(t.CreatedAt), e.Rollout.ID, e.Rollout.Application.Name, t.Subject, t.Event, t.GateID, who, t.Reason)
+					row(w, moment(t.CreatedAt), e.Rollout.ID, e.Rollout.Application.Name, t.Subject, t.Event, t.GateID, t.Who(), t.Reason)
 				}
 			})
 		})
 	list.Flags().StringVar(&after, "after", "", "begin after this `cursor`")
-	list.Flags().IntVar(&limit, "limit", 0, "print this many at most; 0 for all")
+	limitFlag(list, &limit, 0, "print this many at most; 0 for all")
 	return noun("journal", "log", "The journal: who did what, and why", list)
 }

@@ -59,7 +59,7 @@ func (c *command) applicationArchive() *cobra.Command {
 
 // applicationRestore takes an archived application into use again.
 func (c *command) applicationRestore() *cobra.Command {
-	return c.shelving("restore NAME", "Take an archived application into use again; what was published meanwhile is found by \"source check-now\"",
+	return c.shelving("restore NAME", "Take an archived application into use again; what sources select of what was published meanwhile is found by \"source check-now\"",
 		"  lockstep application restore shop", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
 			one, err := api.RestoreApplication(cmd.Context(), name, reason)
 			if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -142,7 +141,7 @@ func (c *command) keyed(file string, do func() (client.Agent, error)) error {
 	if file != "" {
 		var err error
 		if into, err = os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
-			return fmt.Errorf("seed-file: %w", err)
+			return fault.New(fault.Invalid, "seed-file: %w; expected a new file in a folder that is there", err)
 		}
 	}
 	made, err := do()
@@ -215,14 +214,10 @@ func (c *command) access() *cobra.Command {
 			return c.print(changes, func(w io.Writer) {
 				row(w, "WHEN", "WHO", "WHAT", "WHOSE", "NAME", "DETAIL")
 				for _, one := range changes {
-					who := fmt.Sprintf("%s %d", one.PrincipalType, one.PrincipalID)
-					if one.Principal != nil {
-						who = one.Principal.Name
-					}
-					row(w, moment(one.CreatedAt), who, one.Action, one.Subject, one.SubjectName, one.Detail)
+					row(w, moment(one.CreatedAt), one.Who(), one.Action, one.Subject, one.SubjectName, one.Detail)
 				}
 			})
 		})
-	list.Flags().IntVar(&limit, "limit", 0, "print this many at most; 0 for all")
+	limitFlag(list, &limit, 0, "print this many at most; 0 for all")
 	return noun("access", "grants", "Who gave or took whose access, for owners", list)
 }

@@ -73,7 +73,7 @@ func (c *command) pipeline() *cobra.Command {
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
 	set := c.asking("set APPLICATION FILE", "Give an application a new version of its pipeline, from YAML or JSON; - for the standard input",
-		"  lockstep pipeline set shop pipeline.yaml", exactly(2),
+		"  lockstep pipeline set shop pipeline.yaml\n  lockstep pipeline get shop -o json | jq .definition > pipeline.json    # to change and set", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			definition, err := readYAML(cmd.InOrStdin(), args[1])
 			if err != nil {
@@ -105,6 +105,9 @@ func readYAML(in io.Reader, path string) (any, error) {
 	var value map[string]any
 	if err := yaml.Unmarshal(text, &value); err != nil {
 		return nil, fault.New(fault.Invalid, "%s: found text that is not a YAML or JSON object: %w", path, err)
+	}
+	if value == nil {
+		return nil, fault.New(fault.Invalid, "%s: found nothing; expected a YAML or JSON object", path)
 	}
 	return value, nil
 }

@@ -15,7 +15,7 @@ import (
 // noun is a command with subcommands about one kind of object.
 func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Aliases: []string{alias}, Short: short, GroupID: "objects",
+		Use: name, Short: short, GroupID: "objects",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fault.New(fault.Invalid, "command: found %q, expected one of those that `%s --help` lists", args[0], cmd.CommandPath())
@@ -23,6 +23,9 @@ func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Comma
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	if alias != "" {
+		cmd.Aliases = []string{alias}
 	}
 	cmd.AddCommand(subcommands...)
 	return cmd
@@ -112,7 +115,7 @@ func (c *command) versionSet() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { versionSetTable(w, all) })
 		})
-	list.Flags().IntVar(&limit, "limit", 20, "at most this many; 0 for all")
+	limitFlag(list, &limit, 20, "at most this many; 0 for all")
 	get := c.asking("get ID", "Show one version set", "  lockstep version-set get versionset_3", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.VersionSet(cmd.Context(), args[0])

@@ -107,6 +107,9 @@ func (c *command) registryService(registry string) (address, token string, err e
 
 // locate takes a reference apart, and asks its registry for the digest if there is none in it.
 func locate(ctx context.Context, reference string) (published, error) {
+	if strings.Contains(reference, "://") {
+		return published{}, fault.New(fault.Invalid, "image: found %q, a URL; expected a reference without a scheme, such as registry.example.com/shop/api:1.4.0", reference)
+	}
 	rest, digest, _ := strings.Cut(reference, "@")
 	image, tag := rest, ""
 	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, '/') {

@@ -38,7 +38,7 @@ func (c *command) rolloutList() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&filter.Application, "application", "", "only those of the application of this `name`")
 	cmd.Flags().StringSliceVar(&filter.States, "state", nil, "only those in these `states`: pending, in_progress, paused, completed, failed, cancelled")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 20, "at most this many; 0 for all")
+	limitFlag(cmd, &filter.Limit, 20, "at most this many; 0 for all")
 	return cmd
 }
 

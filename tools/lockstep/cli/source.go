@@ -170,7 +170,7 @@ func (c *command) sighted(s client.Sight) error {
 		if s.Problem == "" {
 			newest := s.Artifact
 			if newest == "" {
-				newest = "nothing that counts"
+				newest = "nothing that counts (where any tag does, a look prefers none: `lockstep publish` tells of one)"
 			}
 			fmt.Fprintln(w, "newest: "+newest)
 		}

@@ -91,7 +91,7 @@ func (e *engine) list() *cobra.Command {
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in these `states`: running, parked, completed, failed, cancelled, terminated, quarantined")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this `name=value`")
 	cmd.Flags().StringVar(&digest, "program-digest", "", "only those of the program with this `SHA-256`")
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -166,7 +166,7 @@ func (e *engine) history() *cobra.Command {
 				}
 			})
 		})
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 100, "at most this many; 0 for all")
 	return cmd
 }
 
@@ -194,7 +194,7 @@ func (e *engine) logs() *cobra.Command {
 				}
 			})
 		})
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 0, "at most this many; 0 for all")
 	cmd.Flags().Int32Var(&branch, "branch", -1, "only this branch of the program, by `number`; -1 for all")
 	return cmd
 }

@@ -50,6 +50,9 @@ type AccessChange struct {
 	Detail      string     `json:"detail"`
 }
 
+// Who did it, for people.
+func (a AccessChange) Who() string { return who(a.Principal, a.PrincipalType, a.PrincipalID) }
+
 const agentFields = `id number name createdAt revokedAt connected lastSeenAt
 	keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name }`
 

@@ -1,6 +1,9 @@
 package client
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // What follows has the names and shapes of the schema; fields that were not asked for are left out.
 
@@ -224,14 +227,31 @@ type Snapshot struct {
 
 // Transition is one row of a journal.
 type Transition struct {
-	Subject       string    `json:"subject"`
-	FromState     string    `json:"fromState,omitempty"`
-	ToState       string    `json:"toState"`
-	Event         string    `json:"event"`
-	GateID        string    `json:"gateId,omitempty"`
-	PrincipalType string    `json:"principalType"`
-	PrincipalID   int64     `json:"principalId,omitempty"`
-	Reason        string    `json:"reason,omitempty"`
-	TriggeredBy   string    `json:"triggeredBy,omitempty"`
-	CreatedAt     time.Time `json:"createdAt"`
+	Subject       string `json:"subject"`
+	FromState     string `json:"fromState,omitempty"`
+	ToState       string `json:"toState"`
+	Event         string `json:"event"`
+	GateID        string `json:"gateId,omitempty"`
+	PrincipalType string `json:"principalType"`
+	PrincipalID   int64  `json:"principalId,omitempty"`
+	// Principal is the member that was, where it was one.
+	Principal   *Reference `json:"principal,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+	TriggeredBy string     `json:"triggeredBy,omitempty"`
+	CreatedAt   time.Time  `json:"createdAt"`
+}
+
+// Who did it, for people.
+func (t Transition) Who() string { return who(t.Principal, t.PrincipalType, t.PrincipalID) }
+
+// who is a member by name, and anything else by what it is, with its number where it has one.
+func who(member *Reference, kind string, id int64) string {
+	switch {
+	case member != nil:
+		return member.Name
+	case id != 0:
+		return fmt.Sprintf("%s %d", kind, id)
+	default:
+		return kind
+	}
 }

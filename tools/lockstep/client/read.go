@@ -58,7 +58,7 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	transitionFields = `subject fromState toState event gateId principalType principalId reason triggeredBy createdAt`
+	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
 )
 
 // Applications lists applications.

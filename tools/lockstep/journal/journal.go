@@ -17,7 +17,7 @@ func Table(w io.Writer, r client.Rollout) error {
 	names := subjects(r)
 	for _, row := range r.Journal {
 		fmt.Fprintln(t, strings.Join([]string{
-			row.CreatedAt.Local().Format("15:04:05.000"), names[row.Subject], Human(row.Event), states(row), dash(row.GateID), principal(row), dash(row.Reason),
+			row.CreatedAt.Local().Format("15:04:05.000"), names[row.Subject], Human(row.Event), states(row), dash(row.GateID), row.Who(), dash(row.Reason),
 		}, "\t"))
 	}
 	return t.Flush()
@@ -58,13 +58,6 @@ func states(t client.Transition) string {
 		return Human(t.ToState)
 	}
 	return Human(t.FromState) + " → " + Human(t.ToState)
-}
-
-func principal(t client.Transition) string {
-	if t.PrincipalID == 0 {
-		return Human(t.PrincipalType)
-	}
-	return fmt.Sprintf("%s %d", Human(t.PrincipalType), t.PrincipalID)
 }
 
 func dash(s string) string {
