@@ -47,7 +47,7 @@ func (d *Domain) ArchiveApplication(ctx context.Context, a Actor, application in
 			return err
 		}
 		if r, busy := active[application]; busy {
-			return fault.New(fault.Refused, "application %q has an active rollout: rollout_%d is %s; cancel it first", app.Name, r.ID, r.State)
+			return refuseArchivingApplication(app, r)
 		}
 		queued, err := tx.QueuedRollouts(ctx, a.Organization, []int64{application})
 		if err != nil {
@@ -81,15 +81,12 @@ func (d *Domain) ArchiveEnvironment(ctx context.Context, a Actor, environment in
 		if e.ArchivedAt != nil {
 			return nil
 		}
-		active, err := tx.Rollouts(ctx, a.Organization, RolloutFilter{
-			EnvironmentID: environment, States: []RolloutState{RolloutPending, RolloutInProgress, RolloutPaused},
-		}, Page{First: 1})
+		active, err := tx.ActiveRolloutsByEnvironment(ctx, a.Organization, []int64{environment})
 		if err != nil {
 			return err
 		}
-		if len(active.Nodes) > 0 {
-			r := active.Nodes[0]
-			return fault.New(fault.Refused, "rollout_%d, which is %s, goes to environment %q; cancel it first", r.ID, r.State, e.Name)
+		if r, busy := active[environment]; busy {
+			return refuseArchivingEnvironment(e.Environment, r)
 		}
 		now := d.clock.Now()
 		if err := tx.ArchiveEnvironment(ctx, environment, &now); err != nil {
@@ -146,7 +143,7 @@ func (d *Domain) RestoreEnvironment(ctx context.Context, a Actor, environment in
 
 // usable is what an environment that was archived has against being used again: an agent that was revoked meanwhile. Nothing
 // was asked of the request that could be mended, so it is no finding in a field but a refusal.
-func (d *Domain) usable(ctx context.Context, tx Tx, organization int64, e BoundEnvironment) error {
+func (d *Domain) usable(ctx context.Context, reads Reads, organization int64, e BoundEnvironment) error {
 	named, err := d.drivers.Now().Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.Refused, "environment %q cannot be restored: its driver %s is not installed any more", e.Name, e.Binding.DriverRef)
@@ -155,7 +152,7 @@ func (d *Domain) usable(ctx context.Context, tx Tx, organization int64, e BoundE
 		return err
 	}
 	for _, n := range named {
-		known, err := tx.AgentsByID(ctx, organization, []int64{n.Number})
+		known, err := reads.AgentsByID(ctx, organization, []int64{n.Number})
 		if err != nil {
 			return err
 		}
@@ -164,6 +161,74 @@ func (d *Domain) usable(ctx context.Context, tx Tx, organization int64, e BoundE
 		}
 	}
 	return nil
+}
+
+// refuseArchivingApplication is what an active rollout has against archiving its application.
+func refuseArchivingApplication(app Application, active Rollout) error {
+	return fault.New(fault.Refused, "application %q has an active rollout: rollout_%d is %s; cancel it first", app.Name, active.ID, active.State)
+}
+
+// refuseArchivingEnvironment is what an active rollout has against archiving an environment that it goes to.
+func refuseArchivingEnvironment(e Environment, active Rollout) error {
+	return fault.New(fault.Refused, "rollout_%d, which is %s, goes to environment %q; cancel it first", active.ID, active.State, e.Name)
+}
+
+// EnvironmentStanding is what archiving and restoring an environment depend on.
+type EnvironmentStanding struct {
+	Environment Environment
+	// Active is the newest rollout that goes there and is not over; its ID is 0 where there is none.
+	Active Rollout
+	// Unusable is what an archived one has against being restored; nil for nothing.
+	Unusable error
+}
+
+// May is nil when an actor may do something with the environment as it stands.
+func (s EnvironmentStanding) May(a Actor, action Action) error {
+	if err := a.May(action); err != nil {
+		return err
+	}
+	if action == ActionArchiveEnvironment && s.Environment.ArchivedAt == nil && s.Active.ID != 0 {
+		return refuseArchivingEnvironment(s.Environment, s.Active)
+	}
+	if action == ActionRestoreEnvironment {
+		return s.Unusable
+	}
+	return nil
+}
+
+// EnvironmentStandings are those of environments; no key for one that the organization does not have.
+func (d *Domain) EnvironmentStandings(ctx context.Context, organization int64, environments []int64) (map[int64]EnvironmentStanding, error) {
+	known, err := d.EnvironmentsByID(ctx, organization, environments)
+	if err != nil {
+		return nil, err
+	}
+	active, err := d.ActiveRolloutsByEnvironment(ctx, organization, environments)
+	if err != nil {
+		return nil, err
+	}
+	var archived []int64
+	for id, e := range known {
+		if e.ArchivedAt != nil {
+			archived = append(archived, id)
+		}
+	}
+	bindings, err := d.DriverBindingsByEnvironment(ctx, organization, archived)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int64]EnvironmentStanding, len(known))
+	for id, e := range known {
+		s := EnvironmentStanding{Environment: e, Active: active[id]}
+		if of := bindings[id]; len(of) > 0 {
+			err := d.usable(ctx, d, organization, BoundEnvironment{Environment: e, Binding: of[0]})
+			if err != nil && !fault.Is(err, fault.Refused) {
+				return nil, err
+			}
+			s.Unusable = err
+		}
+		all[id] = s
+	}
+	return all, nil
 }
 
 // refuseArchived is what an archived application has against anything new.

@@ -103,6 +103,8 @@ type Reads interface {
 	RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p Page) (map[int64]Slice[Rollout], error)
 	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]Rollout, error)
+	// ActiveRolloutsByEnvironment are the newest rollouts that go to environments and are not over; only number and state.
+	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]Rollout, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Gate, error)
 	// GateWordsByRollout are the rows of rollouts' own journals about gates, pauses and resumptions, oldest first.
 	GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Transition, error)

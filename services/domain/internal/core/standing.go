@@ -196,7 +196,7 @@ func (d *Domain) Standings(ctx context.Context, organization int64, rollouts []i
 	return all, nil
 }
 
-// ApplicationStanding is what a new rollout of an application depends on.
+// ApplicationStanding is what a new rollout of an application, and archiving it, depend on.
 type ApplicationStanding struct {
 	Application Application
 	// Active is the rollout that is not over; its ID is 0 where there is none.
@@ -209,7 +209,16 @@ type ApplicationStanding struct {
 
 // May is nil when an actor may do something with the application as it stands.
 func (s ApplicationStanding) May(a Actor, action Action) error {
-	if err := a.May(action); err != nil || action != ActionCreateRollout {
+	if err := a.May(action); err != nil {
+		return err
+	}
+	if action == ActionArchiveApplication && s.Application.ArchivedAt == nil && s.Active.ID != 0 {
+		return refuseArchivingApplication(s.Application, s.Active)
+	}
+	if action != ActionCreateRollout {
+		return nil
+	}
+	if err := refuseArchived(s.Application); err != nil {
 		return err
 	}
 	if s.Active.ID == 0 {

@@ -154,6 +154,14 @@ func (r reader) CountRolloutsByApplication(ctx context.Context, organization int
 		func(row sqlc.CountRolloutsByApplicationRow) (int64, int) { return row.ID, int(row.Items) })
 }
 
+// ActiveRolloutsByEnvironment implements core.Reads.
+func (r reader) ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error) {
+	return byKey(ctx, r, organization, environments, "active rollouts of environments", (*sqlc.Queries).ActiveRolloutsByEnvironment,
+		func(row sqlc.ActiveRolloutsByEnvironmentRow) (int64, core.Rollout) {
+			return row.EnvironmentID, core.Rollout{ID: row.ID, State: core.RolloutState(row.State)}
+		})
+}
+
 // ActiveRollouts implements core.Reads.
 func (r reader) ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error) {
 	all, err := r.derived(ctx, organization, "active rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {

@@ -48,12 +48,19 @@ func (application) ViewerCan(ctx context.Context, a *model.Application) ([]model
 		return nil, err
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
-		core.ActionCreateRollout, core.ActionCreateFlowDefinition, core.ActionSetRollbackPolicy)
+		core.ActionCreateRollout, core.ActionCreateFlowDefinition, core.ActionSetRollbackPolicy, core.ActionSetRolloutPolicy,
+		core.ActionArchiveApplication, core.ActionRestoreApplication)
 }
 
 // ViewerCan is about an environment.
-func (environment) ViewerCan(ctx context.Context, _ *model.Environment) ([]model.Ability, error) {
-	return abilities(loadersOf(ctx).actor.May, core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval)
+func (environment) ViewerCan(ctx context.Context, e *model.Environment) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	s, _, err := l.environmentStandings.load(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
+		core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval, core.ActionArchiveEnvironment, core.ActionRestoreEnvironment)
 }
 
 // ViewerCan is about an application in an environment.

@@ -129,3 +129,56 @@ func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
 		}
 	}
 }
+
+// TestViewerCanSaysWhatArchivingSays compares what is announced of archiving and restoring with what comes of it.
+func TestViewerCanSaysWhatArchivingSays(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.story() // "shop" has a rollout that waits
+	busy := f.application(ours, "busy", "api")
+	f.pipeline(ours, busy, f.environment(ours, "qa", core.TierQA))
+	f.rollout(ours, busy)
+	f.application(ours, "idle", "api")
+	f.environment(ours, "lab", core.TierDevelopment)
+	type thing struct {
+		ID, Name  string
+		ViewerCan []ability
+	}
+	can := func(one thing, action string) ability {
+		i := slices.IndexFunc(one.ViewerCan, func(a ability) bool { return a.Action == action })
+		if i < 0 {
+			t.Fatalf("%s: nothing is said of %s", one.Name, action)
+		}
+		return one.ViewerCan[i]
+	}
+	allowed, refused := 0, 0
+	for _, kind := range []struct{ list, field, input, archive, restore string }{
+		{"applications", "application", "application", "archiveApplication", "restoreApplication"},
+		{"environments", "environment", "environmentId", "archiveEnvironment", "restoreEnvironment"},
+	} {
+		var data map[string]struct{ Nodes []thing }
+		f.ask(ours, fmt.Sprintf(`{ %s { nodes { id name viewerCan { action allowed reason } } } }`, kind.list), nil).into(t, &data)
+		for _, one := range data[kind.list].Nodes {
+			said := can(one, kind.archive)
+			p := f.change(ours, kind.archive, kind.field, "id", map[string]any{kind.input: one.ID})
+			if said.Allowed != (len(p.Errors) == 0) || !said.Allowed && p.Errors[0].Message != *said.Reason {
+				t.Errorf("%s of %s: announced %t, answered %+v", kind.archive, one.Name, said.Allowed, p.Errors)
+			}
+			if !said.Allowed {
+				refused++
+				continue
+			}
+			allowed++
+			var after struct{ Node thing }
+			f.ask(ours, fmt.Sprintf(`{ node(id: %q) { ... on Application { id name viewerCan { action allowed reason } } ... on Environment { id name viewerCan { action allowed reason } } } }`, one.ID), nil).into(t, &after)
+			said = can(after.Node, kind.restore)
+			p = f.change(ours, kind.restore, kind.field, "id", map[string]any{kind.input: one.ID})
+			if !said.Allowed || len(p.Errors) != 0 {
+				t.Errorf("%s of %s: announced %+v, answered %+v", kind.restore, one.Name, said, p.Errors)
+			}
+		}
+	}
+	if allowed < 2 || refused < 2 {
+		t.Errorf("%d allowed and %d refused: the test shows little", allowed, refused)
+	}
+}

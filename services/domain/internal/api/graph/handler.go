@@ -39,6 +39,7 @@ type Domain interface {
 	CountMatrix(ctx context.Context, organization int64, f core.MatrixFilter) (int, error)
 	GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]core.Gate, error)
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
+	EnvironmentStandings(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentStanding, error)
 	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
 	GatesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Gate], error)
 	CountGatesFor(ctx context.Context, a core.Actor) (int, error)

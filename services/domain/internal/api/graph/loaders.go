@@ -58,6 +58,7 @@ type loaders struct {
 	journalCountOf          *loader[int64, int]
 	standings               *loader[int64, core.Standing]
 	applicationStandings    *loader[int64, core.ApplicationStanding]
+	environmentStandings    *loader[int64, core.EnvironmentStanding]
 	waitsOf                 *loader[int64, []core.Wait]
 	members                 *loader[int64, core.Member]
 	cells                   *loader[int64, core.Cell]
@@ -127,6 +128,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		journalCountOf:          plain(b, r.CountJournalsByRollout),
 		standings:               plain(b, r.Standings),
 		applicationStandings:    plain(b, r.ApplicationStandings),
+		environmentStandings:    plain(b, r.EnvironmentStandings),
 		waitsOf:                 plain(b, r.Waits),
 		members:                 plain(b, r.MembersByID),
 		cells:                   plain(b, r.CellsByID),

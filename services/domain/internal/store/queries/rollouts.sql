@@ -86,6 +86,14 @@ WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]
 -- name: ActiveRollouts :many
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN (0, 1, 2);
 
+-- name: ActiveRolloutsByEnvironment :many
+-- The newest rollout of each environment that goes there and is not over.
+SELECT DISTINCT ON (e.environment_id) e.environment_id, r.id, r.state
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND e.environment_id = ANY(@ids::bigint[])
+ORDER BY e.environment_id, r.id DESC;
+
 -- name: Rollbacks :many
 -- Those whose target was live before in their first environment, with something else in between (R18): something else since
 -- the first time that it was.

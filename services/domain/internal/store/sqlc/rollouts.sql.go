@@ -51,6 +51,41 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 	return items, nil
 }
 
+const activeRolloutsByEnvironment = `-- name: ActiveRolloutsByEnvironment :many
+SELECT DISTINCT ON (e.environment_id) e.environment_id, r.id, r.state
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+WHERE r.organization_id = $1 AND r.state IN (0, 1, 2) AND e.environment_id = ANY($2::bigint[])
+ORDER BY e.environment_id, r.id DESC
+`
+
+type ActiveRolloutsByEnvironmentRow struct {
+	EnvironmentID int64
+	ID            int64
+	State         int16
+}
+
+// The newest rollout of each environment that goes there and is not over.
+func (q *Queries) ActiveRolloutsByEnvironment(ctx context.Context, organizationID int64, ids []int64) ([]ActiveRolloutsByEnvironmentRow, error) {
+	rows, err := q.db.Query(ctx, activeRolloutsByEnvironment, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ActiveRolloutsByEnvironmentRow
+	for rows.Next() {
+		var i ActiveRolloutsByEnvironmentRow
+		if err := rows.Scan(&i.EnvironmentID, &i.ID, &i.State); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countRolloutsByApplication = `-- name: CountRolloutsByApplication :many
 SELECT application_id AS id, count(*) AS items FROM cd_rollouts
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id

@@ -11,6 +11,16 @@ export interface AbortRolloutInput {
   reason?: string | null
 }
 
+export interface ArchiveApplicationInput {
+  application: string
+  reason?: string | null
+}
+
+export interface ArchiveEnvironmentInput {
+  environmentId: string
+  reason?: string | null
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   reason?: string | null
@@ -77,6 +87,17 @@ export interface CreateTokenInput {
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
 
+export interface EnvironmentApprovalInput {
+  reason?: string | null
+  quorum?: number | null
+  group?: string | null
+  requesterMayApprove?: boolean | null
+  expiresAfterSeconds?: number | null
+  onExpiry?: GateOutcome | null
+}
+
+export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
+
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
 export type Health = 'UNKNOWN' | 'HEALTHY' | 'PROGRESSING' | 'DEGRADED'
@@ -130,6 +151,16 @@ export interface RemoveMemberInput {
 export interface ResolveGateInput {
   rolloutId: string
   gateId: string
+  reason?: string | null
+}
+
+export interface RestoreApplicationInput {
+  application: string
+  reason?: string | null
+}
+
+export interface RestoreEnvironmentInput {
+  environmentId: string
   reason?: string | null
 }
 
@@ -189,6 +220,11 @@ export interface SetArtifactSourceConfigInput {
   sourceConfig: unknown
 }
 
+export interface SetEnvironmentApprovalInput {
+  environmentId: string
+  approval?: EnvironmentApprovalInput | null
+}
+
 export interface SetGroupMembersInput {
   groupId: string
   members: Array<string>
@@ -197,6 +233,20 @@ export interface SetGroupMembersInput {
 export interface SetMemberRoleInput {
   memberId: string
   role: Role
+}
+
+export interface SetRollbackPolicyInput {
+  application: string
+  onFailed: boolean
+  onDegraded: boolean
+  degradedAfterSeconds?: number | null
+  inFull?: boolean | null
+}
+
+export interface SetRolloutPolicyInput {
+  application: string
+  onFailure: FailurePolicy
+  onNewer: NewerPolicy
 }
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
@@ -478,6 +528,15 @@ export interface EnvironmentFields {
     driverConfig: unknown
     createdAt: string
   }>
+}
+
+export interface ArchivingFields {
+  archived: boolean
+  reason: string
+  createdAt: string
+  principal: {
+    name: string
+  } | null
 }
 
 export interface Problem {
@@ -1248,6 +1307,125 @@ export interface DeliveryMetricsVariables {
 }
 export const DeliveryMetrics: Operation<DeliveryMetricsData, DeliveryMetricsVariables> = { name: 'DeliveryMetrics', text: 'query DeliveryMetrics($application: String!, $since: Time!) { deliveryMetrics(application: $application, since: $since) { environment { id name } deployments deploymentsPerDay failures cancelled changeFailRate reworked reworkRate leadTime { median p90 } leadTimePeople { median p90 } leadTimeMachine { median p90 } recoveryTime { median p90 } unrecovered } }' }
 
+export interface ArchiveApplicationData {
+  archiveApplication: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ArchiveApplicationVariables {
+  input: ArchiveApplicationInput
+}
+export const ArchiveApplication: Operation<ArchiveApplicationData, ArchiveApplicationVariables> = { name: 'ArchiveApplication', text: 'mutation ArchiveApplication($input: ArchiveApplicationInput!) { archiveApplication(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RestoreApplicationData {
+  restoreApplication: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RestoreApplicationVariables {
+  input: RestoreApplicationInput
+}
+export const RestoreApplication: Operation<RestoreApplicationData, RestoreApplicationVariables> = { name: 'RestoreApplication', text: 'mutation RestoreApplication($input: RestoreApplicationInput!) { restoreApplication(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ArchiveEnvironmentData {
+  archiveEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ArchiveEnvironmentVariables {
+  input: ArchiveEnvironmentInput
+}
+export const ArchiveEnvironment: Operation<ArchiveEnvironmentData, ArchiveEnvironmentVariables> = { name: 'ArchiveEnvironment', text: 'mutation ArchiveEnvironment($input: ArchiveEnvironmentInput!) { archiveEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RestoreEnvironmentData {
+  restoreEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RestoreEnvironmentVariables {
+  input: RestoreEnvironmentInput
+}
+export const RestoreEnvironment: Operation<RestoreEnvironmentData, RestoreEnvironmentVariables> = { name: 'RestoreEnvironment', text: 'mutation RestoreEnvironment($input: RestoreEnvironmentInput!) { restoreEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetRollbackPolicyData {
+  setRollbackPolicy: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetRollbackPolicyVariables {
+  input: SetRollbackPolicyInput
+}
+export const SetRollbackPolicy: Operation<SetRollbackPolicyData, SetRollbackPolicyVariables> = { name: 'SetRollbackPolicy', text: 'mutation SetRollbackPolicy($input: SetRollbackPolicyInput!) { setRollbackPolicy(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetRolloutPolicyData {
+  setRolloutPolicy: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetRolloutPolicyVariables {
+  input: SetRolloutPolicyInput
+}
+export const SetRolloutPolicy: Operation<SetRolloutPolicyData, SetRolloutPolicyVariables> = { name: 'SetRolloutPolicy', text: 'mutation SetRolloutPolicy($input: SetRolloutPolicyInput!) { setRolloutPolicy(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetEnvironmentApprovalData {
+  setEnvironmentApproval: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetEnvironmentApprovalVariables {
+  input: SetEnvironmentApprovalInput
+}
+export const SetEnvironmentApproval: Operation<SetEnvironmentApprovalData, SetEnvironmentApprovalVariables> = { name: 'SetEnvironmentApproval', text: 'mutation SetEnvironmentApproval($input: SetEnvironmentApprovalInput!) { setEnvironmentApproval(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
 export interface ViewerData {
   viewer: {
     organization: {
@@ -1995,6 +2173,30 @@ export interface ApplicationPageData {
     name: string
     description: string
     createdAt: string
+    archivedAt: string | null
+    archivings: Array<{
+      archived: boolean
+      reason: string
+      createdAt: string
+      principal: {
+        name: string
+      } | null
+    }>
+    rollbackPolicy: {
+      onFailed: boolean
+      onDegraded: boolean
+      degradedAfterSeconds: number
+      inFull: boolean
+    }
+    rolloutPolicy: {
+      onFailure: FailurePolicy
+      onNewer: NewerPolicy
+    }
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
     activeRollout: {
       id: string
       state: RolloutState
@@ -2078,7 +2280,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {
@@ -2139,6 +2341,14 @@ export interface EnvironmentPageData {
       createdAt: string
     }>
     archivedAt: string | null
+    archivings: Array<{
+      archived: boolean
+      reason: string
+      createdAt: string
+      principal: {
+        name: string
+      } | null
+    }>
     approval: {
       reason: string
       quorum: number
@@ -2203,7 +2413,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{

@@ -2,17 +2,21 @@
 import { useState } from 'react'
 import { Link, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApplicationPage as Operation, RetrySetup, type ApplicationPageData } from '../api/generated'
+import { ApplicationPage as Operation, ArchiveApplication, RestoreApplication, RetrySetup, type ApplicationPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { ability } from '../logic/ability'
 import { sourceName } from '../logic/difference'
 import { readPipeline } from '../logic/pipeline'
 import { span } from '../logic/time'
+import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { Archive, Archived } from '../parts/archive'
 import { VersionName } from '../parts/changes'
 import { useFirst } from '../parts/fold'
 import { FormError } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, NotThere, Page, Waiting } from '../parts/page'
+import { Policies } from '../parts/policies'
 import { Promote } from '../parts/promote'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -46,13 +50,24 @@ export function ApplicationPage() {
           <Link className="button" to={`/applications/${app.name}/sets`}>
             Version sets
           </Link>
-          <button type="button" className="primary" onClick={() => setPromote(true)}>
+          <ActButton ability={rollOut(app)} className="primary" onClick={() => setPromote(true)}>
             Roll out
-          </button>
+          </ActButton>
         </>
       }
     >
       <div className="stack">
+        {app.archivedAt && (
+          <Archived
+            kind="application"
+            name={app.name}
+            viewerCan={app.viewerCan}
+            since={app.archivedAt}
+            archivings={app.archivings}
+            means={<p>It is rolled out again as before. What was published meanwhile has to be looked for: check its sources.</p>}
+            send={async (reason) => accepted((await ask(RestoreApplication, { input: { application: app.id, reason } })).restoreApplication)}
+          />
+        )}
         <Services app={app} />
         <Pipeline app={app} />
         <section aria-labelledby="rollouts">
@@ -64,14 +79,30 @@ export function ApplicationPage() {
           ) : (
             <RolloutTable rows={app.rollouts.nodes} application={false} />
           )}
-          <p>
+          <p className="more">
             <Link to={`/rollouts?application=${app.name}`}>All rollouts of {app.name}</Link>
           </p>
         </section>
+        <Policies app={app} />
+        {!app.archivedAt && (
+          <Archive
+            kind="application"
+            name={app.name}
+            viewerCan={app.viewerCan}
+            means={<p>Nothing of {app.name} is rolled out any more, and lists and the matrix leave it out. What runs goes on running. Its name stays taken, and its page stays here: restore it from there.</p>}
+            send={async (reason) => accepted((await ask(ArchiveApplication, { input: { application: app.id, reason } })).archiveApplication)}
+          />
+        )}
       </div>
       {promote && <Promote application={app.name} onClose={() => setPromote(false)} />}
     </Page>
   )
+}
+
+/** What is archived cannot be rolled out; every other hindrance is told by the dialog, beside what would change. */
+function rollOut(app: App) {
+  const can = ability(app.viewerCan, 'createRollout')
+  return app.archivedAt ? can : { ...can, allowed: true }
 }
 
 function Services({ app }: { app: App }) {

@@ -1,12 +1,13 @@
 import { Link, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { EnvironmentPage as Operation, RetryOnboarding, type EnvironmentPageData } from '../api/generated'
+import { ArchiveEnvironment, EnvironmentPage as Operation, RestoreEnvironment, RetryOnboarding, type EnvironmentPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { optionWords, wordsFor } from '../form/copy'
 import { ability } from '../logic/ability'
-import { span } from '../logic/time'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { RequiredApproval } from '../parts/approval'
+import { Archive, Archived } from '../parts/archive'
 import { useFirst } from '../parts/fold'
 import { FormError } from '../parts/form'
 import { NotThere, Page, Waiting } from '../parts/page'
@@ -52,6 +53,17 @@ export function EnvironmentPage() {
     >
       <div className="stack">
         {environment.description && <p dir="auto">{environment.description}</p>}
+        {environment.archivedAt && (
+          <Archived
+            kind="environment"
+            name={name}
+            viewerCan={environment.viewerCan}
+            since={environment.archivedAt}
+            archivings={environment.archivings}
+            means={<p>It is onboarded anew: rollouts go to {name} again once its driver says that it is ready.</p>}
+            send={async (reason) => accepted((await ask(RestoreEnvironment, { input: { environmentId: environment.id, reason } })).restoreEnvironment)}
+          />
+        )}
         <section className={environment.readiness === 'NOT_READY' ? 'card why bad' : 'card'} aria-labelledby="readiness">
           <h2 id="readiness">Readiness</h2>
           {environment.readinessReason && <p>{environment.readinessReason}</p>}
@@ -69,7 +81,7 @@ export function EnvironmentPage() {
         </section>
         <Agent contact={environment.contact} />
         <Services healths={environment.healths} />
-        <Asks approval={environment.approval} />
+        <RequiredApproval environment={environment} />
         <section className="card" aria-labelledby="newest">
           <h2 id="newest">Newest rollouts that go here</h2>
           {query.data.rollouts.nodes.length > 0 ? <RolloutTable rows={query.data.rollouts.nodes} application /> : <p className="faint">None yet.</p>}
@@ -90,6 +102,15 @@ export function EnvironmentPage() {
             ))}
           </ol>
         </section>
+        {!environment.archivedAt && (
+          <Archive
+            kind="environment"
+            name={name}
+            viewerCan={environment.viewerCan}
+            means={<p>No rollout goes to {name} any more, and lists leave it out. What runs there goes on running. Its page stays here: restore it from there.</p>}
+            send={async (reason) => accepted((await ask(ArchiveEnvironment, { input: { environmentId: environment.id, reason } })).archiveEnvironment)}
+          />
+        )}
       </div>
     </Page>
   )
@@ -160,23 +181,6 @@ function Services({ healths }: { healths: Environment['healths'] }) {
           {more}
         </div>
       )}
-    </section>
-  )
-}
-
-/** What the environment asks of every rollout, whatever its pipeline says. */
-function Asks({ approval }: { approval: Environment['approval'] }) {
-  if (!approval) return null
-  return (
-    <section className="card" aria-labelledby="asks">
-      <h2 id="asks">Approval that it asks for</h2>
-      <p>
-        {approval.quorum} {approval.quorum > 1 ? 'different people' : 'person'}
-        {approval.group && ` of ${approval.group}`}
-        {!approval.requesterMayApprove && ', not whoever asked for the rollout'}
-        {approval.expiresAfterSeconds > 0 && `; without an answer in ${span(approval.expiresAfterSeconds * 1000)} it is ${approval.onExpiry === 'APPROVE' ? 'approved' : 'rejected'}`}.
-      </p>
-      {approval.reason && <p className="faint" dir="auto">{approval.reason}</p>}
     </section>
   )
 }

@@ -3,6 +3,7 @@ import { Link, useSearchParams } from 'react-router'
 import { Inbox } from '../api/generated'
 import { always, useAsk } from '../api/hooks'
 import { GateButtons, GateRule } from '../parts/decide'
+import { sentence } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, RolloutChip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -51,7 +52,7 @@ export function WaitingForMe() {
                       asked <Ago at={gate.requestedAt} />
                     </span>
                   </p>
-                  {gate.reason && <p>{gate.reason}</p>}
+                  {gate.reason && <p dir="auto">{sentence(gate.reason)}</p>}
                   <GateRule gate={gate} />
                   <p className="faint">
                     {rollout.environments.map((e, i) => (
