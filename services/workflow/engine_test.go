@@ -83,7 +83,7 @@ func (e *engines) Wake(w core.Woken) {
 	}
 }
 
-const shortLease = 300 * time.Millisecond
+const shortLease = 1000 * time.Millisecond
 
 // run starts a process with one Function, "act". The answer stops it.
 func (e *engines) run(instance string, s core.Store, act behaviour) (stop func()) {
