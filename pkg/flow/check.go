@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,9 @@ type Known struct {
 	// ValidateConfig checks the config of the deploy step to an environment that exists. The fields of its error are
 	// JSON pointers into the config. Nil accepts everything.
 	ValidateConfig func(environment string, config json.RawMessage) error
+	// CheckRules finds what keeps everybody from answering by such rules. The fields are JSON pointers into the rules. Nil accepts all:
+	// what was good when it was authored is not refused later because somebody has left a group.
+	CheckRules func(Rules) []fault.Field
 }
 
 // Check checks a definition from Parse against what is known. The error is Invalid, with one field for each finding. An
@@ -85,6 +89,7 @@ func Check(def Definition, known Known) error {
 	found := structure(def)
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
+		found = append(found, known.rules(s, at)...)
 		if !slices.Contains(known.Steps, string(s.Type)) {
 			found = append(found, fault.Field{Name: at + "/type", Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(known.Steps, ", "))})
 			continue
@@ -109,6 +114,29 @@ func Check(def Definition, known Known) error {
 		return fault.InvalidFields(found...)
 	}
 	return nil
+}
+
+// rules are the findings in the rules of whatever a step asks people.
+func (k Known) rules(s Step, at string) []fault.Field {
+	if k.CheckRules == nil {
+		return nil
+	}
+	asked := map[string]Rules{at: s.Rules} // a step that only asks; those of every other are zero
+	if s.Approval != nil {
+		asked[at+"/approval"] = s.Approval.Rules
+	}
+	for j, g := range s.Gates {
+		if g.Approval != nil {
+			asked[fmt.Sprintf("%s/gates/%d/approval", at, j)] = g.Approval.Rules
+		}
+	}
+	var found []fault.Field
+	for _, place := range slices.Sorted(maps.Keys(asked)) {
+		for _, f := range k.CheckRules(asked[place]) {
+			found = append(found, fault.Field{Name: place + f.Name, Problem: f.Problem})
+		}
+	}
+	return found
 }
 
 // config are the findings of a config's own check, located in the definition.

@@ -98,6 +98,9 @@ func TestCheck(t *testing.T) {
 		{"config is refused as a whole", flow.Known{Steps: all, Environments: both, ValidateConfig: func(string, json.RawMessage) error {
 			return fault.New(fault.Invalid, "odd")
 		}}, `/steps/0/config: odd; /steps/3/config: odd`},
+		{"nobody can answer", flow.Known{Steps: all, Environments: both, CheckRules: func(flow.Rules) []fault.Field {
+			return []fault.Field{{Name: "/group", Problem: "odd"}}
+		}}, `/steps/0/group: odd; /steps/1/group: odd; /steps/2/group: odd; /steps/3/group: odd; /steps/3/approval/group: odd; /steps/3/gates/0/approval/group: odd`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,14 +19,30 @@ func person(id int64, groups ...string) core.Actor {
 // asking replaces the shop's pipeline: staging, then an approval step, then production with an approval before it and at 50%.
 func (s *shop) asking(step, entry, half string) {
 	s.t.Helper()
-	definition := fmt.Sprintf(`{"steps":[
+	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+	s.ok(err)
+	s.makeReady()
+}
+
+func asks(step, entry, half string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"steps":[
 		{"type":"deploy","environment":"staging","config":%s},
 		{"type":"approval","name":"release"%s},
 		{"type":"deploy","environment":"production","approval":{%s},"gates":[{"weight":50,"approval":{%s}}],"config":%s}]}`,
-		appEnvConfig("staging"), step, entry, half, appEnvConfig("production"))
-	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(definition)})
+		appEnvConfig("staging"), step, entry, half, appEnvConfig("production")))
+}
+
+// group makes one with members of its own.
+func (s *shop) group(name string, members int) {
+	s.t.Helper()
+	ids := make([]int64, members)
+	for i := range ids {
+		m, err := s.domain.CreateMember(s.t.Context(), user(), core.NewMember{Name: fmt.Sprintf("%s-%d", name, i), Kind: core.PrincipalUser, Role: core.RoleApprover})
+		s.ok(err)
+		ids[i] = m.ID
+	}
+	_, err := s.domain.CreateGroup(s.t.Context(), user(), name, ids)
 	s.ok(err)
-	s.makeReady()
 }
 
 func (s *shop) approve(a core.Actor, r core.Rollout, gate string) error {
@@ -66,6 +82,7 @@ func (s *shop) resolved() []string {
 func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 	t.Parallel()
 	s := newShop(t)
+	s.group("release-managers", 2)
 	s.asking("", "", `"quorum":2,"group":"release-managers","reason":"half of the traffic"`)
 	r := s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID, Weight: 50})
@@ -190,6 +207,7 @@ func (s *shop) nothingExpires() {
 func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.group("platform", 2)
 	asked := core.EnvironmentApproval{Reason: "the platform team's", GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects}}
 	for _, e := range []core.Environment{s.staging, s.production} {
 		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
@@ -230,4 +248,46 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	r = s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
 	s.want(s.gates(r)["staging"].GateRule, core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects})
+}
+
+// Who is asked must be there when the question is written down; later the rollout goes on with whoever is left.
+func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.group("two", 2)
+	refused := func(err error, want ...fault.Field) {
+		t.Helper()
+		if !fault.Is(err, fault.Invalid) {
+			t.Errorf("got %v, want it to be refused", err)
+		}
+		s.want(fault.FieldsOf(err), want)
+	}
+	pipeline := func(step, entry, half string) error {
+		_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+		fields, checkErr := s.domain.CheckFlowDefinition(t.Context(), user(), asks(step, entry, half))
+		s.ok(checkErr)
+		if len(fields) != len(fault.FieldsOf(err)) {
+			t.Errorf("checked: %v, authored: %v", fields, err)
+		}
+		return err
+	}
+	const none = `found "tow"; expected a group that exists`
+	const few = `found 3; expected at most 2, as group "two" has no more members`
+	refused(pipeline(`,"group":"tow"`, `"group":"two","quorum":3`, `"group":"tow"`),
+		fault.Field{Name: "/definition/steps/1/group", Problem: none}, fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: few},
+		fault.Field{Name: "/definition/steps/2/gates/0/approval/group", Problem: none})
+	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":20`))
+
+	environment := func(group string, quorum int) error {
+		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
+		return err
+	}
+	refused(environment("tow", 1), fault.Field{Name: "/group", Problem: none})
+	refused(environment("two", 3), fault.Field{Name: "/quorum", Problem: few})
+	s.ok(environment("two", 2))
+
+	s.makeReady()
+	_, err := s.domain.SetGroupMembers(t.Context(), user(), 1, nil)
+	s.ok(err)
+	s.rollout(s.set) // fails the test where it is refused
 }

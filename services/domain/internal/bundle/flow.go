@@ -3,6 +3,7 @@ package bundle
 import (
 	"encoding/json"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -27,7 +28,11 @@ func (Flows) Check(definition json.RawMessage, known core.KnownToFlow) (core.Flo
 	if err != nil {
 		return core.Flow{}, err
 	}
-	err = flow.Check(def, flow.Known{Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig})
+	against := flow.Known{Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
+	if known.CheckRules != nil {
+		against.CheckRules = func(r flow.Rules) []fault.Field { return known.CheckRules(*approval(&flow.Approval{Rules: r})) }
+	}
+	err = flow.Check(def, against)
 	return understand(def), err
 }
 

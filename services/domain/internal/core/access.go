@@ -187,6 +187,42 @@ func (d *Domain) setMembers(ctx context.Context, tx Tx, a Actor, action Action, 
 	return a.note(ctx, tx, action, AccessSubject{AccessGroup, group.ID, group.Name}, "members: "+strings.Join(names, " "))
 }
 
+// membersOf is how many members each group has, of those names that a group has.
+func membersOf(ctx context.Context, r Reads, organization int64, names []string) (map[string]int, error) {
+	count := map[string]int{}
+	for _, name := range names {
+		g, err := r.GroupByName(ctx, organization, name)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		members, err := r.MembersByGroup(ctx, organization, []int64{g.ID})
+		if err != nil {
+			return nil, err
+		}
+		count[name] = len(members[g.ID])
+	}
+	return count, nil
+}
+
+// unanswerable finds why a question to a group could never be answered, as JSON pointers into the rules of the question: there is no
+// such group, or it has too few members. The members are those of membersOf.
+func unanswerable(group string, quorum int, members map[string]int) []fault.Field {
+	if group == "" {
+		return nil
+	}
+	quorum = max(quorum, 1)
+	switch n, exists := members[group]; {
+	case !exists:
+		return []fault.Field{{Name: "/group", Problem: fmt.Sprintf("found %q; expected a group that exists", group)}}
+	case n < quorum:
+		return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf("found %d; expected at most %d, as group %q has no more members", quorum, n, group)}}
+	}
+	return nil
+}
+
 func checkRole(r Role) []fault.Field {
 	if slices.Contains(AllRoles(), r) {
 		return nil

@@ -29,7 +29,7 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		if err != nil {
 			return err
 		}
-		flow, err := d.checkFlow(d.drivers.Now(), n.Definition, environments)
+		flow, err := d.checkAuthored(ctx, tx, a.Organization, n.Definition, environments)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (d *Domain) CheckFlowDefinition(ctx context.Context, a Actor, definition js
 			break
 		}
 	}
-	_, err := d.checkFlow(d.drivers.Now(), definition, bound)
+	_, err := d.checkAuthored(ctx, d, a.Organization, definition, bound)
 	if fault.Is(err, fault.Refused) { // a driver that is not installed any more
 		return []fault.Field{{Problem: fault.Public(err)}}, nil
 	}
@@ -108,14 +108,48 @@ func (d *Domain) CheckFlowDefinition(ctx context.Context, a Actor, definition js
 // mostAtOnce is the largest page that the store answers.
 const mostAtOnce = 500
 
-// checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
-// environments have one driver, which has to support every step.
-func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, environments map[string]BoundEnvironment) (Flow, error) {
+// checkAuthored is checkFlow for a definition that is new: whoever is to approve must be there, too. A rollout does not ask that
+// again, as what was good is not refused because somebody has left a group.
+func (d *Domain) checkAuthored(ctx context.Context, r Reads, organization int64, definition json.RawMessage, environments map[string]BoundEnvironment) (Flow, error) {
 	flow, err := d.flows.Read(definition)
 	if err != nil {
 		return Flow{}, inDefinition(err)
 	}
-	known := KnownToFlow{Environments: slices.Sorted(maps.Keys(environments))}
+	members, err := membersOf(ctx, r, organization, flow.groups())
+	if err != nil {
+		return Flow{}, err
+	}
+	return d.checkFlow(d.drivers.Now(), definition, environments, func(a Approval) []fault.Field { return unanswerable(a.Group, a.Quorum, members) })
+}
+
+// groups are those that the pipeline wants an approval of.
+func (f Flow) groups() []string {
+	var all []string
+	add := func(a *Approval) {
+		if a != nil && a.Group != "" && !slices.Contains(all, a.Group) {
+			all = append(all, a.Group)
+		}
+	}
+	for _, step := range f.Deploys {
+		add(step.Approval)
+		for _, g := range step.Gates {
+			add(g.Approval)
+		}
+	}
+	for _, step := range f.Approvals {
+		add(&step.Approval)
+	}
+	return all
+}
+
+// checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
+// environments have one driver, which has to support every step.
+func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, environments map[string]BoundEnvironment, rules func(Approval) []fault.Field) (Flow, error) {
+	flow, err := d.flows.Read(definition)
+	if err != nil {
+		return Flow{}, inDefinition(err)
+	}
+	known := KnownToFlow{Environments: slices.Sorted(maps.Keys(environments)), CheckRules: rules}
 	first := ""
 	for _, step := range flow.Deploys {
 		e, ok := environments[step.Environment]

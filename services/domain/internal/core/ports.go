@@ -75,6 +75,8 @@ type KnownToFlow struct {
 	Environments []string
 	// ValidateConfig checks the configuration of the deploy step to an environment.
 	ValidateConfig func(environment string, config json.RawMessage) error
+	// CheckRules finds what keeps everybody from answering an approval, as JSON pointers into it; nil accepts all.
+	CheckRules func(Approval) []fault.Field
 }
 
 // Flow is a pipeline, as far as the domain has to understand it.
