@@ -67,7 +67,7 @@ COMMENT ON FUNCTION cd_protect(text) IS 'Run by the owner after every migration,
 -- is behind the walls as well, but for whom the policy "across" opens them.
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_source(key text) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT DISTINCT organization_id FROM cd_artifact_sources WHERE match_key = key ORDER BY organization_id
 $$;
 -- +goose StatementEnd
@@ -75,7 +75,7 @@ COMMENT ON FUNCTION cd_organizations_with_source(text) IS 'An artifact belongs t
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_due_handoffs(at timestamptz) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT organization_id FROM cd_handoffs WHERE state = 0 AND due_at <= at GROUP BY organization_id ORDER BY min(due_at)
 $$;
 -- +goose StatementEnd
@@ -83,7 +83,7 @@ COMMENT ON FUNCTION cd_organizations_with_due_handoffs(timestamptz) IS 'There is
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_due_rollbacks(at timestamptz) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT organization_id FROM cd_automatic_rollbacks WHERE state = 0 AND due_at <= at GROUP BY organization_id ORDER BY min(due_at)
 $$;
 -- +goose StatementEnd

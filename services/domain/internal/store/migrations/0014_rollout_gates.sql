@@ -72,7 +72,7 @@ ALTER TABLE cd_rollout_transitions
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_due_gates(at timestamptz) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT organization_id FROM cd_gate_expiries WHERE NOT settled AND due_at <= at GROUP BY organization_id ORDER BY min(due_at)
 $$;
 -- +goose StatementEnd

@@ -74,7 +74,7 @@ CREATE TRIGGER cd_access_tokens_grant_is_immutable BEFORE UPDATE ON cd_access_to
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_token(token_digest bytea) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT organization_id FROM cd_access_tokens WHERE digest = token_digest
 $$;
 -- +goose StatementEnd

@@ -63,7 +63,7 @@ CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR 
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_due_closings(at timestamptz) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT organization_id FROM cd_rollout_closings WHERE NOT settled AND due_at <= at GROUP BY organization_id ORDER BY min(due_at)
 $$;
 -- +goose StatementEnd
@@ -71,7 +71,7 @@ COMMENT ON FUNCTION cd_organizations_with_due_closings(timestamptz) IS 'There is
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_free_queue() RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
-SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+SET search_path FROM CURRENT AS $$
     SELECT q.organization_id FROM cd_queued_rollouts q
     WHERE q.state = 0 AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = q.organization_id AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
     GROUP BY q.organization_id ORDER BY min(q.requested_at)

@@ -3,7 +3,7 @@
 -- +goose Up
 -- +goose StatementBegin
 CREATE FUNCTION cd_sources_after(behind bigint, most integer) RETURNS TABLE (id bigint, organization_id bigint, source_ref text, source_config jsonb)
-LANGUAGE sql STABLE SECURITY DEFINER SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT s.id, s.organization_id, s.source_ref, s.source_config FROM cd_artifact_sources s WHERE s.id > behind ORDER BY s.id LIMIT most
 $$;
 -- +goose StatementEnd

@@ -90,7 +90,7 @@ JOIN cd_agents a ON a.organization_id = b.organization_id AND to_jsonb(a.id) = b
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_agent_of_key(key text, at timestamptz) RETURNS TABLE (organization_id bigint, agent_id bigint, key_id bigint)
-LANGUAGE sql STABLE SECURITY DEFINER SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT k.organization_id, k.agent_id, k.id FROM cd_agent_keys k
     JOIN cd_agents a ON a.organization_id = k.organization_id AND a.id = k.agent_id
     WHERE k.public_key = key AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > at) AND a.revoked_at IS NULL
@@ -100,7 +100,7 @@ COMMENT ON FUNCTION cd_agent_of_key(text, timestamptz) IS 'A key says which agen
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_good_agent_keys(keys bigint[], at timestamptz) RETURNS TABLE (organization_id bigint, key_id bigint)
-LANGUAGE sql STABLE SECURITY DEFINER SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT k.organization_id, k.id FROM cd_agent_keys k
     JOIN cd_agents a ON a.organization_id = k.organization_id AND a.id = k.agent_id
     WHERE k.id = ANY (keys) AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > at) AND a.revoked_at IS NULL

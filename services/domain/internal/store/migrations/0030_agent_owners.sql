@@ -3,7 +3,7 @@
 -- +goose Up
 -- +goose StatementBegin
 CREATE FUNCTION cd_agent_owners() RETURNS TABLE (agent_id bigint, organization_id bigint, revoked boolean)
-LANGUAGE sql STABLE SECURITY DEFINER SET lockstep.across = 'on' SET search_path FROM CURRENT AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT a.id, a.organization_id, a.revoked_at IS NOT NULL FROM cd_agents a ORDER BY a.id
 $$;
 -- +goose StatementEnd
