@@ -27,24 +27,8 @@ type Secured struct {
 func NewSecured(tb testing.TB, asking bool, write func(certs.Files)) *Secured {
 	tb.Helper()
 	s := &Secured{}
-	address := porttest.FreeAddress(tb)
-	dir, err := os.MkdirTemp("", "lockstep-pg-test-") //nolint:usetesting // TempDir is open to its owner only, and the server has an account of its own
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		tb.Fatal(err)
-	}
-	s.server, err = local.Start(tb.Context(), local.Config{DataDir: filepath.Join(dir, "server"), Fast: true, Temporary: true, Address: address})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.server.Stop(); err != nil {
-			tb.Error(err)
-		}
-	})
+	var address string
+	s.server, address = listening(tb)
 	s.URL = "postgres://lockstep@" + address + "/postgres"
 	data := filepath.Join(s.server.DataDir(), "data")
 	// The server reads its certificates as its own account, which owns its data.
@@ -60,6 +44,42 @@ func NewSecured(tb testing.TB, asking bool, write func(certs.Files)) *Secured {
 	s.Tell(tb, "ALTER SYSTEM SET ssl = on", "ALTER SYSTEM SET ssl_cert_file = 'tls.crt'", "ALTER SYSTEM SET ssl_key_file = 'tls.key'",
 		"ALTER SYSTEM SET ssl_ca_file = 'ca.crt'", "SELECT pg_reload_conf()")
 	return s
+}
+
+// NewChecked starts a server of a test's own that asks for passwords at 127.0.0.1. Its owner gets in without one, by the URL.
+func NewChecked(tb testing.TB) (owner, address string) {
+	tb.Helper()
+	server, address := listening(tb)
+	rules := filepath.Join(server.DataDir(), "data", "pg_hba.conf")
+	if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	(&Secured{server: server}).Tell(tb, "SELECT pg_reload_conf()")
+	return server.URL(), address
+}
+
+// listening is a server of a test's own that trusts whoever comes to an address of 127.0.0.1.
+func listening(tb testing.TB) (server *local.Server, address string) {
+	tb.Helper()
+	address = porttest.FreeAddress(tb)
+	dir, err := os.MkdirTemp("", "lockstep-pg-test-") //nolint:usetesting // TempDir is open to its owner only, and the server has an account of its own
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		tb.Fatal(err)
+	}
+	server, err = local.Start(tb.Context(), local.Config{DataDir: filepath.Join(dir, "server"), Fast: true, Temporary: true, Address: address})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return server, address
 }
 
 // Rotate gives the server other certificates. It shows them when it comes to it: whoever waits for that has to try.
