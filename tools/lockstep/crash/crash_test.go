@@ -130,11 +130,13 @@ func (w *world) promote(ctx context.Context, reason string, set client.VersionSe
 		within, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
+			late := errors.New("the disturbance did not come to its end")
+			defer func() { disturbed <- late }() // even if it ends the test, and with that this goroutine
 			if disturb == nil {
-				disturbed <- nil
+				late = nil
 				return
 			}
-			disturbed <- disturb(within, created)
+			late = disturb(within, created)
 		}()
 		r, err = w.Follow(ctx, created.ID, demo.Hooks{})
 		cancel()
