@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -56,7 +57,8 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 // place of one. No call of the API fails meanwhile, and the rollout ends as if nothing had been.
 func (w *world) replaceUnderARollout(ctx context.Context, t *testing.T, service *balancer, pairs []*pair, set client.VersionSet, becomes func(*pair)) {
 	t.Helper()
-	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
+	// Not under the context that ends with the rollout, which may be over before the last is replaced.
+	r := w.roll(ctx, t, set, func(_ context.Context, r client.Rollout) error {
 		if _, err := w.API.PauseRollout(ctx, r.ID, "upgrade"); err != nil {
 			return err
 		}
@@ -180,6 +182,46 @@ func (w *world) replica(t *testing.T, part, name, address string, more map[strin
 	return r
 }
 
+// configure changes what the process is told at its next start.
+func (r *replica) configure(t *testing.T, change map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]any{}
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(settings, change)
+	if text, err = yaml.Marshal(settings); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restart is what Kubernetes does to a pod whose Secret has changed.
+func (r *replica) restart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r.stop(t)
+	r.start(ctx, t)
+}
+
+// readiness is what the process answers a probe.
+func (r *replica) readiness(ctx context.Context) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.health+"/readyz", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, answer.Body.Close()
+}
+
 // start starts the process and waits until it is ready.
 func (r *replica) start(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -196,20 +238,13 @@ func (r *replica) start(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.health+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(req)
-		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return
-			}
+		status, err := r.readiness(ctx)
+		if err == nil && status == http.StatusOK {
+			return
 		}
 		if clock.Sleep(ctx, clock.System(), 10*time.Millisecond) != nil {
 			text, _ := os.ReadFile(r.log)
-			t.Fatalf("%s is not ready: %v\n%s", r.part, err, text)
+			t.Fatalf("%s is not ready: %d, %v\n%s", r.part, status, err, text)
 		}
 	}
 }
