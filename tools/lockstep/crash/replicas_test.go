@@ -268,37 +268,51 @@ type balancer struct {
 	mu       sync.Mutex
 	backends []string
 	next     int
+	under    map[string]*sync.WaitGroup // the requests that are at each
 }
 
 func newBalancer(t *testing.T) *balancer {
 	t.Helper()
-	b := &balancer{}
-	server := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: b.pick()}) },
+	b := &balancer{under: map[string]*sync.WaitGroup{}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: r.In.Host}) },
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(rw, fmt.Sprintf("balancer: %v", err), http.StatusBadGateway)
 		},
-	})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		backend, done := b.pick()
+		defer done()
+		r.Host = backend
+		proxy.ServeHTTP(rw, r)
+	}))
 	t.Cleanup(server.Close)
 	b.url = server.URL
 	return b
 }
 
-func (b *balancer) pick() string {
+// pick answers whose turn it is, until done is called.
+func (b *balancer) pick() (backend string, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next++
-	return b.backends[b.next%len(b.backends)]
+	backend = b.backends[b.next%len(b.backends)]
+	under := b.under[backend]
+	under.Add(1)
+	return backend, under.Done
 }
 
 func (b *balancer) add(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backends = append(b.backends, address)
+	b.backends, b.under[address] = append(b.backends, address), &sync.WaitGroup{}
 }
 
+// remove sends no more requests to an address, and waits for those that are on their way, as a pod waits before it stops.
 func (b *balancer) remove(address string) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.backends = slices.DeleteFunc(slices.Clone(b.backends), func(other string) bool { return other == address })
+	under := b.under[address]
+	b.mu.Unlock()
+	under.Wait()
 }
