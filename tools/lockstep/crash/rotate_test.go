@@ -278,7 +278,7 @@ func newAccounts(t *testing.T) accounts {
 	a := accounts{}
 	a.owner, a.address = pgtest.NewChecked(t)
 	a.tell(t.Context(), t, "CREATE ROLE lockstep_domain NOLOGIN", "CREATE ROLE "+accountBefore+" LOGIN IN ROLE lockstep_domain",
-		"GRANT CREATE ON DATABASE postgres TO "+accountBefore, "GRANT SET ON PARAMETER lockstep.across TO "+accountBefore)
+		"GRANT CREATE ON DATABASE postgres TO "+accountBefore)
 	return a
 }
 
