@@ -49,16 +49,22 @@ func (s *service) measureDelivery(ctx context.Context, c DeliveryMetrics, to *te
 			return err
 		}
 		for _, a := range applications.Nodes {
-			for _, e := range places[a.ID] {
-				if len(samples) == c.Most {
-					leftOut++
-					continue
-				}
-				all, err := s.domain.DeliveryMetrics(ctx, ownerOrganization, core.DeliveryWindow{ApplicationID: a.ID, EnvironmentID: e.ID, Since: since})
-				if err != nil {
-					return err
-				}
-				samples = append(samples, sample(a, e, all[0]))
+			environments := places[a.ID]
+			shown := environments[:min(len(environments), c.Most-len(samples))]
+			leftOut += len(environments) - len(shown)
+			if len(shown) == 0 {
+				continue // none would mean all of the pipeline's
+			}
+			w := core.DeliveryWindow{ApplicationID: a.ID, Since: since}
+			for _, e := range shown {
+				w.EnvironmentIDs = append(w.EnvironmentIDs, e.ID)
+			}
+			all, err := s.domain.DeliveryMetrics(ctx, ownerOrganization, w)
+			if err != nil {
+				return err
+			}
+			for i, e := range shown {
+				samples = append(samples, sample(a, e, all[i]))
 			}
 		}
 		if !applications.HasNext {

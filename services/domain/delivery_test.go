@@ -103,7 +103,7 @@ func (l ledger) failed(minute int, r core.Rollout, stop int) {
 func (l ledger) measured(environment int64, since, until int) core.DeliveryMetrics {
 	l.t.Helper()
 	all, err := l.domain.DeliveryMetrics(l.t.Context(), org, core.DeliveryWindow{
-		ApplicationID: l.application.ID, EnvironmentID: environment, Since: instant(since), Until: instant(until),
+		ApplicationID: l.application.ID, EnvironmentIDs: []int64{environment}, Since: instant(since), Until: instant(until),
 	})
 	l.ok(err)
 	if len(all) != 1 || all[0].EnvironmentID != environment {
@@ -245,10 +245,10 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 		t.Errorf("by default, of the pipeline's environments and the last thirty days: %+v", both)
 	}
 	// Everything is in its own organization, and every application by itself.
-	if theirs := of(2, core.DeliveryWindow{ApplicationID: l.application.ID, EnvironmentID: l.production.ID}); theirs[0].Ended+theirs[0].Cancelled != 0 {
+	if theirs := of(2, core.DeliveryWindow{ApplicationID: l.application.ID, EnvironmentIDs: []int64{l.production.ID}}); theirs[0].Ended+theirs[0].Cancelled != 0 {
 		t.Errorf("another organization finds %+v", theirs)
 	}
-	if other := of(org, core.DeliveryWindow{ApplicationID: l.application.ID + 1, EnvironmentID: l.production.ID}); other[0].Ended != 0 {
+	if other := of(org, core.DeliveryWindow{ApplicationID: l.application.ID + 1, EnvironmentIDs: []int64{l.production.ID}}); other[0].Ended != 0 {
 		t.Errorf("another application has %+v", other)
 	}
 	for _, w := range []core.DeliveryWindow{

@@ -106,8 +106,8 @@ func TestNobodyGetsInByHTTP(t *testing.T) {
 	t.Parallel()
 	canary := rand.Text()
 	ctx, w := doors(t, canary)
-	table := routes()
-	for _, pattern := range registered(t) {
+	table, patterns := routes(), registered(t)
+	for _, pattern := range patterns {
 		if _, known := table[pattern]; !known {
 			t.Errorf("no probe asks for %s: say in routes where it is, and what is open there", pattern)
 		}
@@ -125,7 +125,7 @@ func TestNobodyGetsInByHTTP(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Contains(registered(t), pattern) {
+		if !slices.Contains(patterns, pattern) {
 			t.Errorf("nobody registers %s any more", pattern)
 		}
 	}

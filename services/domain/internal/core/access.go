@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -189,7 +190,7 @@ func (d *Domain) setMembers(ctx context.Context, tx Tx, a Actor, action Action, 
 
 // membersOf is how many members each group has, of those names that a group has.
 func membersOf(ctx context.Context, r Reads, organization int64, names []string) (map[string]int, error) {
-	count := map[string]int{}
+	groups := map[string]int64{}
 	for _, name := range names {
 		g, err := r.GroupByName(ctx, organization, name)
 		if fault.Is(err, fault.NotFound) {
@@ -198,13 +199,17 @@ func membersOf(ctx context.Context, r Reads, organization int64, names []string)
 		if err != nil {
 			return nil, err
 		}
-		members, err := r.MembersByGroup(ctx, organization, []int64{g.ID})
-		if err != nil {
-			return nil, err
-		}
-		count[name] = len(members[g.ID])
+		groups[name] = g.ID
 	}
-	return count, nil
+	count := make(map[string]int, len(groups))
+	if len(groups) == 0 {
+		return count, nil
+	}
+	members, err := r.MembersByGroup(ctx, organization, slices.Collect(maps.Values(groups)))
+	for name, id := range groups {
+		count[name] = len(members[id])
+	}
+	return count, err
 }
 
 // unanswerable finds why a question to a group could never be answered, as JSON pointers into the rules of the question: there is no

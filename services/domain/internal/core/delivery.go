@@ -16,8 +16,8 @@ import (
 // DeliveryWindow is what delivery metrics are of: deployments of an application that were over from Since until before Until.
 type DeliveryWindow struct {
 	ApplicationID int64
-	// EnvironmentID is the one that is asked about; 0 for all that the application's pipeline goes to.
-	EnvironmentID int64
+	// EnvironmentIDs are those that are asked about; none for all that the application's pipeline goes to.
+	EnvironmentIDs []int64
 	// Since is 30 days before Until when zero. Until is now when zero, and never later.
 	Since, Until time.Time
 }
@@ -90,14 +90,14 @@ const (
 	attemptsAround = 100
 )
 
-// DeliveryMetrics works the metrics out, in the order of the pipeline. The error is Invalid for a window that is none, or too wide.
+// DeliveryMetrics works the metrics out, in the order that was asked for, or else of the pipeline. The error is Invalid for a window that is none, or too wide.
 func (d *Domain) DeliveryMetrics(ctx context.Context, organization int64, w DeliveryWindow) ([]DeliveryMetrics, error) {
 	w, err := w.bounded(d.clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	environments := []int64{w.EnvironmentID}
-	if w.EnvironmentID == 0 {
+	environments := w.EnvironmentIDs
+	if len(environments) == 0 {
 		if environments, err = d.pipelineEnvironments(ctx, organization, w.ApplicationID); err != nil {
 			return nil, err
 		}

@@ -232,12 +232,14 @@ func (d *Domain) SetEnvironmentApproval(ctx context.Context, a Actor, environmen
 		if n == nil {
 			return tx.DropEnvironmentApproval(ctx, environment)
 		}
-		members, err := membersOf(ctx, tx, a.Organization, []string{n.Group})
-		if err != nil {
-			return err
-		}
-		if found := unanswerable(n.Group, n.Quorum, members); len(found) > 0 {
-			return fault.InvalidFields(found...)
+		if n.Group != "" {
+			members, err := membersOf(ctx, tx, a.Organization, []string{n.Group})
+			if err != nil {
+				return err
+			}
+			if found := unanswerable(n.Group, n.Quorum, members); len(found) > 0 {
+				return fault.InvalidFields(found...)
+			}
 		}
 		n.EnvironmentID = environment
 		return tx.SaveEnvironmentApproval(ctx, *n)

@@ -18,9 +18,8 @@ import (
 // program begins with.
 //
 // Only for programs that have done well in this process before (openings): the first run of each is stored before anything of it
-// is done, so that a program which kills its process is found out (Settings.Crashes).
-
-// Only programs that run in this process and are quick about it: nobody waits longer for the answer of a start because of a tenant's program.
+// is done, so that a program which kills its process is found out (Settings.Crashes). And only for those that run in this process and
+// are quick about it: nobody waits longer for the answer of a start because of a tenant's program.
 
 // aheadMost is how long a first turn may take to be run ahead the next time.
 const aheadMost = 5 * time.Millisecond

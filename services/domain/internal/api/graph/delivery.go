@@ -16,9 +16,11 @@ func (q query) DeliveryMetrics(ctx context.Context, application string, environm
 		return nil, err
 	}
 	if environment != nil {
-		if w.EnvironmentID, err = environmentNumber(ctx, q.domain, *environment); err != nil {
+		id, err := environmentNumber(ctx, q.domain, *environment)
+		if err != nil {
 			return nil, err
 		}
+		w.EnvironmentIDs = []int64{id}
 	}
 	if since != nil {
 		w.Since = *since
