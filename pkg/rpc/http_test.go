@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -140,4 +141,50 @@ func TestHTTPStreamsAreFlushedAndEndWithTheServer(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
+}
+
+// A server that is told to stop takes nothing new, and answers what it has taken.
+func TestHTTPStopLetsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	entered, release := make(chan struct{}), make(chan struct{})
+	f := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		if err := r.Context().Err(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, "whole")
+	})
+	type answer struct {
+		code int
+		body string
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		code, body, err := request(t, client(t), http.MethodPost, f.address, "{}")
+		answered <- answer{code, body, err}
+	}()
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- f.stop() }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for { // until the stop has begun
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.address, "http://"))
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	if ctx.Err() != nil {
+		t.Error("a server that was told to stop takes connections after a minute")
+	}
+	close(release)
+	if got := <-answered; got != (answer{http.StatusOK, "whole", nil}) {
+		t.Errorf("answered %d %q, error %v; want the whole answer", got.code, got.body, got.err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop: %v", err)
+	}
 }
