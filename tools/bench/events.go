@@ -217,7 +217,7 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.1f%% of a core and %.1f commits/s (ours among them)",
 		bytes/int64(parked), memory>>20, restart.Seconds(), 100*(u.service+u.postgres).Seconds()/idle.Seconds(), float64(u.commits)/idle.Seconds())})
 	n := max(w.scaled(1000), 1000)
-	offset := int(now().Unix()) * 1000 // not those of an earlier run in the same folder
+	offset := int(now().Unix()) * 100_000 // not those of an earlier run in the same folder, nor of the sweep before, some seconds ago
 	_, _, err = w.drive(ctx, 32, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		return 0, begin(ctx, client, fmt.Sprintf("among-%d", offset+i), waitProgram, fmt.Sprintf(`{"number": %d}`, offset+i))
 	})
