@@ -96,6 +96,45 @@ func starts(ctx context.Context, w *world, r *report) error {
 			return err
 		}
 	}
+	return w.startMany(ctx, r)
+}
+
+// startMany is B1 with many starts in one request. A latency is a request's.
+func (w *world) startMany(ctx context.Context, r *report) error {
+	const each, clients = 100, 8
+	n := w.scaled(300)
+	before, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	all, took, err := w.drive(ctx, clients, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		req := &autoflowv1.StartWorkflowsRequest{}
+		for j := range each {
+			req.Workflows = append(req.Workflows, &autoflowv1.StartWorkflowRequest{
+				OrganizationId: organization, WorkflowId: fmt.Sprintf("many-%d-%d", i, j), Starlark: []byte(emptyProgram), Inputs: fmt.Appendf(nil, `{"number": %d}`, j),
+			})
+		}
+		began := now()
+		resp, err := client.StartWorkflows(ctx, req)
+		if err != nil {
+			return 0, err
+		}
+		for _, result := range resp.GetResults() {
+			if !result.GetStarted().GetCreated() {
+				return 0, fmt.Errorf("a start was answered with %v", result)
+			}
+		}
+		return now().Sub(began), nil
+	})
+	if err != nil {
+		return err
+	}
+	after, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	m := row{Scenario: "start, 100 a request", Engine: "lockstep", Clients: clients, N: n * each, Unit: "starts", PerSecond: float64(n*each) / took.Seconds(), P50: all.at(0.5), P99: all.at(0.99)}
+	r.add(m.used(after.since(before), m.N))
 	return nil
 }
 

@@ -38,8 +38,8 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 
 const (
 	maxStarts = 1000
-	// startsAtOnce is how many starts of one request are under way together; they share the store's commits.
-	startsAtOnce = 16
+	// startsAtOnce is how many starts of one request are under way together; they share the store's commits, whose number it decides.
+	startsAtOnce = 256
 )
 
 // StartWorkflows stores several runs.
