@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -70,7 +71,7 @@ func measured(ctx context.Context, w *world, r *report, m row, do func(ctx conte
 	if err != nil {
 		return err
 	}
-	m.Engine, m.PerSecond, m.P50, m.P99 = "lockstep", float64(m.N)/took.Seconds(), all.at(0.5), all.at(0.99)
+	m.Engine, m.PerSecond, m.P50, m.P99 = cmp.Or(m.Engine, "lockstep"), float64(m.N)/took.Seconds(), all.at(0.5), all.at(0.99)
 	r.add(m.used(after.since(before), m.N))
 	return nil
 }
@@ -172,6 +173,19 @@ func (w *world) drained(ctx context.Context) error {
 			return err
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// ended returns when every run has ended.
+func (w *world) ended(ctx context.Context) error {
+	for {
+		var left int
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".execution WHERE state < 2").Scan(&left); err != nil || left == 0 {
+			return err
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}

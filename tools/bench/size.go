@@ -25,17 +25,8 @@ func timers(ctx context.Context, w *world, r *report) error {
 	if _, err := w.db.Exec(ctx, "CREATE TABLE due AS SELECT execution, due FROM workflow.timer"); err != nil {
 		return err
 	}
-	for {
-		var left int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE state < 2").Scan(&left); err != nil {
-			return err
-		}
-		if left == 0 {
-			break
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return err
-		}
+	if err := w.ended(ctx); err != nil {
+		return err
 	}
 	m := row{Scenario: "timer", Engine: "lockstep", Unit: "timers due within a second"}
 	var most float64

@@ -13,7 +13,7 @@ import (
 
 // usage is what an installation has used up so far.
 type usage struct {
-	// service, postgres and client are processor time; client includes the embedded NATS server.
+	// service, postgres and client are processor time: of all processes of the service, and client includes the embedded NATS server.
 	service, postgres, client time.Duration
 	// wal is in bytes.
 	wal, commits int64
@@ -23,8 +23,12 @@ type usage struct {
 func (w *world) usage(ctx context.Context) (usage, error) {
 	var u usage
 	var err error
-	if u.service, err = probe.ProcessorTime(w.service.Process.Pid); err != nil {
-		return u, err
+	for _, service := range w.services() {
+		used, err := probe.ProcessorTime(service.Process.Pid)
+		if err != nil {
+			return u, err
+		}
+		u.service += used
 	}
 	if u.postgres, err = probe.FamilyTime(w.database.PID()); err != nil {
 		return u, err

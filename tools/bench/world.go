@@ -43,8 +43,10 @@ type world struct {
 	nats     *server.Server
 	config   workflow.Config
 	service  *exec.Cmd
-	db       *pgx.Conn
-	conns    []*grpc.ClientConn
+	// joined are processes of the service beside the first.
+	joined []*exec.Cmd
+	db     *pgx.Conn
+	conns  []*grpc.ClientConn
 }
 
 func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adjust func(*workflow.Config)) (_ *world, err error) {
@@ -89,24 +91,49 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 }
 
 // up starts the service and returns when it answers.
-func (w *world) up(ctx context.Context) error {
-	config, err := json.Marshal(w.config)
-	if err != nil {
+func (w *world) up(ctx context.Context) (err error) {
+	if w.service, err = w.launch(ctx, w.config); err != nil {
 		return err
+	}
+	return w.answers(ctx, w.config.GRPCAddress)
+}
+
+// join starts another process of the service on the same servers, answers its address when it answers, and has down end it too.
+func (w *world) join(ctx context.Context) (address string, err error) {
+	c := w.config
+	if c.GRPCAddress, err = probe.FreeAddress(); err != nil {
+		return "", err
+	}
+	c.Instance += fmt.Sprintf("-%d", len(w.joined)+2)
+	service, err := w.launch(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	w.joined = append(w.joined, service)
+	return c.GRPCAddress, w.answers(ctx, c.GRPCAddress)
+}
+
+// launch starts a process of the service.
+func (w *world) launch(ctx context.Context, c workflow.Config) (*exec.Cmd, error) {
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w.service = exec.CommandContext(context.WithoutCancel(ctx), self, serveCommand) //nolint:gosec // it is this program
-	w.service.Stdin, w.service.Stderr = bytes.NewReader(config), os.Stderr
+	service := exec.CommandContext(context.WithoutCancel(ctx), self, serveCommand) //nolint:gosec // it is this program
+	service.Stdin, service.Stderr = bytes.NewReader(config), os.Stderr
 	if w.options.profile != "" {
-		w.service.Env = append(os.Environ(), profileVariable+"="+filepath.Join(w.options.profile, filepath.Base(w.dir)+".cpu"))
+		service.Env = append(os.Environ(), profileVariable+"="+filepath.Join(w.options.profile, filepath.Base(w.dir)+"-"+c.Instance+".cpu"))
 	}
-	if err := w.service.Start(); err != nil {
-		return err
-	}
-	client, err := w.client()
+	return service, service.Start()
+}
+
+// answers returns when the process at an address answers.
+func (w *world) answers(ctx context.Context, address string) error {
+	client, err := w.clientOf(address)
 	if err != nil {
 		return err
 	}
@@ -125,17 +152,28 @@ func (w *world) up(ctx context.Context) error {
 
 // down ends the service as an operator would.
 func (w *world) down() error {
-	if w.service == nil {
-		return nil
+	var err error
+	for _, service := range w.services() {
+		err = errors.Join(err, service.Process.Signal(os.Interrupt), service.Wait())
 	}
-	service := w.service
-	w.service = nil
-	return errors.Join(service.Process.Signal(os.Interrupt), service.Wait())
+	w.service, w.joined = nil, nil
+	return err
+}
+
+// services are the processes that run.
+func (w *world) services() []*exec.Cmd {
+	if w.service == nil {
+		return w.joined
+	}
+	return append([]*exec.Cmd{w.service}, w.joined...)
 }
 
 // client is a connection of its own.
-func (w *world) client() (autoflowv1.AutoFlowClient, error) {
-	conn, err := rpc.Dial(rpc.ClientConfig{Address: w.config.GRPCAddress, Token: token, Insecure: true})
+func (w *world) client() (autoflowv1.AutoFlowClient, error) { return w.clientOf(w.config.GRPCAddress) }
+
+// clientOf is a connection to one of several processes.
+func (w *world) clientOf(address string) (autoflowv1.AutoFlowClient, error) {
+	conn, err := rpc.Dial(rpc.ClientConfig{Address: address, Token: token, Insecure: true})
 	if err != nil {
 		return nil, err
 	}
