@@ -25,11 +25,16 @@ func scenarios() []scenario {
 		{name: "B2-peers", run: peers},
 		{name: "B2-events-hot", config: hot, run: wakes("hot")},
 		{name: "B2-events-evicted", config: evicted, run: wakes("evicted")},
+		{name: "B3-branches", run: fan},
 		{name: "B4-parked", run: parkedSweep},
 		{name: "B6-race", run: race},
 		{name: "B7-timers", run: timers},
 		{name: "B8-long", run: long},
+		{name: "B9-churn", run: churn},
+		{name: "B10-duplicates", run: duplicates},
 		{name: "B11-kill", run: killed},
+		{name: "B12-noisy", run: noisy},
+		{name: "B13-canary", run: canary},
 		{name: "B15-records", run: records},
 	}
 }
