@@ -278,8 +278,8 @@ if run("act", {}, retry = False, on_error = "return").code != "unreachable":
 // cutOff is the store of a process that cannot reach the database any more to renew its lease, but works on.
 type cutOff struct{ core.Store }
 
-func (cutOff) Renew(context.Context, core.Lease, time.Time) error {
-	return errors.New("no route to host")
+func (cutOff) Due(context.Context, core.Round) (core.Due, error) {
+	return core.Due{}, errors.New("no route to host")
 }
 
 func (cutOff) Release(context.Context, core.Lease) error { return errors.New("no route to host") }
@@ -288,16 +288,18 @@ func TestAnotherProcessTakesOverAndTheFormerOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	begun, release := make(chan struct{}), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
 	e.run("lost", cutOff{e.store}, func(_ context.Context, c core.Call) (any, error) {
 		close(begun)
 		<-release
 		return "from the former owner, " + c.ID, nil
 	})
+	t.Cleanup(letGo) // before the end of the process, which waits for it
 	e.start(`print(run("act", {}))`)
 	<-begun
 	e.run("heir", e.store, func(_ context.Context, c core.Call) (any, error) { return "from the heir, " + c.ID, nil })
 	w := e.await(core.Completed)
-	close(release)
+	letGo()
 	want := `run "from the heir, ` + w.Ref + `/0.0"`
 	if h := e.history(); len(h) != 3 || h[0] != want {
 		t.Errorf("history %q, expected first %s", h, want)

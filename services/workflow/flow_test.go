@@ -166,7 +166,7 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 	var ahead atomic.Int64 // the wait for another attempt is not waited for
 	flows := func() *core.Flows {
 		return core.NewFlows(core.FlowsDeps{
-			Store: kept, Scripts: script.New(script.Limits{}), Clock: shifted{clock.System(), &ahead}, Log: bustest.Log(t), Poll: 10 * time.Millisecond,
+			Store: kept, Scripts: script.New(script.Limits{}), Clock: shifted{clock.System(), &ahead}, Log: bustest.Log(t),
 			Start: func(ctx context.Context, s core.Start) (core.Started, error) {
 				started, err := e.service.Start(ctx, s)
 				if err == nil && started.Created {
@@ -207,6 +207,8 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 			t.Fatalf("%d runs were recorded, expected %d", list[0].Started, ticks*3/2)
 		}
 		ahead.Add(int64(time.Second))
+		first.Wake() // as the lookout of its process would
+		second.Wake()
 		_ = clock.Sleep(ctx, clock.System(), 10*time.Millisecond)
 	}
 	stop()
@@ -232,7 +234,7 @@ func TestARefusedRunIsCounted(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	flows := core.NewFlows(core.FlowsDeps{
-		Store: e.store, Scripts: script.New(script.Limits{}), Clock: clock.System(), Log: bustest.Log(t), Poll: 10 * time.Millisecond,
+		Store: e.store, Scripts: script.New(script.Limits{}), Clock: clock.System(), Log: bustest.Log(t),
 		Start: func(context.Context, core.Start) (core.Started, error) {
 			return core.Started{}, fault.New(fault.Invalid, "no")
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -17,7 +16,7 @@ import (
 )
 
 // TestAnEventStartsItsRunWithoutWaitingForALook: whatever stores the event, from outside, by a program or about a run's end, wakes
-// the loop that starts runs, and only if there is a handler of its type (E17). The loop itself looks once an hour here.
+// the loop that starts runs, and only if there is a handler of its type (E17). No lookout tells the loop here.
 func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	t.Parallel()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
@@ -31,7 +30,7 @@ func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	e.service = core.NewService(e.store, e.scripts, clock.System(), e)
 	started := make(chan string, 10)
 	flows = core.NewFlows(core.FlowsDeps{
-		Store: e.store, Scripts: e.scripts, Clock: clock.System(), Log: bustest.Log(t), Poll: time.Hour,
+		Store: e.store, Scripts: e.scripts, Clock: clock.System(), Log: bustest.Log(t),
 		Start: func(_ context.Context, s core.Start) (core.Started, error) {
 			started <- s.Labels["event_type"]
 			return core.Started{}, nil

@@ -336,7 +336,7 @@ func assemble(a assembly) (assembled, error) {
 		a.calls = func(s core.Store) core.Store { return steady{s} }
 	}
 	dispatcher := core.Dispatcher{
-		Store: a.calls(kept), Sender: a.sender(service), Clock: a.wall, Log: a.log, Poll: 20 * time.Millisecond, Woken: engine.Calls(),
+		Store: a.calls(kept), Sender: a.sender(service), Clock: a.wall, Log: a.log, Woken: engine.Calls(),
 	}
 	return assembled{store: crashing, service: service, run: func(ctx context.Context) error {
 		var parts sync.WaitGroup

@@ -36,7 +36,7 @@ const (
 	receiver = "domain"
 	// stopWithin is how long parts may take to end. What is cut off then is replayed, like after a crash.
 	stopWithin = 15 * time.Second
-	// poll is how often every loop looks for work that nobody told it of.
+	// poll is how often to look for work that nobody was told of.
 	poll = time.Second
 )
 
@@ -98,10 +98,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watchers := core.NewWatchers(executions, wall, log)
 	engine = core.NewEngine(core.EngineDeps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe, Clock: wall, Log: log,
-		Settings: settings(c),
+		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
-	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log, Poll: poll})
+	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
 		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
@@ -110,7 +110,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	dispatcher := core.Dispatcher{
-		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Poll: poll, Woken: engine.Calls(),
+		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Woken: engine.Calls(),
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
@@ -20,9 +19,7 @@ type Dispatcher struct {
 	Sender CallSender
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Poll is how often to look without having been woken by Woken.
-	Poll time.Duration
-	// Woken says that a turn has opened a call. A signal that is lost costs at most Poll.
+	// Woken says that a turn has opened a call, or that one is due (Engine.Calls).
 	Woken <-chan struct{}
 }
 
@@ -47,13 +44,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if len(calls) == callBatch {
 			continue
 		}
-		t := d.Clock.NewTimer(d.Poll)
 		select {
 		case <-d.Woken:
-		case <-t.C():
 		case <-ctx.Done():
 		}
-		t.Stop()
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Settings struct {
 	Instance string
 	// Lease is how long the executions of a dead instance stay unclaimed.
 	Lease time.Duration
-	// Poll is how often to look for work without having been woken.
+	// Poll is how often to look for work that nobody was told of.
 	Poll time.Duration
 	// CallTimeout and WaitTimeout bound what programs give no timeout for (D12).
 	CallTimeout, WaitTimeout time.Duration
@@ -49,6 +49,8 @@ type EngineDeps struct {
 	Agents AgentOwners
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(Emit) *FunctionError
+	// Flows is called when there is work for Flows that they may not have been told of; nil: there are none.
+	Flows func()
 	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything
 	// did, without secrets; nil for nobody. Replay attempts nothing.
 	Observe func(ctx context.Context, call Call) (inside context.Context, end func(problem string))
@@ -59,15 +61,15 @@ type EngineDeps struct {
 	Settings Settings
 }
 
-// Engine claims executions, runs their turns and commits them. It is made of loops that are woken by signals and look
-// by themselves every Poll, so that a lost signal costs time and nothing else.
+// Engine claims executions, runs their turns and commits them. It is made of loops that are woken by signals; one loop looks
+// every Poll whether there is work for any of them (lookout.go), so that a lost signal costs time and nothing else.
 type Engine struct {
 	EngineDeps
 	// lease is set by Run before the loops start, and only read afterwards.
 	lease Lease
 	// claims wakes the claim loop, timers the timer loop, calls the Dispatcher, which is a part of its own.
 	claims signal
-	timers signal
+	timers *alarm
 	calls  signal
 	// activities bounds the Functions under way, and active waits for them at the end.
 	activities chan struct{}
@@ -96,7 +98,7 @@ func NewEngine(d EngineDeps) *Engine {
 	return &Engine{
 		EngineDeps: d,
 		claims:     newSignal(),
-		timers:     newSignal(),
+		timers:     newAlarm(),
 		calls:      newSignal(),
 		activities: make(chan struct{}, d.Settings.Activities),
 		places:     newPlaces(d.Settings.Live, d.Settings.Cache),
@@ -107,7 +109,7 @@ func NewEngine(d EngineDeps) *Engine {
 // it stays in memory.
 func (e *Engine) LongHistories() int64 { return e.longHistories.Load() }
 
-// Calls is raised when a turn has opened a call that a relay is to carry out.
+// Calls is raised when a turn has opened a call that a relay is to carry out, and when one is to be sent (again).
 func (e *Engine) Calls() <-chan struct{} { return e.calls }
 
 // Run runs executions until ctx ends or the instance's name is taken by another process. ready is called once the
@@ -122,7 +124,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	defer stop(nil)
 	var loops, drivers sync.WaitGroup
 	e.places.open(e.lease, func(j job, woken signal) { drivers.Go(func() { e.driveOne(ctx, j, woken) }) })
-	loops.Go(func() { stop(e.renewLoop(ctx)) })
+	loops.Go(func() { stop(e.lookoutLoop(ctx)) })
 	loops.Go(func() { e.claimLoop(ctx) })
 	loops.Go(func() { e.timerLoop(ctx) })
 	loops.Go(func() { e.forgetLoop(ctx) })
@@ -178,31 +180,19 @@ func (e *Engine) Watch(organization int64, workflow string) (ended <-chan Execut
 	return e.endings.watch(organization, workflow)
 }
 
-// renewLoop keeps the lease alive. Trouble with the database is waited out: the lease only saves work, the commits are
-// fenced by themselves.
-func (e *Engine) renewLoop(ctx context.Context) error {
-	for {
-		// At a third of the lease one renewal may fail, and the next is still in time.
-		if err := clock.Sleep(ctx, e.Clock, e.Settings.Lease/3); err != nil {
-			return nil //nolint:nilerr // the end of the context is the regular end
-		}
-		err := e.Store.Renew(ctx, e.lease, e.Clock.Now().Add(e.Settings.Lease))
-		if errors.Is(err, ErrFenced) {
-			e.Log.ErrorContext(ctx, "another process took this instance's name", "instance", e.lease.Instance)
-			return err
-		}
-		e.report(ctx, "renew lease", err)
-	}
-}
-
 // claimLoop takes executions that can go on and that nobody has: those of dead processes, those that found no place
 // when they were stored, and those whose signal was lost. What it costs grows with them alone, never with what is
 // parked.
 func (e *Engine) claimLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		if e.claim(ctx) == 0 {
-			e.claims.wait(ctx, e.Clock, e.Settings.Poll)
+		if e.claim(ctx) > 0 {
+			continue
 		}
+		wait := untilTold
+		if e.suspect.execution != 0 {
+			wait = e.Settings.Poll // its probation ends by itself
+		}
+		e.claims.wait(ctx, e.Clock, wait)
 	}
 }
 
@@ -250,7 +240,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 // timerBatch bounds how many executions one firing locks and wakes.
 const timerBatch = 500
 
-// timerLoop fires timers when they are due.
+// timerLoop fires timers when they are due. Of timers that others open, and of trouble, the lookout tells it again.
 func (e *Engine) timerLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := e.Clock.Now()
@@ -259,13 +249,20 @@ func (e *Engine) timerLoop(ctx context.Context) {
 		if fired == timerBatch {
 			continue
 		}
-		wait := e.Settings.Poll
-		if !next.IsZero() {
+		until := now.Add(untilTold)
+		if !next.IsZero() && next.Before(until) {
 			// The next timer may have become due since now was read; the floor keeps the loop from spinning.
-			wait = max(min(wait, next.Sub(now)), time.Millisecond)
+			until = later(next, now.Add(time.Millisecond))
 		}
-		e.timers.wait(ctx, e.Clock, wait)
+		e.timers.sleep(ctx, e.Clock, now, until)
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // forgetEvery is how often old events are forgotten.

@@ -78,8 +78,6 @@ type FlowsDeps struct {
 	Start func(ctx context.Context, s Start) (Started, error)
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Poll is how often to look without having been woken.
-	Poll time.Duration
 }
 
 // Flows registers flows and starts their runs. A run is started before its work is forgotten, and its id is made of the
@@ -98,7 +96,7 @@ func NewFlows(d FlowsDeps) *Flows {
 }
 
 // Wake has Run look for work now. Whoever stores an event that has met a handler calls it, so the process that has committed the
-// event starts the run; what a process that died has left is found by looking.
+// event starts the run; for what a process that died has left, and for what is to be tried again, the engine's lookout calls it.
 func (f *Flows) Wake() { f.woken.raise() }
 
 // flowBatch is how much work is taken at once.
@@ -117,7 +115,7 @@ func (f *Flows) Run(ctx context.Context) error {
 			}
 		}
 		if len(work) < flowBatch {
-			f.woken.wait(ctx, f.Clock, f.Poll)
+			f.woken.wait(ctx, f.Clock, untilTold)
 		}
 	}
 	return nil

@@ -41,8 +41,9 @@ type Store interface {
 	// Acquire makes the instance the only owner of its name: a new epoch, and with it a claim to everything that an
 	// earlier process of this name left.
 	Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (epoch int64, err error)
-	// Renew extends the lease. ErrFenced: another process has taken the name.
-	Renew(ctx context.Context, l Lease, until time.Time) error
+	// Due says what there is to do that nobody may have been told of, and extends the lease where the round says so. ErrFenced: another
+	// process has taken the name.
+	Due(ctx context.Context, r Round) (Due, error)
 	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without having them here.
 	// One whose owner was another process, or a former one of this instance, has had it die: its crashes are counted.
 	Claim(ctx context.Context, c Claim) ([]Claimed, error)
@@ -106,6 +107,26 @@ type Woken struct {
 type Came struct {
 	Wakes   int64
 	Arrival Arrival
+}
+
+// Round is a look for work that nobody was told of.
+type Round struct {
+	Lease Lease
+	// Until is how far the lease is extended; zero: not now.
+	Until time.Time
+	Now   time.Time
+	// Soon is before when a timer is due for this round: until then somebody looks.
+	Soon time.Time
+	// Here are the executions that the process has.
+	Here []int64
+}
+
+// Due is what a round has found.
+type Due struct {
+	// Executions says that Claim would take one, suspected or not; Timers that one ends before the round's Soon.
+	Executions, Timers bool
+	// Calls says that NextCalls would take one, Flows that NextFlowWork would.
+	Calls, Flows bool
 }
 
 // Claim says what a process would take on.

@@ -139,10 +139,11 @@ func (d *driver) stored(opened []Opening) {
 		known := d.open[o.Op.Ref]
 		known.deadline, known.stored = o.Due, true
 		d.open[o.Op.Ref] = known
+		d.engine.timers.due(o.Due)
+		if o.Location == Cluster {
+			d.engine.calls.raise()
+		}
 	}
-	// A new timer may be due before the one that the timer loop sleeps for.
-	d.engine.timers.raise()
-	d.engine.calls.raise()
 }
 
 // take moves what the machine recorded into the turn.

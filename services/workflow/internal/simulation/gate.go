@@ -248,9 +248,8 @@ func (p *port) Acquire(ctx context.Context, instance string, now time.Time, leng
 	})
 }
 
-func (p *port) Renew(ctx context.Context, l core.Lease, until time.Time) error {
-	_, err := read(ctx, p, "renew", func() (struct{}, error) { return struct{}{}, p.memory.renew(l, until) })
-	return err
+func (p *port) Due(ctx context.Context, r core.Round) (core.Due, error) {
+	return read(ctx, p, "due", func() (core.Due, error) { return p.memory.due(r) })
 }
 
 func (p *port) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {

@@ -152,12 +152,36 @@ func (m *Memory) acquire(instance string, until time.Time) int64 {
 	return l.epoch
 }
 
-func (m *Memory) renew(l core.Lease, until time.Time) error {
-	if m.leases[l.Instance].epoch != l.Epoch {
-		return core.ErrFenced
+func (m *Memory) due(r core.Round) (due core.Due, err error) {
+	l := m.leases[r.Lease.Instance]
+	if l.epoch != r.Lease.Epoch {
+		return due, core.ErrFenced
 	}
-	m.leases[l.Instance] = lease{epoch: l.Epoch, until: until}
-	return nil
+	if !r.Until.IsZero() {
+		m.leases[r.Lease.Instance] = lease{epoch: l.epoch, until: r.Until}
+	}
+	for _, e := range m.executions {
+		due.Executions = due.Executions || m.claimable(e, r.Lease, r.Now, r.Here)
+		for _, t := range e.timers {
+			due.Timers = due.Timers || !t.fired && t.due.Before(r.Soon)
+		}
+		for _, c := range e.calls {
+			due.Calls = due.Calls || c.due(r.Now)
+		}
+	}
+	return due, nil
+}
+
+// claimable reports whether an execution runs, and is in nobody's hands as far as the lease's holder knows.
+func (m *Memory) claimable(e *execution, l core.Lease, now time.Time, here []int64) bool {
+	if e.State != core.Running || slices.Contains(here, e.ID) {
+		return false
+	}
+	if e.owner == nil || e.owner.Instance == l.Instance {
+		return true
+	}
+	owner := m.leases[e.owner.Instance]
+	return owner.epoch != e.owner.Epoch || !owner.until.After(now) || m.defect == StealsExecutions
 }
 
 func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
@@ -168,13 +192,8 @@ func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
 		if len(claimed) == c.Limit {
 			break
 		}
-		if e.State != core.Running || slices.Contains(c.Here, e.ID) {
+		if !m.claimable(e, c.Lease, c.Now, c.Here) {
 			continue
-		}
-		if e.owner != nil && e.owner.Instance != c.Lease.Instance {
-			if owner := m.leases[e.owner.Instance]; owner.epoch == e.owner.Epoch && owner.until.After(c.Now) && m.defect != StealsExecutions {
-				continue
-			}
 		}
 		crashes := e.crashes
 		if e.owner != nil && (e.owner.Instance != c.Lease.Instance || e.owner.Epoch < c.Lease.Epoch) {

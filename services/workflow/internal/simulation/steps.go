@@ -207,7 +207,7 @@ func (s *simulation) boot(name string) {
 	}
 	to.woken = engine.Wake
 	p.service = core.NewService(to, scripts, p, engine)
-	dispatcher := core.Dispatcher{Store: to, Sender: s.world, Clock: p, Log: log, Poll: pollEvery, Woken: engine.Calls()}
+	dispatcher := core.Dispatcher{Store: to, Sender: s.world, Clock: p, Log: log, Woken: engine.Calls()}
 	s.processes = append(s.processes, p)
 	go func() {
 		defer stop()

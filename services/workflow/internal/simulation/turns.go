@@ -180,11 +180,16 @@ const (
 	longestResend = 2 * time.Minute
 )
 
+// due reports whether the call is to be sent now.
+func (c *call) due(now time.Time) bool {
+	return c.cluster && !c.nextAt.IsZero() && !c.nextAt.After(now) && c.Deadline.After(now)
+}
+
 func (m *Memory) nextCalls(now time.Time, limit int) (calls []core.OutgoingCall) {
 	for _, e := range m.executions {
 		for _, ref := range refs(e.calls) {
 			c := e.calls[ref]
-			if len(calls) == limit || !c.cluster || c.nextAt.IsZero() || c.nextAt.After(now) || !c.Deadline.After(now) {
+			if len(calls) == limit || !c.due(now) {
 				continue
 			}
 			c.nextAt = now.Add(min(longestResend, firstResend<<min(c.Attempt, 20)))

@@ -227,26 +227,34 @@ func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, len
 	return epoch, nil
 }
 
-// Renew extends the lease.
-func (s *Store) Renew(ctx context.Context, l core.Lease, until time.Time) error {
-	n, err := s.queries.RenewLease(ctx, query.RenewLeaseParams{Instance: l.Instance, Epoch: l.Epoch, Until: until})
+// Due is one statement, which changes nothing where the lease is not extended.
+func (s *Store) Due(ctx context.Context, r core.Round) (core.Due, error) {
+	p := query.DueParams{Instance: r.Lease.Instance, Epoch: r.Lease.Epoch, Now: r.Now, Soon: r.Soon, Here: known(r.Here)}
+	if !r.Until.IsZero() {
+		p.Until = &r.Until
+	}
+	row, err := s.queries.Due(ctx, p)
 	if err != nil {
-		return pg.Classify(err, "renew lease of %q", l.Instance)
+		return core.Due{}, pg.Classify(err, "look for work of %q", r.Lease.Instance)
 	}
-	if n == 0 {
-		return fmt.Errorf("renew lease of %q: %w", l.Instance, core.ErrFenced)
+	if !row.Ours {
+		return core.Due{}, fmt.Errorf("lease of %q: %w", r.Lease.Instance, core.ErrFenced)
 	}
-	return nil
+	return core.Due{Executions: row.Executions, Timers: row.Timers, Calls: row.Calls, Flows: row.Flows}, nil
+}
+
+// known is a list as a parameter: NULL, which none would be, makes every row unknown.
+func known(ids []int64) []int64 {
+	if ids == nil {
+		return []int64{}
+	}
+	return ids
 }
 
 // Claim takes executions that can go on.
 func (s *Store) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
-	here := c.Here
-	if here == nil {
-		here = []int64{} // NULL would make every row unknown
-	}
 	rows, err := s.queries.Claim(ctx, query.ClaimParams{
-		Instance: c.Lease.Instance, Epoch: c.Lease.Epoch, Now: c.Now, Here: here, Most: int32(c.Limit),
+		Instance: c.Lease.Instance, Epoch: c.Lease.Epoch, Now: c.Now, Here: known(c.Here), Most: int32(c.Limit),
 		Suspected: c.Suspected, Suspicious: int32(c.Suspicious),
 	})
 	if err != nil {

@@ -250,7 +250,7 @@ func TestClaim(t *testing.T) {
 	// A process that comes back under its name has its executions at once, and its former self is out.
 	former := b.lease
 	b.lease = b.acquire("one")
-	if err := b.Renew(t.Context(), former, b.clock.Now().Add(lease)); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Due(t.Context(), core.Round{Lease: former, Until: b.clock.Now().Add(lease)}); !errors.Is(err, core.ErrFenced) {
 		t.Error("the former process renewed its lease:", err)
 	}
 	same(t, "claimed by the next process of the name", []int64{first.ID, second.ID}, b.claim(b.lease))
@@ -261,7 +261,7 @@ func TestClaim(t *testing.T) {
 	}
 
 	b.clock.Advance(lease + time.Second)
-	if err := b.Renew(t.Context(), other, b.clock.Now().Add(lease)); err != nil {
+	if _, err := b.Due(t.Context(), core.Round{Lease: other, Until: b.clock.Now().Add(lease)}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "claimed after the lease ran out", []int64{first.ID, second.ID}, b.claim(other))

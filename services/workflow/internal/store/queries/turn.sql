@@ -3,8 +3,28 @@ INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
 ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until
 RETURNING epoch;
 
--- name: RenewLease :execrows
-UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2;
+-- name: Due :one
+-- Whether the lease is still the caller's, which it extends where a time is given, and what there is to do that nobody may have been
+-- told of. All loops of the service have this one question asked for them, every second and whether there is anything or not, so
+-- each part of it is a look at the end of an index. What Claim would take, suspected or not, is asked for with its words.
+WITH renewed AS (
+    UPDATE lease SET until = sqlc.narg(until)::timestamptz
+    WHERE lease.instance = sqlc.arg(instance)::text AND lease.epoch = sqlc.arg(epoch)::bigint AND sqlc.narg(until)::timestamptz IS NOT NULL
+)
+SELECT
+    EXISTS (SELECT FROM lease l WHERE l.instance = sqlc.arg(instance)::text AND l.epoch = sqlc.arg(epoch)::bigint) AS ours,
+    EXISTS (
+        SELECT FROM runnable r
+        JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+        WHERE e.state = 0
+          AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
+              ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
+          ))
+          AND r.execution <> ALL (sqlc.arg(here)::bigint[])
+    ) AS executions,
+    EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < sqlc.arg(soon)::timestamptz) AS timers,
+    EXISTS (SELECT FROM call c WHERE c.next_at <= sqlc.arg(now)::timestamptz AND c.deadline > sqlc.arg(now)::timestamptz) AS calls,
+    EXISTS (SELECT FROM flow_work w WHERE w.next_at <= sqlc.arg(now)::timestamptz) AS flows;
 
 -- name: Claim :many
 -- Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns

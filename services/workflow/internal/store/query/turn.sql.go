@@ -125,6 +125,67 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 	return items, nil
 }
 
+const due = `-- name: Due :one
+WITH renewed AS (
+    UPDATE lease SET until = $6::timestamptz
+    WHERE lease.instance = $1::text AND lease.epoch = $2::bigint AND $6::timestamptz IS NOT NULL
+)
+SELECT
+    EXISTS (SELECT FROM lease l WHERE l.instance = $1::text AND l.epoch = $2::bigint) AS ours,
+    EXISTS (
+        SELECT FROM runnable r
+        JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+        WHERE e.state = 0
+          AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
+              ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3::timestamptz)
+          ))
+          AND r.execution <> ALL ($4::bigint[])
+    ) AS executions,
+    EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < $5::timestamptz) AS timers,
+    EXISTS (SELECT FROM call c WHERE c.next_at <= $3::timestamptz AND c.deadline > $3::timestamptz) AS calls,
+    EXISTS (SELECT FROM flow_work w WHERE w.next_at <= $3::timestamptz) AS flows
+`
+
+type DueParams struct {
+	Instance string
+	Epoch    int64
+	Now      time.Time
+	Here     []int64
+	Soon     time.Time
+	Until    *time.Time
+}
+
+type DueRow struct {
+	Ours       bool
+	Executions bool
+	Timers     bool
+	Calls      bool
+	Flows      bool
+}
+
+// Whether the lease is still the caller's, which it extends where a time is given, and what there is to do that nobody may have been
+// told of. All loops of the service have this one question asked for them, every second and whether there is anything or not, so
+// each part of it is a look at the end of an index. What Claim would take, suspected or not, is asked for with its words.
+func (q *Queries) Due(ctx context.Context, arg DueParams) (DueRow, error) {
+	row := q.db.QueryRow(ctx, due,
+		arg.Instance,
+		arg.Epoch,
+		arg.Now,
+		arg.Here,
+		arg.Soon,
+		arg.Until,
+	)
+	var i DueRow
+	err := row.Scan(
+		&i.Ours,
+		&i.Executions,
+		&i.Timers,
+		&i.Calls,
+		&i.Flows,
+	)
+	return i, err
+}
+
 const histories = `-- name: Histories :many
 SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
 FROM (SELECT unnest($1::bigint[]) AS execution, unnest($2::bigint[]) AS base) AS u
@@ -340,24 +401,6 @@ type ReleaseParams struct {
 func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
 	_, err := q.db.Exec(ctx, release, arg.Owner, arg.OwnerEpoch)
 	return err
-}
-
-const renewLease = `-- name: RenewLease :execrows
-UPDATE lease SET until = $3 WHERE instance = $1 AND epoch = $2
-`
-
-type RenewLeaseParams struct {
-	Instance string
-	Epoch    int64
-	Until    time.Time
-}
-
-func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) (int64, error) {
-	result, err := q.db.Exec(ctx, renewLease, arg.Instance, arg.Epoch, arg.Until)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const standings = `-- name: Standings :many
