@@ -20,13 +20,10 @@ const (
 	ResendWindow = 1000
 )
 
-// round takes the receipts that have come, numbers what is new and publishes what is due. more says that there is more to
+// round takes the receipts that have come, gives positions to what has none, and publishes what is due. more says that there is more to
 // do at once. An errBusAway error leaves the rest for later.
 func (s *Sender) round(ctx context.Context) (more bool, err error) {
 	if err := s.settle(ctx); err != nil {
-		return false, err
-	}
-	if err := s.number(ctx); err != nil {
 		return false, err
 	}
 	if err := s.repeat(ctx); err != nil {
@@ -51,11 +48,17 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 // is to be sent again costs as much as the window holds, so it is done when something is due and not in every round.
 func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err error) {
 	q, now := query.New(s.Pool), s.Clock.Now()
-	fresh, err := q.Fresh(ctx, query.FreshParams{At: now, After: s.sent, AtMost: batch})
-	if err != nil {
-		return nil, false, pg.Classify(err, "read new events")
+	fresh, unnumbered, err := s.fresh(ctx, now)
+	if unnumbered {
+		if err := s.number(ctx); err != nil {
+			return nil, false, err
+		}
+		fresh, unnumbered, err = s.fresh(ctx, now)
 	}
-	more = len(fresh) >= batch
+	if err != nil {
+		return nil, false, err
+	}
+	more = unnumbered || len(fresh) >= batch
 	if s.overdue.After(now) {
 		return fresh, more, nil
 	}
@@ -80,6 +83,15 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 		fresh = fresh[:unplaced]
 	}
 	return slices.Concat(fresh[:unplaced], due, fresh[unplaced:]), more, nil
+}
+
+// fresh are the events to publish for the first time; unnumbered says that there are others, which have no position yet.
+func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRow, unnumbered bool, err error) {
+	rows, err = query.New(s.Pool).Fresh(ctx, query.FreshParams{At: now, After: s.sent, AtMost: batch})
+	if unnumbered = len(rows) > 0 && rows[0].Receipted && rows[0].Position == 0; unnumbered {
+		rows = rows[1:]
+	}
+	return rows, unnumbered, pg.Classify(err, "read new events")
 }
 
 // nextOverdue is when to look again, once everything was found that was due; also for what nobody here knows of. What was found
@@ -134,10 +146,6 @@ func (s *Sender) lookForOverdue(at time.Time) {
 // number gives positions to the events that have none.
 func (s *Sender) number(ctx context.Context) error {
 	const most = 10 * batch
-	found, err := query.New(s.Pool).HasUnnumbered(ctx)
-	if err != nil || !found {
-		return pg.Classify(err, "look for new events")
-	}
 	for numbered := (query.NumberRow{Events: most}); numbered.Events == most; {
 		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) (err error) {
 			q := query.New(tx)

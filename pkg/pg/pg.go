@@ -63,6 +63,9 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 }
 
 const (
+	// pingAfter is how long a connection lies idle before it is asked whether it is still there when it is taken. What loops ask every
+	// second or two would double by that.
+	pingAfter      = 3 * time.Second
 	connectTimeout = 5 * time.Second
 	firstPause     = 50 * time.Millisecond
 	longestPause   = 2 * time.Second
@@ -105,6 +108,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		// pgx leaves the password out of its text
 		return nil, fault.Because(err, fault.Invalid, "database URL: %v", err)
 	}
+	pc.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	if c.MaxConns > 0 {
 		pc.MaxConns = c.MaxConns
 	}

@@ -49,7 +49,7 @@ func (*ledger) Acquire(context.Context, string, time.Time, time.Duration) (int64
 	return 1, nil
 }
 
-func (*ledger) Renew(context.Context, core.Lease, time.Time) error { return nil }
+func (*ledger) Due(context.Context, core.Round) (core.Due, error) { return core.Due{}, nil }
 
 func (*ledger) Release(context.Context, core.Lease) error { return nil }
 

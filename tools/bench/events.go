@@ -196,11 +196,15 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 		return err
 	}
 	restart := now().Sub(began)
+	// What is left of the restart, and of the copies, is no idleness.
+	if err := pause(ctx, 5*time.Second); err != nil {
+		return err
+	}
 	before, err := w.usage(ctx)
 	if err != nil {
 		return err
 	}
-	const idle = 5 * time.Second
+	const idle = 15 * time.Second
 	if err := pause(ctx, idle); err != nil {
 		return err
 	}
@@ -214,7 +218,7 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 		return err
 	}
 	r.add(row{Scenario: "parked", Engine: "lockstep", N: parked, Unit: "parked", Note: fmt.Sprintf(
-		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.1f%% of a core and %.1f commits/s (ours among them)",
+		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.2f%% of a core and %.1f commits/s (ours among them)",
 		bytes/int64(parked), memory>>20, restart.Seconds(), 100*(u.service+u.postgres).Seconds()/idle.Seconds(), float64(u.commits)/idle.Seconds())})
 	n := max(w.scaled(1000), 1000)
 	offset := int(now().Unix()) * 100_000 // not those of an earlier run in the same folder, nor of the sweep before, some seconds ago

@@ -48,9 +48,6 @@ SELECT epoch, position FROM outbox_cursor FOR UPDATE;
 -- has committed.
 SELECT FROM outbox_cursor FOR UPDATE;
 
--- name: HasUnnumbered :one
-SELECT EXISTS (SELECT FROM outbox WHERE receipted AND position IS NULL);
-
 -- name: Number :one
 -- Number gives the next positions to the oldest events that have none, and says how many there were, and the last position.
 WITH fresh AS (
@@ -70,7 +67,8 @@ SELECT epoch, position FROM outbox_cursor;
 -- name: Fresh :many
 -- Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
 -- known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
--- still held.
+-- still held. Where there are events that are to get one, the first row is one of these, and stands for all: an outbox in which
+-- nothing is new is asked this one question.
 SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch,
     coalesce((SELECT min(held.position) FROM outbox held), c.position + 1)::bigint AS base
 FROM outbox_cursor c, (
@@ -79,8 +77,11 @@ FROM outbox_cursor c, (
     UNION ALL
     (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
      WHERE n.position > sqlc.arg(after)::bigint AND n.attempts = 0 ORDER BY n.position LIMIT sqlc.arg(at_most)::integer)
+    UNION ALL
+    (SELECT w.id, w.event, w.position, w.attempts, w.receipted FROM outbox w
+     WHERE w.receipted AND w.position IS NULL ORDER BY w.id LIMIT 1)
 ) AS o
-ORDER BY o.position NULLS FIRST, o.id;
+ORDER BY (o.receipted AND o.position IS NULL) DESC, o.position NULLS FIRST, o.id;
 
 -- name: Overdue :many
 -- Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.

@@ -157,8 +157,11 @@ FROM outbox_cursor c, (
     UNION ALL
     (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
      WHERE n.position > $3::bigint AND n.attempts = 0 ORDER BY n.position LIMIT $2::integer)
+    UNION ALL
+    (SELECT w.id, w.event, w.position, w.attempts, w.receipted FROM outbox w
+     WHERE w.receipted AND w.position IS NULL ORDER BY w.id LIMIT 1)
 ) AS o
-ORDER BY o.position NULLS FIRST, o.id
+ORDER BY (o.receipted AND o.position IS NULL) DESC, o.position NULLS FIRST, o.id
 `
 
 type FreshParams struct {
@@ -179,7 +182,8 @@ type FreshRow struct {
 
 // Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
 // known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
-// still held.
+// still held. Where there are events that are to get one, the first row is one of these, and stands for all: an outbox in which
+// nothing is new is asked this one question.
 func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error) {
 	rows, err := q.db.Query(ctx, fresh, arg.At, arg.AtMost, arg.After)
 	if err != nil {
@@ -206,17 +210,6 @@ func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error
 		return nil, err
 	}
 	return items, nil
-}
-
-const hasUnnumbered = `-- name: HasUnnumbered :one
-SELECT EXISTS (SELECT FROM outbox WHERE receipted AND position IS NULL)
-`
-
-func (q *Queries) HasUnnumbered(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, hasUnnumbered)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
 }
 
 const hasten = `-- name: Hasten :exec

@@ -127,7 +127,7 @@ func TestLeasesSaveWorkAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsWaitedOut takes the store away for 30 seconds from processes at work. They ask for it now and then, each loop and
+// TestAnOutageIsWaitedOut takes the store away for 30 seconds from processes at work. They ask for it now and then, the lookout and
 // each run about once every poll of a second, and when it is back everything comes to its end.
 func TestAnOutageIsWaitedOut(t *testing.T) {
 	t.Parallel()
@@ -135,9 +135,8 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	for seed := range uint64(30) {
 		r, attempts, processes := simulation.Outage(t, seed, outage)
 		report(t, seed, r)
-		// Three loops and at most two runs ask once a second, the lease is renewed every five thirds of one; and a few calls were
-		// under way.
-		if most := processes * (int(outage/time.Second)*6 + 10); attempts > most || attempts == 0 {
+		// The lookout and at most two runs ask once a second, claims are looked for after each of these; and a few calls were under way.
+		if most := processes * (int(outage/time.Second)*5 + 10); attempts > most || attempts == 0 {
 			t.Errorf("seed %d: %d processes asked %d times within %s, expected some, and at most %d", seed, processes, attempts, outage, most)
 		}
 	}

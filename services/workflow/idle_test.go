@@ -1,0 +1,249 @@
+package workflow_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+)
+
+// asked counts the statements of a pool, by their names.
+type asked struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), "\n")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times[name]++
+	return ctx
+}
+
+func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (a *asked) of(name string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.times[name]
+}
+
+func (a *asked) all() (total int, list []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(a.times)) {
+		total += a.times[name]
+		list = append(list, fmt.Sprintf("%s %d", name, a.times[name]))
+	}
+	return total, list
+}
+
+// nowhere is a bus that takes everything and has no receivers.
+type nowhere struct{}
+
+func (nowhere) PublishAll(_ context.Context, events []event.Event, _ []string) []error {
+	return make([]error, len(events))
+}
+
+func (nowhere) OnHint(context.Context, string, func([]byte)) error { return nil }
+
+// quiet is everything of the service that looks into the database by itself, on a clock that a test moves. asked counts its statements.
+type quiet struct {
+	t       *testing.T
+	asked   *asked
+	clock   *clocktest.Clock
+	pool    *pgxpool.Pool // whose statements are not counted
+	store   *store.Store
+	service *core.Service
+	flows   *core.Flows
+	// others is the service of a process that is gone before it has told anybody of anything.
+	others *core.Service
+}
+
+func newQuiet(t *testing.T) *quiet {
+	t.Helper()
+	owned, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	q := &quiet{t: t, asked: &asked{times: map[string]int{}}, clock: clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))}
+	config := owned.Config()
+	config.ConnConfig.Tracer = q.asked
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	q.pool = owned
+	log, scripts := bustest.Log(t), script.New(script.Limits{})
+	deps := store.Deps{Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Clock: q.clock, Log: log}
+	q.others = core.NewService(store.New(deps), scripts, q.clock, &engines{t: t})
+
+	var engine *core.Engine
+	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: nowhere{}, Clock: q.clock, Log: log, Name: "workflow", Receivers: []string{"domain"}})
+	// Nobody wakes the sender: what it does then is in its own tests, and takes one more timer.
+	deps.Pool, deps.Woken = pool, func(w core.Woken) { engine.Wake(w) }
+	q.store = store.New(deps)
+	functions, err := core.NewFunctions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners, watchers := core.NewAgents(q.store, q.clock, log), core.NewWatchers(q.store, q.clock, log)
+	engine = core.NewEngine(core.EngineDeps{
+		Store: watchers.Store(q.store), Scripts: scripts, Functions: functions, Agents: owners, CheckEmit: events.CheckEmit, Clock: q.clock, Log: log,
+		Flows: func() { q.flows.Wake() },
+		Settings: core.Settings{
+			Instance: "idle", Lease: 5 * time.Second, Poll: time.Second, CallTimeout: time.Minute, WaitTimeout: time.Hour,
+			Live: 10, Cache: 1 << 20, Activities: 10, History: 100, Crashes: 3, Retention: time.Hour,
+		},
+	})
+	q.service = core.NewService(q.store, scripts, q.clock, engine)
+	q.flows = core.NewFlows(core.FlowsDeps{Store: q.store, Scripts: scripts, Start: q.service.Start, Clock: q.clock, Log: log})
+	dispatcher := core.Dispatcher{Store: q.store, Clock: q.clock, Log: log, Woken: engine.Calls()}
+	running, stop := context.WithCancel(t.Context())
+	var loops sync.WaitGroup
+	t.Cleanup(func() { stop(); loops.Wait() })
+	ready := make(chan struct{})
+	for _, loop := range []func(context.Context) error{
+		func(ctx context.Context) error { return engine.Run(ctx, func() { close(ready) }) },
+		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, events.Agents{Store: q.store, Clock: q.clock, Log: log}.Run,
+		outbox.NewInbox(outbox.InboxDeps{Pool: pool, Clock: q.clock, Log: log, Name: "workflow"}).Run,
+	} {
+		loops.Go(func() { _ = loop(running) })
+	}
+	<-ready
+	return q
+}
+
+func (q *quiet) start(by *core.Service, workflow, program string) {
+	q.t.Helper()
+	if _, err := by.Start(q.t.Context(), core.Start{Organization: organization, Workflow: workflow, Program: core.Program{Source: []byte(program)}}); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// await waits until a run is in a state. No time passes meanwhile.
+func (q *quiet) await(workflow string, state core.State) {
+	q.t.Helper()
+	for deadline := clock.System().Now().Add(within); ; {
+		e, err := q.store.Get(q.t.Context(), organization, workflow)
+		if err == nil && e.State == state {
+			return
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) || clock.System().Now().After(deadline) {
+			q.t.Fatalf("workflow %s is in state %v (%v), expected %v", workflow, e.State, err, state)
+		}
+		_ = clock.Sleep(q.t.Context(), clock.System(), time.Millisecond)
+	}
+}
+
+// asleep waits until each of the loops waits for its time, or to be told: claims, timers, what is forgotten, the lookout, flows, whose
+// agents are, watchers, the outbox, what agents say of themselves, receipts.
+func (q *quiet) asleep() {
+	q.t.Helper()
+	all := make(chan struct{})
+	go func() { defer close(all); q.clock.AwaitTimers(10) }()
+	limit := clock.System().NewTimer(within)
+	defer limit.Stop()
+	select {
+	case <-all:
+	case <-limit.C():
+		q.t.Fatalf("the loops were not all asleep within %s", within)
+	}
+}
+
+func (q *quiet) second() {
+	q.t.Helper()
+	q.asleep()
+	q.clock.Advance(time.Second)
+}
+
+// TestAServiceWithNothingToDoAsksLittle has two minutes pass beside runs that are parked, one of them until long after that: at most
+// three statements a second, each of which is a commit (E43).
+func TestAServiceWithNothingToDoAsksLittle(t *testing.T) {
+	t.Parallel()
+	q := newQuiet(t)
+	for workflow, program := range map[string]string{"sleeper": "sleep(seconds = 3600)", "waiter": `wait_for_event("com.example.never")`} {
+		q.start(q.service, workflow, program)
+		q.await(workflow, core.Parked)
+	}
+	q.second() // what the starts have left to do is done
+	q.asleep()
+	before, _ := q.asked.all()
+	rounds := q.asked.of("Due :one")
+	const seconds, most = 120, 3
+	for range seconds {
+		q.second()
+	}
+	q.asleep()
+	after, list := q.asked.all()
+	if asked := after - before; asked > most*seconds {
+		t.Errorf("%d statements in %d seconds, expected at most %d a second; since the start:\n%s", asked, seconds, most, strings.Join(list, "\n"))
+	}
+	if looked := q.asked.of("Due :one") - rounds; looked != seconds {
+		t.Errorf("the lookout has looked %d times in %d seconds", looked, seconds)
+	}
+}
+
+// TestWhatNobodyWasToldOfIsFoundWithinASecond: a process that has died has left a run that nobody has, an event that starts the run of a
+// flow, and a timer that ends before any that this process knows of.
+func TestWhatNobodyWasToldOfIsFoundWithinASecond(t *testing.T) {
+	t.Parallel()
+	q := newQuiet(t)
+	program := `
+def handle(event):
+    pass
+on_event(type = "com.example.tick", handler = handle)
+`
+	if _, _, err := q.flows.Register(t.Context(), core.Flow{Organization: organization, Name: "f", Program: core.Program{Source: []byte(program)}}); err != nil {
+		t.Fatal(err)
+	}
+	q.start(q.service, "later", "sleep(seconds = 60)")
+	q.start(q.service, "sleeper", "sleep(seconds = 3600)")
+	q.await("later", core.Parked)
+	q.await("sleeper", core.Parked)
+	q.second()
+	q.start(q.others, "left", "x = 1")
+	q.second()
+	q.await("left", core.Completed)
+
+	tick := core.Event{Organization: organization, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte("{}"), Time: q.clock.Now()}
+	if _, _, err := q.others.Receive(t.Context(), tick); err != nil {
+		t.Fatal(err)
+	}
+	q.second()
+	for deadline := clock.System().Now().Add(within); ; {
+		list, err := q.store.ListFlows(t.Context(), organization, 0, 10)
+		if err != nil || clock.System().Now().After(deadline) {
+			t.Fatalf("the flow has not been started within %s: %v (%v)", within, list, err)
+		}
+		if list[0].Started == 1 {
+			break
+		}
+		_ = clock.Sleep(t.Context(), clock.System(), time.Millisecond)
+	}
+
+	if _, err := q.pool.Exec(t.Context(), `UPDATE timer SET due = $1 FROM execution WHERE id = execution AND workflow = 'sleeper'`, q.clock.Now().Add(1500*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	q.second()
+	q.second()
+	q.await("sleeper", core.Completed)
+}
