@@ -26,10 +26,12 @@ type Files struct {
 	// CA vouches for the other side. A server with one asks its clients for certificates (mTLS); a client without one
 	// trusts the system's.
 	CA string
+	// System has a client trust the system's authorities beside CA: for servers of which some are public and others one's own.
+	System bool
 }
 
 // Given reports whether there is any file.
-func (f Files) Given() bool { return f != Files{} }
+func (f Files) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
 // Check is what is wrong with a configuration that names these files, none for nothing: the files of a client's side begin with
 // prefix, as nats_ for nats_cert_file.
@@ -141,6 +143,11 @@ func (s *source) load() error {
 			return fault.New(fault.Invalid, "certificate authority: %w", err)
 		}
 		m.authorities = x509.NewCertPool()
+		if s.files.System {
+			if m.authorities, err = x509.SystemCertPool(); err != nil {
+				return fault.New(fault.Invalid, "the system's certificate authorities: %w", err)
+			}
+		}
 		if !m.authorities.AppendCertsFromPEM(pem) {
 			return fault.New(fault.Invalid, "certificate authority %s: found no certificate, expected PEM", s.files.CA)
 		}

@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -112,5 +113,39 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 	if found := (certs.Files{Cert: "c", Key: "k", CA: "a"}).Check("nats_"); len(found) != 0 {
 		t.Errorf("a whole set: %v", found)
+	}
+}
+
+// An authority of one's own comes beside the system's where that is asked for, and in their place where it is not.
+func TestAnAuthorityBesideTheSystems(t *testing.T) {
+	t.Parallel()
+	authority := certstest.New(t).Files(t, t.TempDir(), "server").CA
+	pem, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := x509.SystemCertPool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !both.AppendCertsFromPEM(pem) {
+		t.Fatalf("%s holds no certificate", authority)
+	}
+	own := x509.NewCertPool()
+	own.AppendCertsFromPEM(pem)
+	for name, tt := range map[string]struct {
+		files certs.Files
+		want  *x509.CertPool
+	}{
+		"beside":       {certs.Files{CA: authority, System: true}, both},
+		"in its place": {certs.Files{CA: authority}, own},
+	} {
+		client, err := tt.files.Client(slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.Config("").RootCAs; !got.Equal(tt.want) {
+			t.Errorf("%s: other authorities are trusted than expected", name)
+		}
 	}
 }

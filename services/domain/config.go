@@ -47,7 +47,7 @@ type Config struct {
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
 	// WorkflowAddress is where the workflow service takes calls, host:port, and WorkflowToken what we show it.
-	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8090"`
+	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8083"`
 	WorkflowToken   string `koanf:"workflow_token"   secret:"true"`
 	// WorkflowTLS encrypts these calls. Off is for loopback and for networks that encrypt by themselves. WorkflowCAFile
 	// holds the certificates to check the server's against; empty means the system's.
@@ -190,7 +190,7 @@ func (c Config) withDefaults() Config {
 		{&c.NATSURL, "nats://127.0.0.1:4222"},
 		{&c.NATSUser, "domain"},
 		{&c.HTTPAddress, ":8080"},
-		{&c.WorkflowAddress, "127.0.0.1:8090"},
+		{&c.WorkflowAddress, "127.0.0.1:8083"},
 		{&c.BootstrapOrganization, "default"},
 		{&c.OIDC.Label, "single sign-on"},
 		{&c.OIDC.NameClaim, "email"},

@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,5 +43,19 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 				t.Error("the error shows the token")
 			}
 		})
+	}
+}
+
+// What nobody has configured finds the workflow service on the port where that one listens by default.
+func TestTheWorkflowServiceIsLookedForWhereItListens(t *testing.T) {
+	t.Parallel()
+	c := Config{}.withDefaults()
+	text, err := os.ReadFile("../workflow/config.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens := regexp.MustCompile("`koanf:\"grpc_address\" default:\"([^\"]+)\"`").FindSubmatch(text)
+	if listens == nil || !strings.HasSuffix(c.WorkflowAddress, string(listens[1])) {
+		t.Errorf("found %q, expected port %q", c.WorkflowAddress, listens)
 	}
 }

@@ -54,6 +54,9 @@ type Config struct {
 	// addresses and names, each with or without a port.
 	// Hosts come out of payloads and redirects (D41): with an empty list, no payload makes us reach inside.
 	AllowNetworks []string `koanf:"allow_networks"`
+	// RegistriesCAFile holds authorities that vouch for registries and Git repositories, beside the system's; empty for those alone. A
+	// file that is replaced counts from the next connection on.
+	RegistriesCAFile string `koanf:"registries_ca_file"`
 	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server. It is an address of its own, so that
 	// what the internet reaches for deliveries shows no metrics.
 	HealthAddress string `koanf:"health_address"`

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
@@ -89,7 +90,15 @@ type intake struct {
 
 // newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
 func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*intake, error) {
-	transport, err := httpx.New(httpx.Config{Allow: c.AllowNetworks})
+	guard := httpx.Config{Allow: c.AllowNetworks}
+	if c.RegistriesCAFile != "" {
+		trusted, err := certs.Files{CA: c.RegistriesCAFile, System: true}.Client(log)
+		if err != nil {
+			return nil, fmt.Errorf("registries_ca_file: %w", err)
+		}
+		guard.TLS = trusted
+	}
+	transport, err := httpx.New(guard)
 	if err != nil {
 		return nil, fmt.Errorf("allow_networks: %w", err)
 	}

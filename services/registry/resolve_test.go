@@ -3,10 +3,13 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -133,6 +136,53 @@ func TestATagIsResolvedAtItsRegistry(t *testing.T) {
 	}
 	if s := h.status(t); s.LastArtifact != image+":1@"+second || s.LastPublished == nil || len(s.Waiting) != 0 {
 		t.Errorf("status is %+v", s)
+	}
+}
+
+// A registry with a certificate of an authority of one's own is asked when the authority is named, and only then.
+func TestARegistryOfAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(ociregistry.New(ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	t.Cleanup(server.Close)
+	host, authority := strings.TrimPrefix(server.URL, "https://"), filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := ociname.NewTag(host + "/shop/api:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := random.Index(50, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(tag, index, remote.WithTransport(server.Client().Transport)); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{"named": authority, "not named": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := hook(t, HookConfig{Source: "dockerhub", Host: host}, Config{AllowNetworks: []string{host}, RegistriesCAFile: file})
+			h.resolving(t)
+			h.post(t, hookPath(h.config, hookSecret), plainJSON(), hub("1", 1774432800))
+			if file == "" {
+				eventually(t, "the reason why nothing comes", func() bool {
+					waiting := h.status(t).Waiting
+					return len(waiting) == 1 && waiting[0].LastError != ""
+				})
+				if got := told(t, h.pool); len(got) != 0 {
+					t.Errorf("found %v, expected nothing from a registry that is not trusted", got)
+				}
+				return
+			}
+			eventually(t, "event", func() bool {
+				return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + digestOf(t, index)})
+			})
+		})
+	}
+	if _, err := newIntake(Config{RegistriesCAFile: authority + ".gone"}, nil, slog.New(slog.DiscardHandler), func() {}); err == nil || !strings.Contains(err.Error(), "registries_ca_file") {
+		t.Errorf("a file that is not there: found %v, expected an error that names the key", err)
 	}
 }
 

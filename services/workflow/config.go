@@ -101,6 +101,9 @@ type Config struct {
 	// names: networks, addresses, and hosts by name, each with a port or else on every port. The servers of GitCredentials
 	// are allowed without being listed.
 	GitAllowNetworks []string `koanf:"git_allow_networks"`
+	// GitCAFile holds authorities that vouch for Git servers and forges, beside the system's; empty for those alone. A file that is
+	// replaced counts from the next connection on.
+	GitCAFile string `koanf:"git_ca_file"`
 	// GitAuthorName and GitAuthorEmail sign the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`

@@ -43,7 +43,15 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 			allowed = append(allowed, u.Host)
 		}
 	}
-	transport, err := httpx.New(httpx.Config{Allow: allowed, Timeout: git.RequestTimeout, MaxBody: git.MaxTransfer})
+	guard := httpx.Config{Allow: allowed, Timeout: git.RequestTimeout, MaxBody: git.MaxTransfer}
+	if c.GitCAFile != "" {
+		trusted, err := certs.Files{CA: c.GitCAFile, System: true}.Client(log)
+		if err != nil {
+			return nil, fmt.Errorf("git_ca_file: %w", err)
+		}
+		guard.TLS = trusted
+	}
+	transport, err := httpx.New(guard)
 	if err != nil {
 		return nil, fmt.Errorf("git_allow_networks: %w", err)
 	}

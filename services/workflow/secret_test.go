@@ -3,7 +3,10 @@ package workflow_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/pem"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -160,5 +163,33 @@ func files(t *testing.T, folder, except string, places map[string]string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAGitServerOfAnotherAuthority: a certificate of an authority of one's own is taken when the authority is named, and only then.
+func TestAGitServerOfAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	t.Cleanup(web.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ file, says string }{"named": {authority, "wants credentials"}, "not named": {"", "is not trusted: x509: certificate signed by unknown authority"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startWith(t, func(c *workflow.Config) {
+				c.GitAllowNetworks, c.GitCAFile = []string{strings.TrimPrefix(web.URL, "https://")}, tt.file
+			})
+			s.submit("asks", `
+r = run("git.read_file", {"repo_url": repository, "ref": "main", "path": "a"}, retry = False, on_error = "return")
+if r.ok or says not in r.error:
+    fail("found %s, expected an error that says %s" % (r, says))
+`, fmt.Sprintf(`{"repository": %q, "says": %q}`, web.URL+"/a.git", tt.says))
+			if w := s.await("asks", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED); w.GetError() != "" {
+				t.Error(w.GetError())
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -277,7 +278,7 @@ func (r *repository) classify(err error, op string) error {
 	case isMalformed(err):
 		return fault.Because(err, fault.NotFound, "%s does not answer like a Git repository", r.url)
 	default:
-		return fault.Because(err, fault.Unavailable, "%s does not answer", r.url)
+		return silent(r.url, err)
 	}
 }
 
@@ -285,4 +286,13 @@ func (r *repository) classify(err error, op string) error {
 func isMalformed(err error) bool {
 	var decode *packp.ErrUnexpectedData
 	return errors.As(err, &decode) || errors.Is(err, packp.ErrEmptyInput) || errors.Is(err, pktline.ErrInvalidPktLen)
+}
+
+// silent says of a server that gave no answer why, where it is the server's certificate: nobody would look there for what is
+// otherwise a server that is away. It is tried again too, since certificates and authorities are replaced without a restart.
+func silent(url string, err error) error {
+	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fault.Because(err, fault.Unavailable, "the certificate of %s is not trusted: %s", url, untrusted.Err)
+	}
+	return fault.Because(err, fault.Unavailable, "%s does not answer", url)
 }

@@ -45,7 +45,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return fault.Because(err, fault.Denied, "%s may not be reached: %s", r.url, fault.Public(err))
 		}
-		return fault.Because(err, fault.Unavailable, "%s does not answer", r.url)
+		return silent(r.url, err)
 	}
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(answer.Body)
