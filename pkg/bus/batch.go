@@ -39,14 +39,14 @@ const (
 
 // PublishAll stores events in the order given, each under its message id, as PublishAttempt does, and answers one error, or
 // nil, for each that it has tried. It ends at the first error that is Unavailable, for that event and for all after it; an
-// event that is Invalid or Denied is passed over. It also ends, then without an error, when the connection is lost and back
+// event that is Invalid, because it is too large, or Denied is passed over. It also ends, then without an error, when the connection is lost and back
 // meanwhile, before OnHint tells of that: whoever has to send something before what is left gets to do so.
 //
 // So nothing in a stream is ever before what was given before it, unless that was refused for good. Many are sent as an
 // atomic batch, which the server stores whole or not at all; one whose answer is lost, or that is refused for whatever
 // reason, a duplicate in it or an event that is denied, is sent again one by one, where the stream drops what it has. A
-// server that knows no batches (before 2.12) gets one event after the other. The events may get a trace.
-func (c *Conn) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) []error {
+// server that knows no batches (before 2.12) gets one event after the other.
+func (c *Conn) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error {
 	here := c.told.Load()
 	same := func() bool { return c.nc.Stats().Reconnects == here }
 	if !same() {
@@ -57,15 +57,11 @@ func (c *Conn) PublishAll(ctx context.Context, events []event.Event, msgIDs []st
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer c.back.add(stop)()
-	all, errs := make([]*outgoing, len(events)), make([]error, len(events))
+	all, errs := make([]outgoing, len(events)), make([]error, len(events))
 	for i, e := range events {
-		all[i], errs[i] = c.prepare(ctx, e, msgIDs[i])
+		all[i] = outgoing{Sealed: e, msgID: msgIDs[i], began: c.clock.Now()}
 	}
 	for done := 0; done < len(all); {
-		if all[done] == nil {
-			done++
-			continue
-		}
 		run := all[done : done+c.together(all[done:])]
 		if len(run) < batchAtLeast || c.publishBatch(ctx, run) != nil {
 			tried := c.publishEach(ctx, run, errs[done:], same)
@@ -88,16 +84,16 @@ func (c *Conn) PublishAll(ctx context.Context, events []event.Event, msgIDs []st
 func refused(err error) bool { return fault.ClassOf(err) != fault.Unavailable }
 
 // together is how many of the first messages fit in one batch.
-func (c *Conn) together(all []*outgoing) int {
-	stream, bytes := streamOf(all[0].msg.Subject), 0
+func (c *Conn) together(all []outgoing) int {
+	stream, bytes := streamOf(all[0].Subject()), 0
 	if !c.takes.batches(stream) {
 		return 1
 	}
 	for n, o := range all {
-		if o == nil || n == batchAtMost || streamOf(o.msg.Subject) != stream {
+		if n == batchAtMost || streamOf(o.Subject()) != stream {
 			return n
 		}
-		if bytes += len(o.msg.Data); bytes > batchBytes {
+		if bytes += len(o.JSON()); bytes > batchBytes {
 			return max(n, 1)
 		}
 	}
@@ -106,7 +102,7 @@ func (c *Conn) together(all []*outgoing) int {
 
 // publishEach publishes one after the other and says how many it has tried; errs takes what came of them. An attempt on
 // another connection than the one it began on does not count.
-func (c *Conn) publishEach(ctx context.Context, run []*outgoing, errs []error, same func() bool) (tried int) {
+func (c *Conn) publishEach(ctx context.Context, run []outgoing, errs []error, same func() bool) (tried int) {
 	for i, o := range run {
 		if !same() {
 			return i
@@ -125,22 +121,22 @@ func (c *Conn) publishEach(ctx context.Context, run []*outgoing, errs []error, s
 }
 
 // publishBatch stores all of run, or nothing of it; on an error it may be either.
-func (c *Conn) publishBatch(ctx context.Context, run []*outgoing) error {
+func (c *Conn) publishBatch(ctx context.Context, run []outgoing) error {
 	subjects := make(map[string]bool, 1)
 	for _, o := range run {
-		subjects[o.msg.Subject] = true
-		if int64(len(o.msg.Data))+headerRoom > c.nc.MaxPayload() {
+		subjects[o.Subject()] = true
+		if int64(len(o.JSON()))+headerRoom > c.nc.MaxPayload() {
 			return fault.New(fault.Invalid, "a message of the batch may be too large")
 		}
 	}
 	concerns := func(subject string) bool { return subjects[subject] }
 	id, began := rand.Text(), c.clock.Now()
+	batch := []string{id} // for every message: nobody changes it
 	var answer *nats.Msg
 	err := c.denied.watch(ctx, publishWithin, concerns, func(ctx context.Context) (err error) {
 		for i, o := range run {
 			msg := o.message()
-			msg.Header.Set(nats.MsgIdHdr, o.msgID)
-			msg.Header[batchIDHeader] = []string{id}
+			msg.Header[batchIDHeader] = batch
 			msg.Header[batchSequenceHeader] = []string{strconv.Itoa(i + 1)}
 			if i < len(run)-1 {
 				err = c.nc.PublishMsg(msg) // unanswered: what is missing the commit finds out
@@ -157,7 +153,7 @@ func (c *Conn) publishBatch(ctx context.Context, run []*outgoing) error {
 	if err != nil {
 		return fault.Because(err, fault.Unavailable, "publish a batch: the event bus did not confirm it")
 	}
-	if err := c.confirmed(answer.Data, id, streamOf(run[0].msg.Subject), len(run)); err != nil {
+	if err := c.confirmed(answer.Data, id, streamOf(run[0].Subject()), len(run)); err != nil {
 		return err
 	}
 	now := c.clock.Now()

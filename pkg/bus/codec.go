@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -21,17 +20,20 @@ const (
 	sourceHeader = "Lockstep-Source"
 )
 
-// encode is e as a message, structured: attributes may hold any text, which headers cannot carry.
-func encode(ctx context.Context, e event.Event, subject string) (*nats.Msg, error) {
-	var body bytes.Buffer
-	if _, err := cenats.WriteMsg(binding.WithForceStructured(ctx), binding.ToMessage(&e), &body); err != nil {
-		return nil, fault.New(fault.Invalid, "encode event %s: %w", e.ID(), err)
-	}
-	msg := nats.NewMsg(subject)
-	msg.Header.Set(contentTypeHeader, contentType)
-	msg.Header.Set(sourceHeader, e.Source())
-	msg.Data = body.Bytes()
-	return msg, nil
+// structured is the value of contentTypeHeader, which all messages share: nobody changes it.
+//
+//nolint:gochecknoglobals // a constant, which Go has no other way to say
+var structured = []string{contentType}
+
+// message is o to be sent, structured: attributes may hold any text, which headers cannot carry. The library adds headers of its own to
+// what it sends, so each attempt has a message of its own.
+func (o outgoing) message() *nats.Msg {
+	const headers = 8 // at most
+	header := make(nats.Header, headers)
+	header[contentTypeHeader] = structured
+	header[sourceHeader] = []string{o.Source()}
+	header[nats.MsgIdHdr] = []string{o.msgID}
+	return &nats.Msg{Subject: o.Subject(), Header: header, Data: o.JSON()}
 }
 
 // decode is the event in a message of either mode. It is one of the catalogue, and came on the subject it belongs on:

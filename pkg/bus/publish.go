@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,11 +30,14 @@ func (c *Conn) Publish(ctx context.Context, e event.Event) error {
 
 // PublishAttempt is Publish under another message id, for an event that was lost after it had been stored: under its own
 // id the stream would take it for a duplicate.
-func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) (err error) {
-	o, err := c.prepare(ctx, e.Clone(), msgID)
+func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) error {
+	e = e.Clone()
+	telemetry.InjectTrace(ctx, &e)
+	sealed, err := event.Seal(e)
 	if err != nil {
 		return err
 	}
+	o := outgoing{Sealed: sealed, msgID: msgID, began: c.clock.Now()}
 	err = c.publishWhile(ctx, o, func() bool { return true })
 	o.end(ctx, c.clock.Now(), err)
 	return err
@@ -43,45 +45,23 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 
 // outgoing is an event on its way to its stream.
 type outgoing struct {
-	msg   *nats.Msg
+	event.Sealed
 	msgID string
-	event event.Event
 	began time.Time
-}
-
-// prepare checks e, gives it the trace of ctx if it has none, and encodes it. The error is Invalid.
-func (c *Conn) prepare(ctx context.Context, e event.Event, msgID string) (*outgoing, error) {
-	if err := event.Validate(e); err != nil {
-		return nil, err
-	}
-	subject, err := event.Subject(e)
-	if err != nil {
-		return nil, err
-	}
-	telemetry.InjectTrace(ctx, &e)
-	msg, err := encode(ctx, e, subject)
-	if err != nil {
-		return nil, err
-	}
-	return &outgoing{msg: msg, msgID: msgID, event: e, began: c.clock.Now()}, nil
 }
 
 // end makes the span of an event that was published or not. It is nobody's parent: who receives the event goes on from
 // whoever made it.
-func (o *outgoing) end(ctx context.Context, now time.Time, err error) {
-	telemetry.RecordSpan(telemetry.ExtractTrace(ctx, o.event), "send "+o.event.Type(), telemetry.Producer, o.began, now, sendProblem(err),
-		telemetry.EventAttributes("send", o.msg.Subject, o.event.ID())...)
-}
-
-// message is a copy to send: the library adds headers of its own to what it sends.
-func (o *outgoing) message() *nats.Msg {
-	sent := &nats.Msg{Subject: o.msg.Subject, Header: make(nats.Header, len(o.msg.Header)+4), Data: o.msg.Data}
-	maps.Copy(sent.Header, o.msg.Header)
-	return sent
+func (o outgoing) end(ctx context.Context, now time.Time, err error) {
+	if !telemetry.Tracing() {
+		return
+	}
+	telemetry.RecordSpan(telemetry.WithTraceParent(ctx, o.Trace()), "send "+o.Type(), telemetry.Producer, o.began, now, sendProblem(err),
+		telemetry.EventAttributes("send", o.Subject(), o.ID())...)
 }
 
 // publishWhile keeps trying to store o until ctx ends, for publishWithin at most, and only as long as the condition holds.
-func (c *Conn) publishWhile(ctx context.Context, o *outgoing, holds func() bool) (err error) {
+func (c *Conn) publishWhile(ctx context.Context, o outgoing, holds func() bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
 	retry := newBackoff(50*time.Millisecond, time.Second)
@@ -107,11 +87,11 @@ func sendProblem(err error) string {
 }
 
 // publishOnce makes one attempt. Its error has a class.
-func (c *Conn) publishOnce(ctx context.Context, o *outgoing) error {
-	subject := o.msg.Subject
+func (c *Conn) publishOnce(ctx context.Context, o outgoing) error {
+	subject := o.Subject()
 	concerns := func(denied string) bool { return denied == subject }
 	err := c.denied.watch(ctx, confirmWithin, concerns, func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, o.message(), jetstream.WithMsgID(o.msgID), jetstream.WithRetryAttempts(1), jetstream.WithRetryWait(10*time.Millisecond))
+		_, err := c.js.PublishMsg(ctx, o.message(), jetstream.WithRetryAttempts(1), jetstream.WithRetryWait(10*time.Millisecond))
 		return err
 	})
 	var refusal *jetstream.APIError
@@ -119,7 +99,7 @@ func (c *Conn) publishOnce(ctx context.Context, o *outgoing) error {
 	case err == nil, fault.Is(err, fault.Denied):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
-		return fault.New(fault.Invalid, "publish on %s: %d bytes are more than the event bus takes", subject, len(o.msg.Data))
+		return fault.New(fault.Invalid, "publish on %s: %d bytes are more than the event bus takes", subject, len(o.JSON()))
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		c.keeper.nudge()
 		return fault.Because(err, fault.Unavailable, "publish on %s: no stream takes it", subject)

@@ -1,4 +1,5 @@
-// Package event is the catalogue of CloudEvents that Lockstep's services exchange, and the only way to make or read one.
+// Package event is the catalogue of CloudEvents that Lockstep's services exchange, and the only way to make or read one. One that goes
+// out is sealed: checked and encoded once, however many hands it goes through.
 // Every type has one Go type, one JSON Schema (schema/), one golden file (testdata/) and one entry in Catalogue that
 // says who emits it, when and why. The names are the published contract (decisions D1 to D3): they are never renamed, a
 // field is never reused, and a breaking change is a new type beside the old one.
@@ -61,12 +62,23 @@ type Header struct {
 	Organization int64
 	// Correlation and Causation may be empty.
 	Correlation, Causation string
+	// Trace is the W3C trace context of whoever makes the event; "" where there is none.
+	Trace string
 	// Time is when it happened.
 	Time time.Time
 }
 
 // New makes an event of the type that data belongs to and checks it against the type's schema. The error is Invalid.
 func New(h Header, data Data) (Event, error) {
+	e, err := unchecked(h, data)
+	if err != nil {
+		return Event{}, err
+	}
+	return e, Validate(e)
+}
+
+// unchecked makes an event.
+func unchecked(h Header, data Data) (Event, error) {
 	e := cloudevents.New()
 	e.SetType(data.EventType())
 	e.SetID(h.ID)
@@ -81,10 +93,16 @@ func New(h Header, data Data) (Event, error) {
 	if h.Causation != "" {
 		e.SetExtension(ExtensionCausation, h.Causation)
 	}
-	if err := e.SetData(cloudevents.ApplicationJSON, data); err != nil {
+	if h.Trace != "" {
+		e.SetExtension(ExtensionTraceParent, h.Trace)
+	}
+	if raw, isRaw := data.(Raw); isRaw {
+		e.SetDataContentType(cloudevents.ApplicationJSON)
+		e.DataEncoded = raw.JSON
+	} else if err := e.SetData(cloudevents.ApplicationJSON, data); err != nil {
 		return Event{}, fmt.Errorf("encode %s: %w", data.EventType(), err)
 	}
-	return e, Validate(e)
+	return e, nil
 }
 
 // Data is the payload of one type. Only this package's types implement it.
@@ -92,6 +110,17 @@ type Data interface {
 	// EventType is the CloudEvents type that the payload belongs to.
 	EventType() string
 }
+
+// Raw is a payload whose type is known at run time only. It is checked as every other: against the schema of its type.
+type Raw struct {
+	// Type is the CloudEvents type.
+	Type string
+	// JSON is the payload as it is sent.
+	JSON json.RawMessage
+}
+
+// EventType is the type given.
+func (r Raw) EventType() string { return r.Type }
 
 // Decode reads the payload of e as T, after Validate. The error is Invalid and names the field.
 func Decode[T Data](e Event) (T, error) {
@@ -111,11 +140,14 @@ func Decode[T Data](e Event) (T, error) {
 
 // Organization is the organization of e; 0 where it has none. The error is Invalid.
 func Organization(e Event) (int64, error) {
-	v, ok := e.Extensions()[ExtensionOrganization]
+	v, ok := extension(e, ExtensionOrganization)
 	if !ok {
 		return 0, nil
 	}
-	s := fmt.Sprint(v)
+	return parseOrganization(fmt.Sprint(v))
+}
+
+func parseOrganization(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n <= 0 {
 		return 0, fault.InvalidFields(fault.Field{Name: ExtensionOrganization, Problem: fmt.Sprintf("found %q, expected a number above zero", s)})
@@ -125,11 +157,24 @@ func Organization(e Event) (int64, error) {
 
 // Extension is an extension attribute of e as text; "" where it has none.
 func Extension(e Event, name string) string {
-	v, ok := e.Extensions()[name]
+	v, ok := extension(e, name)
 	if !ok {
 		return ""
 	}
+	if text, isText := v.(string); isText {
+		return text
+	}
 	return fmt.Sprint(v)
+}
+
+// extension is an extension attribute of e; of those of today's version without a copy of all of them, which the SDK makes.
+func extension(e Event, name string) (value any, ok bool) {
+	if c, current := e.Context.(*cloudevents.EventContextV1); current {
+		value, ok = c.Extensions[name]
+	} else {
+		value, ok = e.Extensions()[name]
+	}
+	return value, ok
 }
 
 // Subject is where e is published: cd.registry.artifact.published, cd.cluster.<agent>.result,
@@ -139,6 +184,15 @@ func Subject(e Event) (string, error) {
 	if !ok {
 		return "", unknownType(e.Type())
 	}
+	organization, err := Organization(e)
+	if err != nil && d.Path == PathDomain {
+		return "", err
+	}
+	return d.subject(organization, e.Data())
+}
+
+// subject is where an event of the type is published that has this organization, 0 for none, and this data.
+func (d Definition) subject(organization int64, data []byte) (string, error) {
 	switch d.Path {
 	case PathRegistry:
 		return "cd.registry." + d.Entity + "." + d.Verb, nil
@@ -146,19 +200,15 @@ func Subject(e Event) (string, error) {
 		var agent struct {
 			ID int64 `json:"agent_id"`
 		}
-		if err := json.Unmarshal(e.Data(), &agent); err != nil || agent.ID <= 0 {
+		if err := json.Unmarshal(data, &agent); err != nil || agent.ID <= 0 {
 			return "", fault.InvalidFields(fault.Field{Name: "data.agent_id", Problem: "missing; expected a number above zero"})
 		}
 		return ClusterSubject(agent.ID, d.channel), nil
 	case PathDomain:
-		org, err := Organization(e)
-		if err != nil {
-			return "", err
-		}
-		if org == 0 {
+		if organization == 0 {
 			return "", fault.InvalidFields(fault.Field{Name: ExtensionOrganization, Problem: "missing; expected on every domain event"})
 		}
-		return fmt.Sprintf("cd.domain.%d.%s.%s", org, d.Entity, d.Verb), nil
+		return "cd.domain." + strconv.FormatInt(organization, 10) + "." + d.Entity + "." + d.Verb, nil
 	default:
 		panic("event: not a path: " + string(d.Path))
 	}

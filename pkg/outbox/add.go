@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 
@@ -35,8 +34,9 @@ const maxEvent = 1<<20 - 16<<10
 
 // Add stores events in the caller's transaction, to be published once it has committed and a Sender finds them (see
 // Sender.Wake). An event that is in the outbox already, by source and id, is not stored again, so a step that is repeated
-// may add its event again. An event that could never be published is refused: the error is Invalid and names the field.
-func Add(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
+// may add its event again. An event that could never be published is refused, by event.Seal or here: the error is Invalid and names
+// the field.
+func Add(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {
 		return err
@@ -48,7 +48,7 @@ func Add(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
 // gives the events their positions at once, so that the sender needs no transaction of its own for that, and no write to the
 // disk. (Behind events without one, such as Add left, they get none: the order stays.) From here to the end of tx no other can give positions: tx does nothing any more that takes long. An event that another
 // transaction adds at the same moment is an error; done again, tx finds it there.
-func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
+func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {
 		return err
@@ -57,13 +57,12 @@ func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Event) error {
 }
 
 // rows are the rows of events; of two that are the same, one.
-func rows(events []event.Event) (query.AddParams, error) {
+func rows(events []event.Sealed) (query.AddParams, error) {
 	type name struct{ source, id string }
 	known := make(map[name]bool, len(events))
 	var p query.AddParams
 	for _, e := range events {
-		d, b, err := encode(e)
-		if err != nil {
+		if err := fits(e); err != nil {
 			return p, fmt.Errorf("add event %q to the outbox: %w", e.ID(), err)
 		}
 		n := name{e.Source(), e.ID()}
@@ -73,27 +72,19 @@ func rows(events []event.Event) (query.AddParams, error) {
 		known[n] = true
 		p.Sources = append(p.Sources, e.Source())
 		p.EventIds = append(p.EventIds, e.ID())
-		p.Events = append(p.Events, string(b))
-		p.Receipted = append(p.Receipted, d.Path != event.PathCluster)
+		p.Events = append(p.Events, string(e.JSON()))
+		p.Receipted = append(p.Receipted, e.Path() != event.PathCluster)
 	}
 	return p, nil
 }
 
-// encode checks that e can be published, and gives its JSON.
-func encode(e event.Event) (event.Definition, []byte, error) {
-	if err := event.Validate(e); err != nil {
-		return event.Definition{}, nil, err
+// fits checks what sealing leaves to be checked: that there is an event, and that the bus takes it.
+func fits(e event.Sealed) error {
+	if e.IsZero() {
+		return fault.InvalidFields(fault.Field{Name: "event", Problem: "found none; expected a sealed one"})
 	}
-	if _, err := event.Subject(e); err != nil {
-		return event.Definition{}, nil, err
+	if n := len(e.JSON()); n > maxEvent {
+		return fault.InvalidFields(fault.Field{Name: "data", Problem: fmt.Sprintf("the event has %d bytes; expected at most %d", n, maxEvent)})
 	}
-	d, _ := event.Lookup(e.Type()) // Validate knows the type
-	b, err := json.Marshal(e)
-	if err != nil {
-		return d, nil, fault.Because(err, fault.Invalid, "the event is not JSON")
-	}
-	if len(b) > maxEvent {
-		return d, nil, fault.InvalidFields(fault.Field{Name: "data", Problem: fmt.Sprintf("the event has %d bytes; expected at most %d", len(b), maxEvent)})
-	}
-	return d, b, nil
+	return nil
 }

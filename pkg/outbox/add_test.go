@@ -20,7 +20,7 @@ func (s *stage) addNumbered(ids ...string) {
 	for _, id := range ids {
 		events = append(events, started(id))
 	}
-	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNumbered(s.t.Context(), tx, events...) }))
+	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNumbered(s.t.Context(), tx, sealed(events...)...) }))
 }
 
 // placed are the ids in the outbox that have a position, with it.
@@ -42,7 +42,7 @@ func TestEventsAreNumberedAsTheyAreAdded(t *testing.T) {
 	s.addNumbered("a", "b", "a") // of two that are the same, one is held
 	undone := errors.New("undone")
 	err := pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error {
-		return errors.Join(outbox.AddNumbered(t.Context(), tx, started("never")), undone)
+		return errors.Join(outbox.AddNumbered(t.Context(), tx, sealed(started("never"))...), undone)
 	})
 	if !errors.Is(err, undone) {
 		t.Fatal(err)

@@ -36,7 +36,11 @@
 // are dropped; if it arrives only now, the whole of it is refused, because it holds duplicates. Either way the order is
 // that of the positions.
 //
-// A published event carries, beside everything the caller put on it, four extension attributes:
+// An event is checked and encoded once, by event.Seal, before it is added: what is stored is what is sent, with the sender's four
+// extension attributes put into its text. Only what another version has stored, or somebody has written by hand, is decoded and checked
+// again. The receiver checks everything.
+//
+// So a published event carries, beside everything the caller put on it:
 //
 //	outboxsender    whose outbox it comes from
 //	outboxepoch     which sequence of positions

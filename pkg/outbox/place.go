@@ -27,12 +27,14 @@ type place struct {
 	position, base int64
 }
 
-// put writes the place on e, which must be the caller's own copy.
-func (p place) put(e event.Event) {
-	e.SetExtension(ExtensionSender, p.sender)
-	e.SetExtension(ExtensionEpoch, p.epoch)
-	e.SetExtension(ExtensionPosition, strconv.FormatInt(p.position, 10))
-	e.SetExtension(ExtensionBase, strconv.FormatInt(p.base, 10))
+// put is e with the place on it, whatever place it had.
+func (p place) put(e event.Sealed) (event.Sealed, error) {
+	return e.With(
+		event.Attribute{Name: ExtensionSender, Value: p.sender},
+		event.Attribute{Name: ExtensionEpoch, Value: p.epoch},
+		event.Attribute{Name: ExtensionPosition, Value: strconv.FormatInt(p.position, 10)},
+		event.Attribute{Name: ExtensionBase, Value: strconv.FormatInt(p.base, 10)},
+	)
 }
 
 // placeOf reads the place of e. The error is Invalid.

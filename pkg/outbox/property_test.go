@@ -124,7 +124,7 @@ func (h *history) commit(r *rapid.T) {
 		add = outbox.AddNumbered
 	}
 	err := pg.InTx(h.t.Context(), h.from, func(tx pgx.Tx) error {
-		if err := add(h.t.Context(), tx, batch...); err != nil || keep {
+		if err := add(h.t.Context(), tx, sealed(batch...)...); err != nil || keep {
 			return err
 		}
 		return undone

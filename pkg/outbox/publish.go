@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -25,8 +24,7 @@ type published struct {
 // it ends early with an errBusAway error, or without one when the connection was lost and is back. An event that the bus
 // refuses is postponed and no error.
 func (s *Sender) publish(ctx context.Context, due []query.FreshRow, done *published) (whole bool, err error) {
-	var readable []event.Event
-	var messages []string
+	readable, messages := make([]event.Sealed, 0, len(due)), make([]string, 0, len(due))
 	unreadable := map[int64]error{}
 	for _, row := range due {
 		e, err := s.event(row)
@@ -70,20 +68,20 @@ func (s *Sender) publish(ctx context.Context, due []query.FreshRow, done *publis
 }
 
 // event is what a row holds, with its place on it.
-func (s *Sender) event(row query.FreshRow) (event.Event, error) {
-	e := event.Event{}
-	if err := json.Unmarshal(row.Event, &e); err != nil {
-		return e, fmt.Errorf("stored event is not a CloudEvent: %w", err)
+func (s *Sender) event(row query.FreshRow) (event.Sealed, error) {
+	e, err := event.Restore(row.Event)
+	if err != nil {
+		return e, fmt.Errorf("stored event: %w", err)
 	}
-	if row.Receipted {
-		place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
+	if !row.Receipted {
+		return e, nil
 	}
-	return e, nil
+	return place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
 }
 
 // messageID is the event's own id the first time, and another one each further time, because the stream would drop it
 // although nobody has it any more.
-func messageID(e event.Event, attempts int32) string {
+func messageID(e event.Sealed, attempts int32) string {
 	if attempts == 0 {
 		return e.ID()
 	}

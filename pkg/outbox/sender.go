@@ -26,7 +26,7 @@ type Publisher interface {
 	// that it is useless to try the event again soon; the others go on then. Any other error is the last one: nothing after that
 	// event is stored, and the event itself may be or not. It may also end early without an error, if the connection was lost
 	// and is back.
-	PublishAll(ctx context.Context, events []event.Event, msgIDs []string) []error
+	PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error
 	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload says that the
 	// connection was lost and is back: receipts may have been missed, and the stream may have lost everything.
 	OnHint(ctx context.Context, subject string, fn func(payload []byte)) error

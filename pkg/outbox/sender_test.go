@@ -67,7 +67,7 @@ func TestNothingIsPublishedWithoutACommit(t *testing.T) {
 	s := newStage(t)
 	undone := errors.New("undone")
 	err := pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error {
-		s.must(outbox.Add(t.Context(), tx, started("a")))
+		s.must(outbox.Add(t.Context(), tx, sealed(started("a"))...))
 		return undone
 	})
 	if !errors.Is(err, undone) {
@@ -307,7 +307,7 @@ func TestACallToAClusterIsDoneWithOnceTheStreamHasIt(t *testing.T) {
 	call, err := event.New(event.Header{ID: "call", Source: "/services/workflow", Time: time.Unix(0, 0)},
 		event.FunctionCalled{AgentID: 42, CallID: "1/7", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1, Deadline: "2026-03-25T10:05:00Z"})
 	s.must(err)
-	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, call) }))
+	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, sealed(call)...) }))
 	s.add("a")
 	s.round()
 	messages := s.stream.take()
@@ -335,7 +335,13 @@ func TestAddRefusesWhatCanNeverBePublished(t *testing.T) {
 		"no organization": {homeless, event.ExtensionOrganization + ": missing"},
 		"too large":       {huge, "expected at most"},
 	} {
-		err := pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, test.event) })
+		err := pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error {
+			e, err := event.Seal(test.event)
+			if err != nil {
+				return err
+			}
+			return outbox.Add(t.Context(), tx, e)
+		})
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: answered %v", name, err)
 		}

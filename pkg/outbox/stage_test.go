@@ -62,15 +62,19 @@ func newStream() *stream {
 	return &stream{ids: map[string]bool{}, listener: map[string]func([]byte){}}
 }
 
-func (s *stream) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) (errs []error) {
-	for i, e := range events {
+func (s *stream) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) (errs []error) {
+	for i, sealed := range events {
+		e, err := sealed.Event()
+		if err != nil {
+			return append(errs, err)
+		}
 		s.mu.Lock()
 		moved := s.moved
 		s.mu.Unlock()
 		if moved && i > 0 {
 			break
 		}
-		err := s.store(ctx, e, msgIDs[i])
+		err = s.store(ctx, e, msgIDs[i])
 		errs = append(errs, err)
 		if err != nil && !fault.Is(err, fault.Denied) {
 			break
@@ -187,10 +191,22 @@ func started(id string) event.Event {
 	return e
 }
 
+// sealed are events as Add takes them.
+func sealed(events ...event.Event) []event.Sealed {
+	all := make([]event.Sealed, len(events))
+	for i, e := range events {
+		var err error
+		if all[i], err = event.Seal(e); err != nil {
+			panic(err)
+		}
+	}
+	return all
+}
+
 func (s *stage) add(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
-		s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, started(id)) }))
+		s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, sealed(started(id))...) }))
 	}
 }
 
@@ -202,7 +218,7 @@ func (s *stage) addMany(first, n int) (ids []string) {
 		events[i] = started(fmt.Sprintf("e%05d", first+i))
 		ids = append(ids, events[i].ID())
 	}
-	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, events...) }))
+	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(s.t.Context(), tx, sealed(events...)...) }))
 	return ids
 }
 

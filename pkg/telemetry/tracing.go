@@ -77,6 +77,12 @@ func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop f
 	}, nil
 }
 
+// Tracing reports whether spans are made in this process: whoever makes very many need not find out what they would say.
+func Tracing() bool {
+	_, on := otel.GetTracerProvider().(*sdk.TracerProvider)
+	return on
+}
+
 // StartSpan begins a span below the one in ctx. end ends it, as failed if it is given an error; the error's text becomes
 // part of the trace, so it has to be one that may leave the process (fault.Public).
 func StartSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {

@@ -198,7 +198,7 @@ func (b *lateBus) get() (*bus.Conn, error) {
 }
 
 // PublishAll implements outbox.Publisher.
-func (b *lateBus) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) []error {
+func (b *lateBus) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error {
 	c, err := b.get()
 	if err != nil {
 		return []error{err}

@@ -210,10 +210,10 @@ func (m *measurement) meters() (s spent, err error) {
 // fill adds the events of a turn.
 func (m *measurement) fill(ctx context.Context) error {
 	for left := m.events; left > 0; left -= together {
-		events := make([]event.Event, min(left, together))
+		events := make([]event.Sealed, min(left, together))
 		for i := range events {
 			m.added++
-			e, err := event.New(event.Header{
+			e, err := event.Make(event.Header{
 				ID: fmt.Sprintf("bench-%d", m.added), Source: "/services/workflow", Organization: 1, Correlation: "1:rollout:7", Time: clock.System().Now(),
 			}, event.DeploymentGateReached{DeploymentID: int64(m.added), Weight: 25})
 			if err != nil {
@@ -248,10 +248,9 @@ func (m *measurement) drained(ctx context.Context) error {
 type oneByOne struct{ *bus.Conn }
 
 // PublishAll implements outbox.Publisher.
-func (o oneByOne) PublishAll(ctx context.Context, events []event.Event, msgIDs []string) (errs []error) {
-	for i, e := range events {
-		err := o.PublishAttempt(ctx, e, msgIDs[i])
-		if errs = append(errs, err); err != nil {
+func (o oneByOne) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) (errs []error) {
+	for i := range events {
+		if errs = append(errs, o.Conn.PublishAll(ctx, events[i:i+1], msgIDs[i:i+1])...); len(errs) <= i || errs[i] != nil {
 			break
 		}
 	}

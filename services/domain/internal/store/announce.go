@@ -41,21 +41,21 @@ func (t *tx) Command(ctx context.Context, c core.Command) error {
 
 // announce makes an event of a rollout and puts it beside what it tells of.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
-	// When the transaction is run again after a deadlock, a new id is made and nobody has seen the old one. After the
-	// commit the outbox keeps it (D44).
-	e, err := event.New(event.Header{
-		ID: id.New(at), Source: Source, Organization: organization, Correlation: fmt.Sprintf("rollout-%d", rollout), Time: at,
-	}, data)
-	if err != nil {
-		return fmt.Errorf("make %s of rollout %d: %w", data.EventType(), rollout, err)
-	}
 	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.
 	trace, err := t.q.TraceOfRollout(ctx, t.organization, rollout)
 	if err != nil {
 		return missing(err, "rollout", rollout)
 	}
 	if trace != "" {
-		telemetry.InjectTrace(telemetry.LinkSpan(ctx, trace, data.EventType()), &e)
+		trace = telemetry.TraceParent(telemetry.LinkSpan(ctx, trace, data.EventType()))
+	}
+	// When the transaction is run again after a deadlock, a new id is made and nobody has seen the old one. After the
+	// commit the outbox keeps it (D44).
+	e, err := event.Make(event.Header{
+		ID: id.New(at), Source: Source, Organization: organization, Correlation: fmt.Sprintf("rollout-%d", rollout), Time: at, Trace: trace,
+	}, data)
+	if err != nil {
+		return fmt.Errorf("make %s of rollout %d: %w", data.EventType(), rollout, err)
 	}
 	return t.deps.Publish(ctx, t.pgx, e)
 }

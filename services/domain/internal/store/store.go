@@ -63,7 +63,7 @@ type Deps struct {
 	// ClaimAll is Claim for several events, in their order.
 	ClaimAll func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
 	// Publish adds events to the outbox of a transaction.
-	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Event) error
+	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 }
 
 // Store is core.Store over PostgreSQL.

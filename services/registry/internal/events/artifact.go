@@ -21,19 +21,16 @@ type Encoder struct{ clock clock.Clock }
 func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 
 // Encode is the event that an artifact becomes. Its error is Invalid.
-func (c Encoder) Encode(a core.Artifact) (event.Event, error) {
+func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 	// The event keeps the artifact's id, which the outbox and the domain drop repetitions by. Time is when we said so;
 	// when it was published is what the sender says, and in the data (R48).
 	header := event.Header{
 		ID: a.ID, Source: Source, Organization: a.Organization,
-		Correlation: a.Correlation, Causation: a.Cause, Time: c.clock.Now().UTC(),
+		Correlation: a.Correlation, Causation: a.Cause, Trace: a.TraceParent, Time: c.clock.Now().UTC(),
 	}
-	e, err := event.New(header, event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt})
+	e, err := event.Make(header, event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt})
 	if err != nil {
-		return event.Event{}, fmt.Errorf("encode artifact %s: %w", a.Image, err)
-	}
-	if a.TraceParent != "" {
-		e.SetExtension(event.ExtensionTraceParent, a.TraceParent)
+		return event.Sealed{}, fmt.Errorf("encode artifact %s: %w", a.Image, err)
 	}
 	return e, nil
 }

@@ -43,7 +43,7 @@ const HookMigrationName = "hooks"
 // Hooks keeps what hooks tell: artifacts as events in the outbox, and hints until they have become such.
 type Hooks struct {
 	pool     *pgxpool.Pool
-	encode   func(core.Artifact) (event.Event, error)
+	encode   func(core.Artifact) (event.Sealed, error)
 	now      func() time.Time
 	wake     func()
 	wakeHint func()
@@ -58,7 +58,7 @@ var (
 type HooksDeps struct {
 	Pool *pgxpool.Pool
 	// Encode is the event that an artifact becomes.
-	Encode func(core.Artifact) (event.Event, error)
+	Encode func(core.Artifact) (event.Sealed, error)
 	Now    func() time.Time
 	// Wake is called after events were committed, WakeHint after hints were.
 	Wake, WakeHint func()
@@ -122,7 +122,7 @@ func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []co
 	if err != nil {
 		return pg.Classify(err, "note %d events of hook %s", len(artifacts), hook)
 	}
-	var events []event.Event
+	var events []event.Sealed
 	for _, a := range artifacts {
 		if !slices.Contains(fresh, a.ID) {
 			continue

@@ -29,20 +29,20 @@ const MigrationName = "outbox"
 // Outbox stores artifacts as events.
 type Outbox struct {
 	pool   *pgxpool.Pool
-	encode func(core.Artifact) (event.Event, error)
+	encode func(core.Artifact) (event.Sealed, error)
 	wake   func()
 }
 
 var _ core.Outbox = (*Outbox)(nil)
 
 // NewOutbox is an outbox of the events that encode makes. It calls wake after each commit.
-func NewOutbox(pool *pgxpool.Pool, encode func(core.Artifact) (event.Event, error), wake func()) *Outbox {
+func NewOutbox(pool *pgxpool.Pool, encode func(core.Artifact) (event.Sealed, error), wake func()) *Outbox {
 	return &Outbox{pool: pool, encode: encode, wake: wake}
 }
 
 // Put stores all artifacts in one transaction.
 func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
-	events := make([]event.Event, len(artifacts))
+	events := make([]event.Sealed, len(artifacts))
 	for i, a := range artifacts {
 		e, err := o.encode(traced(ctx, a))
 		if err != nil {

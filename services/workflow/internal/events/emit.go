@@ -10,33 +10,20 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// Encode makes the wire form of an emitted event. The error is Invalid where the catalogue or the type's schema refuse
-// it.
-func Encode(e core.Emit) (event.Event, error) {
+// Encode makes the wire form of an event that is emitted in a trace (W3C form; "" for none). The error is Invalid where the
+// catalogue or the type's schema refuse it.
+func Encode(e core.Emit, trace string) (event.Sealed, error) {
 	data := e.Data
 	if len(data) == 0 {
 		data = json.RawMessage("{}")
 	}
 	if !emittable(e.Type) {
-		return event.Event{}, fault.InvalidFields(fault.Field{Name: "type", Problem: notEmittable(e.Type)})
+		return event.Sealed{}, fault.InvalidFields(fault.Field{Name: "type", Problem: notEmittable(e.Type)})
 	}
-	return event.New(event.Header{
-		ID: e.ID, Source: Source, Organization: e.Organization, Correlation: e.Workflow, Time: e.Time,
-	}, payload{e.Type, data})
+	return event.Make(event.Header{
+		ID: e.ID, Source: Source, Organization: e.Organization, Correlation: e.Workflow, Time: e.Time, Trace: trace,
+	}, event.Raw{Type: e.Type, JSON: data})
 }
-
-// payload is data whose type is known at run time only. It satisfies what event.New asks of a generated type; the
-// schema of the type is checked there as for those.
-type payload struct {
-	eventType string
-	data      json.RawMessage
-}
-
-// EventType is the type that the program gave.
-func (p payload) EventType() string { return p.eventType }
-
-// MarshalJSON is the program's JSON as it is.
-func (p payload) MarshalJSON() ([]byte, error) { return p.data, nil }
 
 // CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may
 // not. It encodes with the function that the commit uses later: what a program is told is sent can then be stored,
@@ -45,7 +32,7 @@ func CheckEmit(e core.Emit) *core.FunctionError {
 	if refusal := CheckType(e.Type); refusal != nil {
 		return refusal
 	}
-	_, err := Encode(e)
+	_, err := Encode(e, "")
 	if err == nil {
 		return nil
 	}

@@ -43,16 +43,20 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	t.Parallel()
-	e, err := Encode(core.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon})
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	sealed, err := Encode(core.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}, trace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject, err := event.Subject(e)
+	e, err := sealed.Event()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{e.ID(), e.Source(), subject, event.Extension(e, event.ExtensionCorrelation), string(e.Data())}
-	want := []string{"r/0.1", "/services/workflow", "cd.domain.4.rollout.started", "rollout-3", `{"rollout_id":3}`}
+	got := []string{
+		e.ID(), e.Source(), sealed.Subject(), event.Extension(e, event.ExtensionCorrelation), string(e.Data()),
+		event.Extension(e, event.ExtensionTraceParent), sealed.Trace(),
+	}
+	want := []string{"r/0.1", "/services/workflow", "cd.domain.4.rollout.started", "rollout-3", `{"rollout_id":3}`, trace, trace}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -62,7 +62,7 @@ func (s *Store) beginAll(ctx context.Context, all []*beginning) error {
 		return err
 	}
 	starts := make([]*start, len(items))
-	var wire []event.Event
+	var wire []event.Sealed
 	var events []*told
 	for i, b := range items {
 		starts[i] = b.start

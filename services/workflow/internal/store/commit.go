@@ -26,7 +26,7 @@ type work struct {
 type turn struct {
 	core.Commit
 	// wire and told are what it emits: for the outbox, and for waits of this service's own programs. waits are rows.
-	wire  []event.Event
+	wire  []event.Sealed
 	told  []*told
 	waits []openWait
 	// fenced and done are the outcome.
@@ -75,12 +75,9 @@ func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, erro
 
 func (s *Store) encodeEmits(t *turn) error {
 	for _, emit := range t.Emits {
-		e, err := s.Encode(emit)
+		e, err := s.Encode(emit, t.Execution.Trace)
 		if err != nil {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
-		}
-		if t.Execution.Trace != "" {
-			e.SetExtension(event.ExtensionTraceParent, t.Execution.Trace)
 		}
 		t.wire = append(t.wire, e)
 		t.told = append(t.told, emitted(emit, e.Source()))
@@ -160,7 +157,7 @@ func (s *Store) commitAsked(ctx context.Context, items []*work) error {
 		if waits, err = askAgain(ctx, q, turns, waits); err != nil {
 			return err
 		}
-		var wire []event.Event
+		var wire []event.Sealed
 		for _, t := range turns {
 			wire, events = append(wire, t.wire...), append(events, t.told...)
 		}

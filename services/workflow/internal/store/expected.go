@@ -47,7 +47,7 @@ func (s *Store) tellsSomebody(t *turn) bool {
 // commitExpected is the transaction of turns that go as expected. done is false where they did not, and nothing was done.
 func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, err error) {
 	turns := make([]*turn, len(items))
-	var wire []event.Event
+	var wire []event.Sealed
 	var events []*told
 	for i, item := range items {
 		turns[i] = item.turn
@@ -95,7 +95,7 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 }
 
 // tellNobody stores events, under the match lock, that nobody is expected to wait for.
-func (s *Store) tellNobody(ctx context.Context, tx pgx.Tx, q *query.Queries, wire []event.Event, events []*told) error {
+func (s *Store) tellNobody(ctx context.Context, tx pgx.Tx, q *query.Queries, wire []event.Sealed, events []*told) error {
 	if len(events) == 0 {
 		return nil
 	}

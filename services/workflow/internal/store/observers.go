@@ -128,7 +128,7 @@ func (s *Store) say(ctx context.Context, st statement) error {
 		ID:           fmt.Sprintf("%s%d/%s/%d", observerWatch, st.Organization, st.Key(), st.at.UnixNano()),
 		Organization: st.Organization, Workflow: observerWatch + st.Key(), Type: st.Event(), Data: body, Time: st.at,
 	}
-	wire, err := s.Encode(emit)
+	wire, err := s.Encode(emit, "")
 	if err != nil {
 		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
 	}

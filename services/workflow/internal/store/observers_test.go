@@ -43,20 +43,20 @@ func (b *bench) said(eventType string) []string {
 func observing(t *testing.T) *bench {
 	t.Helper()
 	b := setup(t)
-	b.Encode = func(e core.Emit) (event.Event, error) {
+	b.Encode = func(e core.Emit, _ string) (event.Sealed, error) {
 		h := event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}
 		if e.Type == event.TypeServiceHealthObserved {
 			var d event.ServiceHealthObserved
 			if err := json.Unmarshal(e.Data, &d); err != nil {
-				return event.Event{}, err
+				return event.Sealed{}, err
 			}
-			return event.New(h, d)
+			return event.Make(h, d)
 		}
 		var d event.EnvironmentContactChanged
 		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return event.Event{}, err
+			return event.Sealed{}, err
 		}
-		return event.New(h, d)
+		return event.Make(h, d)
 	}
 	return b
 }

@@ -53,10 +53,10 @@ func Settings() map[string]string {
 // Deps are what a Store works with.
 type Deps struct {
 	Pool *pgxpool.Pool
-	// Encode makes the wire form of what is emitted.
-	Encode func(core.Emit) (event.Event, error)
+	// Encode makes the wire form of what is emitted in a trace (W3C form; "" for none).
+	Encode func(e core.Emit, trace string) (event.Sealed, error)
 	// Add puts events into the outbox of the transaction.
-	Add func(ctx context.Context, tx pgx.Tx, events ...event.Event) error
+	Add func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 	// ClaimEvent says whether an event from another service's outbox is seen for the first time; nil if none come.
 	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// Committed is called after events were put into the outbox.

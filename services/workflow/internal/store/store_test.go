@@ -47,8 +47,8 @@ func setupOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *bench {
 	t.Helper()
 	b := &bench{t: t, clock: c, Store: New(Deps{
 		Pool: pool, Add: outbox.AddNumbered, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
-		Encode: func(e core.Emit) (event.Event, error) {
-			return event.New(event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}, event.WorkflowCompleted{WorkflowID: e.Workflow})
+		Encode: func(e core.Emit, trace string) (event.Sealed, error) {
+			return event.Make(event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time, Trace: trace}, event.WorkflowCompleted{WorkflowID: e.Workflow})
 		},
 		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
 	})}

@@ -1,0 +1,191 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"mime"
+	"slices"
+	"unicode/utf8"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+)
+
+// The layout of a sealed event's JSON: all attributes, as strings, and then the data as JSON. So whoever has the text finds what it
+// needs to send the event without reading the data. The type comes second, by which the layout is told from that of the SDK.
+const (
+	layoutVersion = `{"specversion":"1.0",`
+	layoutBegin   = layoutVersion + `"type":"`
+)
+
+// write is e in the layout, and how much of it are attributes; nil for an event that does not fit it: another version of CloudEvents,
+// data that is not JSON as it is, or an attribute that is not a string, or none of Unicode.
+func write(e Event) (text []byte, attributes int) {
+	c, current := e.Context.(*cloudevents.EventContextV1)
+	if !current || e.DataBase64 || !isJSON(c.DataContentType) {
+		return nil, 0
+	}
+	const usual = 512 // most attributes
+	text = append(make([]byte, 0, usual+len(e.DataEncoded)), layoutVersion...)
+	broken := false
+	add := func(name, value string) {
+		broken = broken || !utf8.ValidString(value)
+		text = append(appendMember(text, name, value), ',')
+	}
+	add("type", c.Type)
+	add("id", c.ID)
+	add("source", c.Source.String())
+	if c.DataContentType != nil {
+		add("datacontenttype", *c.DataContentType)
+	}
+	if c.Subject != nil {
+		add("subject", *c.Subject)
+	}
+	if c.DataSchema != nil {
+		add("dataschema", c.DataSchema.String())
+	}
+	if c.Time != nil {
+		add("time", c.Time.String())
+	}
+	const most = 8 // of those that events carry
+	names := slices.AppendSeq(make([]string, 0, most), maps.Keys(c.Extensions))
+	slices.Sort(names)
+	for _, name := range names {
+		value, isText := c.Extensions[name].(string)
+		if !isText {
+			return nil, 0
+		}
+		add(name, value)
+	}
+	if broken {
+		return nil, 0
+	}
+	attributes = len(text)
+	text = append(text, `"data":`...)
+	return append(append(text, e.DataEncoded...), '}'), attributes
+}
+
+// isJSON reports whether a content type is that of data that stands in an event's JSON as it is.
+func isJSON(contentType *string) bool {
+	if contentType == nil || *contentType == cloudevents.ApplicationJSON {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(*contentType)
+	return err == nil && media == cloudevents.ApplicationJSON
+}
+
+// appendMember appends a member of an object to text.
+func appendMember(text []byte, name, value string) []byte {
+	text = append(text, '"')
+	text = append(text, name...)
+	text = append(text, `":`...)
+	if plain(value) {
+		return append(append(append(text, '"'), value...), '"')
+	}
+	quoted, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it is a string
+	}
+	return append(text, quoted...)
+}
+
+// plain reports whether a string is in JSON what it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// read finds in a text of the layout what a sealed event knows; false for any other text.
+func read(text []byte) (s Sealed, ok bool) {
+	if !bytes.HasPrefix(text, []byte(layoutBegin)) || text[len(text)-1] != '}' {
+		return Sealed{}, false
+	}
+	s.text = text
+	var organization string
+	for rest := text[len(layoutVersion):]; ; {
+		name, after, ok := bytes.Cut(rest, []byte(`":`))
+		if !ok || len(name) == 0 || name[0] != '"' {
+			return Sealed{}, false
+		}
+		if string(name[1:]) == "data" {
+			s.attributes = len(text) - len(rest)
+			return s.placed(organization, after[:len(after)-1])
+		}
+		value, after, ok := cutString(after)
+		if !ok || len(after) == 0 || after[0] != ',' {
+			return Sealed{}, false
+		}
+		rest = after[1:]
+		if into := s.attribute(string(name[1:]), &organization); into != nil {
+			if *into, ok = unquote(value); !ok {
+				return Sealed{}, false
+			}
+		}
+	}
+}
+
+// attribute is where the attribute of that name belongs; nil for one that only the receiver needs.
+func (s *Sealed) attribute(name string, organization *string) *string {
+	switch name {
+	case "type":
+		return &s.eventType
+	case "id":
+		return &s.id
+	case "source":
+		return &s.source
+	case ExtensionTraceParent:
+		return &s.trace
+	case ExtensionOrganization:
+		return organization
+	default:
+		return nil
+	}
+}
+
+// placed is s with the subject that its type, its organization and its data give it.
+func (s Sealed) placed(organization string, data []byte) (Sealed, bool) {
+	d, known := Lookup(s.eventType)
+	if !known || s.id == "" || s.source == "" {
+		return Sealed{}, false
+	}
+	var number int64
+	if organization != "" {
+		var err error
+		if number, err = parseOrganization(organization); err != nil {
+			return Sealed{}, false
+		}
+	}
+	var err error
+	s.path = d.Path
+	s.subj, err = d.subject(number, data)
+	return s, err == nil
+}
+
+// cutString takes the JSON string at the beginning of text off it.
+func cutString(text []byte) (quoted, rest []byte, ok bool) {
+	if len(text) == 0 || text[0] != '"' {
+		return nil, nil, false
+	}
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return text[:i+1], text[i+1:], true
+		}
+	}
+	return nil, nil, false
+}
+
+// unquote is what a JSON string says.
+func unquote(quoted []byte) (value string, ok bool) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), true
+	}
+	err := json.Unmarshal(quoted, &value)
+	return value, err == nil
+}

@@ -1,0 +1,171 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// Sealed is an event on its way out: checked against everything that Validate checks, addressed, and encoded, once. Whoever keeps it
+// keeps its JSON, and whoever sends it sends that. Its zero value is no event, and its own methods never change it.
+type Sealed struct {
+	text []byte // CloudEvents JSON, which begins with the member specversion
+	// attributes is how much of text comes before the data; all of it where that is not known.
+	attributes                         int
+	eventType, id, source, trace, subj string
+	path                               Path
+}
+
+// Seal checks and encodes e. The error is Invalid and names the field.
+func Seal(e Event) (Sealed, error) {
+	if err := Validate(e); err != nil {
+		return Sealed{}, err
+	}
+	return seal(e)
+}
+
+// Make is New and Seal in one, which checks the event once.
+func Make(h Header, data Data) (Sealed, error) {
+	e, err := unchecked(h, data)
+	if err != nil {
+		return Sealed{}, err
+	}
+	return Seal(e)
+}
+
+// Restore is the sealed event whose JSON was kept. What Seal wrote in its own layout was checked when it was sealed, and is only read;
+// any other text, which another version may have written, is decoded, checked and sealed. The text must be JSON, which the column that
+// it was kept in vouches for, and stay as it is.
+func Restore(text []byte) (Sealed, error) {
+	if s, ok := read(text); ok {
+		return s, nil
+	}
+	var e Event
+	if err := json.Unmarshal(text, &e); err != nil {
+		return Sealed{}, fault.Because(err, fault.Invalid, "not a CloudEvent: %s", err)
+	}
+	return Seal(e)
+}
+
+// Attribute is an extension attribute.
+type Attribute struct {
+	// Name is of lower-case letters and digits.
+	Name, Value string
+}
+
+// With is s with extension attributes, in place of those of the same name. The rest of its JSON stays as it is. The error is Invalid.
+func (s Sealed) With(attributes ...Attribute) (Sealed, error) {
+	for _, a := range attributes {
+		// In a string the first quote would stand behind a backslash.
+		if bytes.Contains(s.text[:s.attributes], []byte(`,"`+a.Name+`":`)) {
+			return s.instead(attributes)
+		}
+	}
+	first := bytes.IndexByte(s.text, ',') + 1 // behind specversion, which is a short string
+	room := 0
+	for _, a := range attributes {
+		room += len(a.Name) + len(a.Value) + len(`"":"",`)
+	}
+	added := append(make([]byte, 0, len(s.text)+room), s.text[:first]...)
+	for _, a := range attributes {
+		added = append(appendMember(added, a.Name, a.Value), ',')
+	}
+	s.attributes += len(added) - first
+	s.text = append(added, s.text[first:]...)
+	return s, nil
+}
+
+// instead is With for an event that has one of the attributes.
+func (s Sealed) instead(attributes []Attribute) (Sealed, error) {
+	e, err := s.Event()
+	if err != nil {
+		return Sealed{}, err
+	}
+	for _, a := range attributes {
+		e.SetExtension(a.Name, a.Value)
+	}
+	return seal(e)
+}
+
+// IsZero reports whether s is no event.
+func (s Sealed) IsZero() bool { return s.text == nil }
+
+// Type is the CloudEvents type.
+func (s Sealed) Type() string { return s.eventType }
+
+// ID is the event's id.
+func (s Sealed) ID() string { return s.id }
+
+// Source says who emitted it.
+func (s Sealed) Source() string { return s.source }
+
+// Trace is the W3C trace context of its producer; "" where it has none.
+func (s Sealed) Trace() string { return s.trace }
+
+// Path is the path that its type travels on.
+func (s Sealed) Path() Path { return s.path }
+
+// Subject is where it is published, as the function of that name has it.
+func (s Sealed) Subject() string { return s.subj }
+
+// JSON is the event in the JSON format of CloudEvents. It must not be changed.
+func (s Sealed) JSON() []byte { return s.text }
+
+// Event is what was sealed. The error is Invalid: the text is not what Restore demands.
+func (s Sealed) Event() (Event, error) {
+	var e Event
+	if err := json.Unmarshal(s.text, &e); err != nil {
+		return Event{}, fault.Because(err, fault.Invalid, "not a CloudEvent: %s", err)
+	}
+	return e, nil
+}
+
+// seal encodes an event that was checked.
+func seal(e Event) (Sealed, error) {
+	d, _ := Lookup(e.Type()) // Validate knows the type
+	organization, err := Organization(e)
+	if err != nil {
+		return Sealed{}, err
+	}
+	s := Sealed{eventType: e.Type(), id: e.ID(), source: e.Source(), trace: Extension(e, ExtensionTraceParent), path: d.Path}
+	if s.subj, err = d.subject(organization, e.Data()); err != nil {
+		return Sealed{}, err
+	}
+	if s.text, s.attributes = write(e); s.text == nil {
+		var other bytes.Buffer
+		if err := cloudevents.WriteJson(&e, &other); err != nil {
+			return Sealed{}, fault.Because(err, fault.Invalid, "the event is not JSON")
+		}
+		if !json.Valid(other.Bytes()) {
+			return Sealed{}, fault.New(fault.Invalid, "the event is not JSON")
+		}
+		s.text, s.attributes = other.Bytes(), other.Len()
+	}
+	if !utf8.Valid(s.text) {
+		return Sealed{}, fault.InvalidFields(fault.Field{Name: notText(e), Problem: fmt.Sprintf("the text of event %q is not UTF-8", e.ID())})
+	}
+	return s, nil
+}
+
+// notText is the part of e that is not UTF-8.
+func notText(e Event) string {
+	switch {
+	case !utf8.Valid(e.Data()):
+		return "data"
+	case !utf8.ValidString(e.ID()):
+		return "id"
+	case !utf8.ValidString(e.Source()):
+		return "source"
+	}
+	for name := range e.Extensions() {
+		if !utf8.ValidString(Extension(e, name)) {
+			return name
+		}
+	}
+	return "subject"
+}
