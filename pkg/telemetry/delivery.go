@@ -32,7 +32,7 @@ type Delivery struct {
 
 var _ prometheus.Collector = (*Delivery)(nil)
 
-// Set replaces everything that is shown. leftOut is how many pairs of application and environment were too many.
+// Set replaces everything that is shown. leftOut is how many pairs of application and environment were too many, or had too many rollouts.
 func (d *Delivery) Set(samples []DeliverySample, leftOut int, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -60,6 +61,11 @@ func (s *service) measureDelivery(ctx context.Context, c DeliveryMetrics, to *te
 				w.EnvironmentIDs = append(w.EnvironmentIDs, e.ID)
 			}
 			all, err := s.domain.DeliveryMetrics(ctx, ownerOrganization, w)
+			if fault.Is(err, fault.Invalid) { // more rollouts than one question may be about: the others' are no fewer for it
+				s.log.WarnContext(ctx, "an application's delivery metrics are left out", telemetry.KeyApplication, a.Name, telemetry.KeyError, err)
+				leftOut += len(shown)
+				continue
+			}
 			if err != nil {
 				return err
 			}

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,12 +24,16 @@ type DeliveryWindow struct {
 	Since, Until time.Time
 }
 
-// DeliverySearch is what the record is asked for.
+// DeliverySearch is what the record is asked for: a page of a window, and what is around it.
 type DeliverySearch struct {
 	ApplicationID int64
 	Environments  []int64
 	Since, Until  time.Time
-	// Most is how many rollouts of the window are read, Around how many before, and how many behind it.
+	// After is where the page begins: behind a rollout of the window, by when it was over and its number; at the window's beginning where
+	// the number is 0.
+	After   time.Time
+	AfterID int64
+	// Most is how many rollouts of the window are read, Around how many before, and how many behind it; with 0 none, nor any that is not over.
 	Most, Around int
 }
 
@@ -82,10 +88,12 @@ type Durations struct {
 }
 
 const (
-	// mostAttempts is how many rollouts one question may be about, and longestWindow how long its window may be.
-	mostAttempts  = 2000
-	longestWindow = 366 * 24 * time.Hour
-	usualWindow   = 30 * 24 * time.Hour
+	// mostAttempts is how many rollouts one question may be about, attemptsAtOnce how many of them are read together, and longestWindow how
+	// long its window may be.
+	mostAttempts   = 20000
+	attemptsAtOnce = 2000
+	longestWindow  = 366 * 24 * time.Hour
+	usualWindow    = 30 * 24 * time.Hour
 	// attemptsAround is how many rollouts before and behind a window are looked at for what belongs to it.
 	attemptsAround = 100
 )
@@ -105,23 +113,7 @@ func (d *Domain) DeliveryMetrics(ctx context.Context, organization int64, w Deli
 	if len(environments) == 0 {
 		return nil, nil
 	}
-	all, err := d.Attempts(ctx, organization, DeliverySearch{
-		ApplicationID: w.ApplicationID, Environments: environments, Since: w.Since, Until: w.Until, Most: mostAttempts + 1, Around: attemptsAround,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ids, within := make([]int64, len(all)), 0
-	for i, one := range all {
-		ids[i] = one.RolloutID
-		if one.Within {
-			within++
-		}
-	}
-	if within > mostAttempts {
-		return nil, fault.InvalidFields(fault.Field{Name: "since", Problem: fmt.Sprintf("found more than %d rollouts in the window; expected a shorter one", mostAttempts)})
-	}
-	words, err := d.GateWordsByRollout(ctx, organization, ids)
+	all, words, err := d.attempts(ctx, organization, w, environments)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +122,47 @@ func (d *Domain) DeliveryMetrics(ctx context.Context, organization int64, w Deli
 		metrics[i] = measure(w, environment, all, words)
 	}
 	return metrics, nil
+}
+
+// attempts are the rollouts that a window's metrics are worked out of, in the order in which they were made, with what their journals say.
+func (d *Domain) attempts(ctx context.Context, organization int64, w DeliveryWindow, environments []int64) ([]Attempt, map[int64][]Transition, error) {
+	search := DeliverySearch{
+		ApplicationID: w.ApplicationID, Environments: environments, Since: w.Since, Until: w.Until, After: w.Since,
+		Most: attemptsAtOnce, Around: attemptsAround,
+	}
+	found, words := map[int64]Attempt{}, map[int64][]Transition{}
+	for within := 0; ; search.Around = 0 {
+		page, err := d.Attempts(ctx, organization, search)
+		if err != nil {
+			return nil, nil, err
+		}
+		ids, before := make([]int64, len(page)), within
+		for i, one := range page {
+			ids[i] = one.RolloutID
+			found[one.RolloutID] = one // what was on its way when an earlier page was read may be over by now
+			if !one.Within {
+				continue
+			}
+			within++
+			if at := *one.OverAt; at.After(search.After) || at.Equal(search.After) && one.RolloutID > search.AfterID {
+				search.After, search.AfterID = at, one.RolloutID
+			}
+		}
+		if within > mostAttempts {
+			return nil, nil, fault.InvalidFields(fault.Field{Name: "since", Problem: fmt.Sprintf("found more than %d rollouts in the window; expected a shorter one", mostAttempts)})
+		}
+		said, err := d.GateWordsByRollout(ctx, organization, ids)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(words, said)
+		if within-before < search.Most {
+			break
+		}
+	}
+	all := slices.Collect(maps.Values(found))
+	slices.SortFunc(all, func(a, b Attempt) int { return cmp.Compare(a.RolloutID, b.RolloutID) })
+	return all, words, nil
 }
 
 // bounded is the window with what it left open, and no later than now.
@@ -184,6 +217,15 @@ func landings(all []Attempt, environment int64) []landing {
 	return found
 }
 
+// bySet are the attempts of each version set, in the order in which they were made.
+func bySet(all []Attempt) map[int64][]*Attempt {
+	sets := map[int64][]*Attempt{}
+	for i := range all {
+		sets[all[i].VersionSetID] = append(sets[all[i].VersionSetID], &all[i])
+	}
+	return sets
+}
+
 // failing is a failure that nothing has mended yet.
 type failing struct {
 	at time.Time
@@ -196,7 +238,7 @@ func measure(w DeliveryWindow, environment int64, all []Attempt, words map[int64
 	m := DeliveryMetrics{EnvironmentID: environment, Since: w.Since, Until: w.Until}
 	var lead, people, machine, recovery []time.Duration
 	var open []failing
-	every := landings(all, environment)
+	every, ofSet := landings(all, environment), bySet(all)
 	for i, one := range every {
 		counts := !one.FinishedAt.Before(w.Since) && one.FinishedAt.Before(w.Until)
 		completed := one.State == RolloutCompleted
@@ -230,7 +272,7 @@ func measure(w DeliveryWindow, environment int64, all []Attempt, words map[int64
 			}
 			if completed && one.First && !one.goesBack() {
 				total := one.FinishedAt.Sub(one.of.MadeAt)
-				waited := waitedFor(one, all, words)
+				waited := waitedFor(one, ofSet[one.of.VersionSetID], words)
 				lead, people, machine = append(lead, total), append(people, waited), append(machine, total-waited)
 			}
 		}

@@ -56,7 +56,7 @@ func TestWaitingForPeople(t *testing.T) {
 			t.Parallel()
 			all := []Attempt{{RolloutID: 1, MadeAt: at(0), AskedAt: at(10)}}
 			one := landing{Delivery{FinishedAt: at(100)}, &all[0]}
-			if got := waitedFor(one, all, map[int64][]Transition{1: tt.words}); got != time.Duration(tt.want)*time.Minute {
+			if got := waitedFor(one, bySet(all)[0], map[int64][]Transition{1: tt.words}); got != time.Duration(tt.want)*time.Minute {
 				t.Errorf("found %s; want %d minutes", got, tt.want)
 			}
 		})

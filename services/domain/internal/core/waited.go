@@ -12,15 +12,14 @@ import (
 // span is from an instant to another.
 type span struct{ begin, end time.Time }
 
-// waitedFor is how long people were waited for until a delivery was over, of the time since its version set was made. What overlaps counts
-// once.
-func waitedFor(one landing, all []Attempt, words map[int64][]Transition) time.Duration {
+// waitedFor is how long people were waited for until a delivery was over, of the time since its version set was made, going by the attempts
+// of that set. What overlaps counts once.
+func waitedFor(one landing, ofSet []*Attempt, words map[int64][]Transition) time.Duration {
 	var waits []span
 	idle := one.of.MadeAt
-	for i := range all {
-		a := &all[i]
-		if a.VersionSetID != one.of.VersionSetID || a.RolloutID > one.of.RolloutID {
-			continue
+	for _, a := range ofSet {
+		if a.RolloutID > one.of.RolloutID {
+			break
 		}
 		waits = append(waits, span{idle, a.AskedAt})
 		idle = one.FinishedAt

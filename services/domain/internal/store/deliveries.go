@@ -16,7 +16,7 @@ func (r reader) Attempts(ctx context.Context, organization int64, s core.Deliver
 		}
 		rows, err := q.Attempts(ctx, sqlc.AttemptsParams{
 			OrganizationID: organization, ApplicationID: s.ApplicationID, Environments: s.Environments, Since: s.Since, Until: s.Until,
-			Most: int32(s.Most), Around: int32(s.Around),
+			AfterAt: s.After, AfterID: s.AfterID, Most: int32(s.Most), Around: int32(s.Around),
 		})
 		all = nil // the transaction may run again
 		for _, row := range rows {

@@ -1,14 +1,15 @@
 -- name: Attempts :many
 -- Rollouts of an application that were over within a window, and some before and behind it: what failed before the window may be mended in
 -- it, what was completed in it may be taken back later, and an environment may be over before, or a little after, its rollout. A row for
--- each environment that is asked about and was over, having begun; one without an environment (0) where there is none.
-WITH near AS (
+-- each environment that is asked about and was over, having begun; one without an environment (0) where there is none. A window is read in
+-- pages, each behind the last rollout of the one before; what is around it comes with the page that asks for it.
+WITH near AS MATERIALIZED (
     (SELECT t.id, false AS within FROM cd_rollouts t
      WHERE t.organization_id = @organization_id AND t.application_id = @application_id AND t.finished_at < @since::timestamptz
      ORDER BY t.finished_at DESC, t.id DESC LIMIT @around::integer)
     UNION ALL
     (SELECT t.id, true FROM cd_rollouts t
-     WHERE t.organization_id = @organization_id AND t.application_id = @application_id AND t.finished_at >= @since::timestamptz AND t.finished_at < @until::timestamptz
+     WHERE t.organization_id = @organization_id AND t.application_id = @application_id AND (t.finished_at, t.id) > (@after_at::timestamptz, @after_id::bigint) AND t.finished_at < @until::timestamptz
      ORDER BY t.finished_at, t.id LIMIT @most::integer)
     UNION ALL
     (SELECT t.id, false FROM cd_rollouts t
@@ -16,7 +17,7 @@ WITH near AS (
      ORDER BY t.finished_at, t.id LIMIT @around::integer)
     UNION ALL
     (SELECT t.id, false FROM cd_rollouts t
-     WHERE t.organization_id = @organization_id AND t.application_id = @application_id AND t.finished_at IS NULL)
+     WHERE t.organization_id = @organization_id AND t.application_id = @application_id AND t.finished_at IS NULL AND @around::integer > 0)
 )
 SELECT r.id AS rollout_id, n.within, r.version_set_id, s.created_at AS made_at, COALESCE(q.requested_at, r.created_at)::timestamptz AS asked_at,
        r.finished_at AS over_at, COALESCE(e.environment_id, 0)::bigint AS environment_id, COALESCE(e.state, 0)::smallint AS state,

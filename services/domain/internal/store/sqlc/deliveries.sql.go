@@ -11,21 +11,21 @@ import (
 )
 
 const attempts = `-- name: Attempts :many
-WITH near AS (
+WITH near AS MATERIALIZED (
     (SELECT t.id, false AS within FROM cd_rollouts t
      WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at < $4::timestamptz
      ORDER BY t.finished_at DESC, t.id DESC LIMIT $5::integer)
     UNION ALL
     (SELECT t.id, true FROM cd_rollouts t
-     WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at >= $4::timestamptz AND t.finished_at < $6::timestamptz
-     ORDER BY t.finished_at, t.id LIMIT $7::integer)
+     WHERE t.organization_id = $1 AND t.application_id = $3 AND (t.finished_at, t.id) > ($6::timestamptz, $7::bigint) AND t.finished_at < $8::timestamptz
+     ORDER BY t.finished_at, t.id LIMIT $9::integer)
     UNION ALL
     (SELECT t.id, false FROM cd_rollouts t
-     WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at >= $6::timestamptz
+     WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at >= $8::timestamptz
      ORDER BY t.finished_at, t.id LIMIT $5::integer)
     UNION ALL
     (SELECT t.id, false FROM cd_rollouts t
-     WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at IS NULL)
+     WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at IS NULL AND $5::integer > 0)
 )
 SELECT r.id AS rollout_id, n.within, r.version_set_id, s.created_at AS made_at, COALESCE(q.requested_at, r.created_at)::timestamptz AS asked_at,
        r.finished_at AS over_at, COALESCE(e.environment_id, 0)::bigint AS environment_id, COALESCE(e.state, 0)::smallint AS state,
@@ -48,6 +48,8 @@ type AttemptsParams struct {
 	ApplicationID  int64
 	Since          time.Time
 	Around         int32
+	AfterAt        time.Time
+	AfterID        int64
 	Until          time.Time
 	Most           int32
 }
@@ -69,7 +71,8 @@ type AttemptsRow struct {
 
 // Rollouts of an application that were over within a window, and some before and behind it: what failed before the window may be mended in
 // it, what was completed in it may be taken back later, and an environment may be over before, or a little after, its rollout. A row for
-// each environment that is asked about and was over, having begun; one without an environment (0) where there is none.
+// each environment that is asked about and was over, having begun; one without an environment (0) where there is none. A window is read in
+// pages, each behind the last rollout of the one before; what is around it comes with the page that asks for it.
 func (q *Queries) Attempts(ctx context.Context, arg AttemptsParams) ([]AttemptsRow, error) {
 	rows, err := q.db.Query(ctx, attempts,
 		arg.OrganizationID,
@@ -77,6 +80,8 @@ func (q *Queries) Attempts(ctx context.Context, arg AttemptsParams) ([]AttemptsR
 		arg.ApplicationID,
 		arg.Since,
 		arg.Around,
+		arg.AfterAt,
+		arg.AfterID,
 		arg.Until,
 		arg.Most,
 	)

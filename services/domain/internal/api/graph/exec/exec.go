@@ -5542,7 +5542,7 @@ type Query {
   """
   DORA's software delivery metrics (https://dora.dev/guides/dora-metrics/) of an application, which is named or given by identifier: one entry for
   each environment that its pipeline goes to, in that order, or for the environment that is named. They are of deployments that were over from
-  since (30 days before until, by default) until before until (now, by default, and at most); a window has at most 366 days and 2,000 rollouts.
+  since (30 days before until, by default) until before until (now, by default, and at most); a window has at most 366 days and 20,000 rollouts.
   They are worked out of the record with each question. DORA advises against blending or comparing applications, so there is no sum.
   """
   deliveryMetrics(application: String!, environment: String, since: Time, until: Time): [DeliveryMetrics!]!
