@@ -45,6 +45,10 @@ func EnsureRole(ctx context.Context, owner Config, role string, members ...strin
 	})
 }
 
+// takesOn is whether an account may work as a role. A superuser may work as any. From PostgreSQL 16 on a membership says whether it allows
+// that: whoever creates a role without being a superuser is made a member that may give it to others and not work as it.
+const takesOn = `SELECT pg_has_role($1, $2, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)`
+
 // grantRole has its SQL in Go for the reason that createSchema has: identifiers cannot be parameters.
 func grantRole(ctx context.Context, tx pgx.Tx, role string, accounts []string) error {
 	name := pgx.Identifier{role}.Sanitize()
@@ -53,26 +57,42 @@ func grantRole(ctx context.Context, tx pgx.Tx, role string, accounts []string) e
 		return Classify(err, "look for role %s", role)
 	}
 	if !exists {
-		if _, err := tx.Exec(ctx, "CREATE ROLE "+name+" NOLOGIN NOSUPERUSER NOBYPASSRLS"); err != nil {
+		if err := changeRole(ctx, tx, "CREATE ROLE "+name+" NOLOGIN NOSUPERUSER NOBYPASSRLS"); err != nil {
 			return refusedRole(err, role, accounts)
 		}
 	}
 	for _, account := range accounts {
-		var member bool
-		if err := tx.QueryRow(ctx, `SELECT pg_has_role($1, $2, 'MEMBER')`, account, role).Scan(&member); err != nil {
+		var may bool
+		if err := tx.QueryRow(ctx, takesOn, account, role).Scan(&may); err != nil {
 			return Classify(err, "look for members of role %s", role)
 		}
-		if member { // superusers are members of every role
+		if may {
 			continue
 		}
-		if _, err := tx.Exec(ctx, "GRANT "+name+" TO "+pgx.Identifier{account}.Sanitize()); err != nil {
+		if err := changeRole(ctx, tx, "GRANT "+name+" TO "+pgx.Identifier{account}.Sanitize()); err != nil {
 			return refusedRole(err, role, accounts)
 		}
 	}
 	return nil
 }
 
-const codeInsufficientPrivilege = "42501"
+// changeRole carries a statement out that makes a role or a membership. The lock is of one database: where another one of the same server
+// makes the same at the same moment, it is there when PostgreSQL refuses to make it again.
+func changeRole(ctx context.Context, tx pgx.Tx, sql string) error {
+	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		_, err := savepoint.Exec(ctx, sql)
+		return err
+	})
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && (pe.Code == codeUniqueViolation || pe.Code == codeDuplicateObject) {
+		return nil
+	}
+	return err
+}
+
+const (
+	codeInsufficientPrivilege = "42501"
+	codeDuplicateObject       = "42710"
+)
 
 func refusedRole(err error, role string, accounts []string) error {
 	pe, ok := errors.AsType[*pgconn.PgError](err)
