@@ -424,7 +424,7 @@ func (s *stage) running(n int) (stop []func()) {
 // leaders are the database sessions that hold the lock of an active sender of the stage.
 func (s *stage) leaders() []int {
 	rows, err := s.from.Query(s.t.Context(), `SELECT a.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND a.application_name = 'lockstep/' || current_schema()`)
+		WHERE l.locktype = 'advisory' AND a.application_name = current_setting('application_name')`)
 	s.must(err)
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	s.must(err)
@@ -474,7 +474,7 @@ func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
 	eventually(t, "it publishes", func() bool { return s.stream.stored() == 1 })
 	var killed int
 	s.must(s.to.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-		WHERE application_name = 'lockstep/' || $1`, s.schema()).Scan(&killed))
+		WHERE application_name = $1`, s.from.Config().ConnConfig.RuntimeParams["application_name"]).Scan(&killed))
 	if killed == 0 {
 		t.Fatal("found no connection to kill")
 	}
@@ -482,9 +482,4 @@ func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
 	s.add("b")
 	eventually(t, "it publishes again", func() bool { return s.stream.stored() == 2 })
 	same(t, "active senders", len(s.leaders()), 1)
-}
-
-func (s *stage) schema() (schema string) {
-	s.must(s.from.QueryRow(s.t.Context(), `SELECT current_schema()`).Scan(&schema))
-	return schema
 }

@@ -1,8 +1,12 @@
-// Package pgtest gives every test a schema of its own on a real PostgreSQL server.
+// Package pgtest gives every test tables of its own on a real PostgreSQL server.
 //
 // The server is the one named by LOCKSTEP_TEST_DATABASE_URL or LOCKSTEP_DATABASE_URL; otherwise each test process starts
 // a private one (see pkg/pg/local), copied from a template that the machine keeps, in a fraction of a second. Nothing is
 // left running, and no goroutine either, so it can be used beside leak detectors and needs no TestMain.
+//
+// On a private server, a test with migrations has a database, copied from one in which they were applied once: to apply them for each test
+// was most of what the tests of a service took. Any other test has a schema, and so has each on a server that somebody has named, where
+// databases would be left behind.
 package pgtest
 
 import (
@@ -37,18 +41,20 @@ type Migration struct {
 // maxConns is enough for a test; many run at the same time on one server.
 const maxConns = 10
 
-// New makes an empty schema, applies the migrations in the order given and returns a pool in it, with the configuration
-// that pg.Open and a service need to use the same schema. The schema is dropped at the end of the test.
+// New is a pool in a schema that has the migrations, applied in the order given, and nothing else, with the configuration that pg.Open and
+// a service need to use the same schema. It is dropped at the end of the test.
 func New(tb testing.TB, migrate ...Migration) (*pgxpool.Pool, pg.Config) {
 	tb.Helper()
-	url, err := server()
+	s, err := running()
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	c := pg.Config{URL: url, Schema: schemaName(tb.Name()), MaxConns: maxConns}
-	create(tb, c)
-	for _, m := range migrate {
-		if err := pg.Migrate(tb.Context(), c, m.Name, m.FS); err != nil {
+	c := pg.Config{URL: s.url, Schema: uniqueName(tb.Name()), MaxConns: maxConns}
+	if s.private && len(migrate) > 0 {
+		c = copied(tb, c, migrate)
+	} else {
+		create(tb, c.URL, "SCHEMA", c.Schema, "", "CASCADE")
+		if err := apply(tb.Context(), c, migrate); err != nil {
 			tb.Fatalf("pgtest: %v", err)
 		}
 	}
@@ -79,26 +85,36 @@ func As(tb testing.TB, c pg.Config, role string) *pgxpool.Pool {
 // URL is the server itself, for the rare test that needs a database, or a role, and not just a schema.
 func URL(tb testing.TB) string {
 	tb.Helper()
-	url, err := server()
+	s, err := running()
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	return url
+	return s.url
 }
 
-// create makes the schema and has it dropped after the test's own clean-up. Connections of the test that are still open
-// then would make the drop wait, so it gives up after a while: the server goes away anyway.
-func create(tb testing.TB, c pg.Config) {
+// apply brings a schema, made if it is missing, to the end of the migrations.
+func apply(ctx context.Context, c pg.Config, migrate []Migration) error {
+	for _, m := range migrate {
+		if err := pg.Migrate(ctx, c, m.Name, m.FS); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes a schema or a database and has it dropped after the test's own clean-up. Connections of the test that are still open
+// then may make the drop wait, so it gives up after a while: the server goes away anyway.
+func create(tb testing.TB, url, kind, name, with, drop string) {
 	tb.Helper()
-	name := pgx.Identifier{c.Schema}.Sanitize()
-	if err := execute(tb.Context(), c.URL, "CREATE SCHEMA "+name); err != nil {
-		tb.Fatalf("pgtest: create schema: %v", err)
+	what := kind + " " + pgx.Identifier{name}.Sanitize()
+	if err := execute(tb.Context(), url, "CREATE "+what+with); err != nil {
+		tb.Fatalf("pgtest: create %s: %v", what, err)
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:usetesting // the test's own context has ended
 		defer cancel()
-		if err := execute(ctx, c.URL, "DROP SCHEMA "+name+" CASCADE"); err != nil {
-			tb.Logf("pgtest: drop schema: %v", err)
+		if err := execute(ctx, url, "DROP "+what+" "+drop); err != nil {
+			tb.Logf("pgtest: drop %s: %v", what, err)
 		}
 	})
 }
@@ -113,8 +129,8 @@ func execute(ctx context.Context, url, sql string) (err error) {
 	return err
 }
 
-// schemaName is unique on the server and still tells an operator whose it is.
-func schemaName(test string) string {
+// uniqueName is unique on the server and still tells an operator whose it is.
+func uniqueName(test string) string {
 	word := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
@@ -129,33 +145,40 @@ func schemaName(test string) string {
 	return fmt.Sprintf("test_%.30s_%s", word, hex.EncodeToString(b[:]))
 }
 
-// server is the server of this test process, started when the first test asks for it.
-var server = sync.OnceValues(func() (string, error) {
+// server is where tests have their tables.
+type server struct {
+	url string
+	// private is whether it goes away with this process.
+	private bool
+}
+
+// running is the server of this test process, started when the first test asks for it.
+var running = sync.OnceValues(func() (server, error) {
 	if url := os.Getenv("LOCKSTEP_TEST_DATABASE_URL"); url != "" {
-		return url, nil
+		return server{url: url}, nil
 	}
 	if url, ok := local.FromEnvironment(); ok {
-		return url, nil
+		return server{url: url}, nil
 	}
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("lockstep-pgtest-%d", os.Geteuid()))
 	if err := os.MkdirAll(base, 0o711); err != nil {
-		return "", fmt.Errorf("make the servers' folder: %w", err)
+		return server{}, fmt.Errorf("make the servers' folder: %w", err)
 	}
 	if info, err := os.Lstat(base); err != nil || !info.IsDir() || !owned(info) {
-		return "", fmt.Errorf("%s belongs to somebody else: remove it", base)
+		return server{}, fmt.Errorf("%s belongs to somebody else: remove it", base)
 	}
 	dir, err := os.MkdirTemp(base, "server-")
 	if err != nil {
-		return "", fmt.Errorf("make the server's folder: %w", err)
+		return server{}, fmt.Errorf("make the server's folder: %w", err)
 	}
 	s, err := local.Start(context.Background(), local.Config{
 		DataDir: dir, Fast: true, Temporary: true, Template: filepath.Join(base, "template"), Log: slog.Default(),
 	})
 	if err != nil {
 		_ = os.RemoveAll(dir) // nothing runs in it
-		return "", err
+		return server{}, err
 	}
-	return s.URL(), nil
+	return server{url: s.URL(), private: true}, nil
 })
 
 // owned reports whether a file is this process's own: the name of the folder can be foreseen.
