@@ -61,7 +61,7 @@ func (a *asked) all() (total int, list []string) {
 // nowhere is a bus that takes everything and has no receivers.
 type nowhere struct{}
 
-func (nowhere) PublishAll(_ context.Context, events []event.Event, _ []string) []error {
+func (nowhere) PublishAll(_ context.Context, events []event.Sealed, _ []string) []error {
 	return make([]error, len(events))
 }
 
