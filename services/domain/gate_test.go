@@ -207,7 +207,7 @@ func (s *shop) nothingExpires() {
 func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.group("platform", 2)
+	s.group("platform", 3)
 	asked := core.EnvironmentApproval{Reason: "the platform team's", GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects}}
 	for _, e := range []core.Environment{s.staging, s.production} {
 		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
@@ -284,6 +284,20 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	}
 	refused(environment("tow", 1), fault.Field{Name: "/group", Problem: none})
 	refused(environment("two", 3), fault.Field{Name: "/quorum", Problem: few})
+	s.ok(environment("two", 2))
+
+	// Each can be answered by itself, and both together cannot: more people than the group has that the other one asks.
+	s.group("three", 3)
+	refused(pipeline(`,"group":"two"`, `"group":"three","quorum":3`, `"quorum":20`),
+		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
+	refused(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":20`),
+		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
+	s.ok(environment("three", 3))
+	s.ok(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":20`))
+	refused(environment("two", 1), fault.Field{Name: "/quorum", Problem: `with what the pipeline of "shop" asks: ` + few})
+	s.ok(environment("", 1))
+	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":20`))
+	refused(environment("", 3), fault.Field{Name: "/quorum", Problem: `with what the pipeline of "shop" asks: ` + few})
 	s.ok(environment("two", 2))
 
 	s.makeReady()

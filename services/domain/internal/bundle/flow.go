@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
@@ -19,21 +20,18 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 	if err != nil {
 		return core.Flow{}, err
 	}
-	return understand(def), nil
+	f := understand(def)
+	f.Check = func(known core.KnownToFlow) error { return check(def, known) }
+	return f, nil
 }
 
-// Check implements core.Flows.
-func (Flows) Check(definition json.RawMessage, known core.KnownToFlow) (core.Flow, error) {
-	def, err := flow.Parse(definition)
-	if err != nil {
-		return core.Flow{}, err
-	}
+// check is core.Flow.Check.
+func check(def flow.Definition, known core.KnownToFlow) error {
 	against := flow.Known{Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
 	if known.CheckRules != nil {
 		against.CheckRules = func(r flow.Rules) []fault.Field { return known.CheckRules(*approval(&flow.Approval{Rules: r})) }
 	}
-	err = flow.Check(def, against)
-	return understand(def), err
+	return flow.Check(def, against)
 }
 
 // understand keeps what the domain has to know of a pipeline; the deploy program walks the definition itself.
@@ -54,7 +52,7 @@ func understand(def flow.Definition) core.Flow {
 		for ; asking > 0; asking-- {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
-		step := core.DeployStep{Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
+		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
 		for _, g := range s.Gates {
 			step.Gates = append(step.Gates, core.FlowGate{Weight: g.Weight, SoakDuration: g.SoakDuration, Approval: approval(g.Approval)})
 		}

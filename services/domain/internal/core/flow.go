@@ -119,7 +119,59 @@ func (d *Domain) checkAuthored(ctx context.Context, r Reads, organization int64,
 	if err != nil {
 		return Flow{}, err
 	}
-	return d.checkFlow(d.drivers.Now(), definition, environments, func(a Approval) []fault.Field { return unanswerable(a.Group, a.Quorum, members) })
+	err = checkFlow(d.drivers.Now(), flow, environments, func(a Approval) []fault.Field { return unanswerable(a.Group, a.Quorum, members) })
+	if err == nil {
+		err = inDefinition(checkEntries(ctx, r, organization, flow, environments))
+	}
+	return flow, err
+}
+
+// checkEntries refuses approvals that could be answered by themselves, and cannot be with what their environments ask beside them: the
+// pipeline's quorum may be more than the environment's group has, or the other way round.
+func checkEntries(ctx context.Context, r Reads, organization int64, flow Flow, environments map[string]BoundEnvironment) error {
+	var ids []int64
+	for _, step := range flow.Deploys {
+		if step.Approval != nil {
+			ids = append(ids, environments[step.Environment].ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	asked, err := r.EnvironmentApprovals(ctx, organization, ids)
+	if err != nil {
+		return err
+	}
+	var found []fault.Field
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		own, asks := asked[e.ID]
+		if step.Approval == nil || !asks {
+			continue
+		}
+		wrong, err := unanswerableTogether(ctx, r, organization, step, e.Environment, own)
+		if err != nil {
+			return err
+		}
+		for _, f := range wrong {
+			found = append(found, fault.Field{Name: step.At + "/approval" + f.Name, Problem: fmt.Sprintf("with what environment %q asks: %s", e.Name, f.Problem)})
+		}
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// unanswerableTogether finds why nobody could answer what a step and its environment ask together, where what the environment asks alone
+// can be answered: of that, no pipeline is the cause.
+func unanswerableTogether(ctx context.Context, r Reads, organization int64, step DeployStep, e Environment, own EnvironmentApproval) ([]fault.Field, error) {
+	_, rule := stop{step: step, environment: BoundEnvironment{Environment: e}, approval: &own}.entry()
+	members, err := membersOf(ctx, r, organization, []string{rule.Group})
+	if err != nil || len(unanswerable(own.Group, own.Quorum, members)) > 0 {
+		return nil, err
+	}
+	return unanswerable(rule.Group, rule.Quorum, members), nil
 }
 
 // groups are those that the pipeline wants an approval of.
@@ -142,13 +194,9 @@ func (f Flow) groups() []string {
 	return all
 }
 
-// checkFlow checks a definition against environments and their drivers. One rollout is one workflow (D25), so all its
+// checkFlow checks a pipeline against environments and their drivers. One rollout is one workflow (D25), so all its
 // environments have one driver, which has to support every step.
-func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, environments map[string]BoundEnvironment, rules func(Approval) []fault.Field) (Flow, error) {
-	flow, err := d.flows.Read(definition)
-	if err != nil {
-		return Flow{}, inDefinition(err)
-	}
+func checkFlow(drivers DriverSet, flow Flow, environments map[string]BoundEnvironment, rules func(Approval) []fault.Field) error {
 	known := KnownToFlow{Environments: slices.Sorted(maps.Keys(environments)), CheckRules: rules}
 	first := ""
 	for _, step := range flow.Deploys {
@@ -159,12 +207,12 @@ func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, enviro
 		if first == "" {
 			driver, err := drivers.Lookup(e.Binding.DriverRef)
 			if err != nil {
-				return Flow{}, fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+				return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
 			}
 			known.Steps, first = driver.SupportedSteps, step.Environment
 		}
 		if want := environments[first].Binding.DriverRef; e.Binding.DriverRef != want {
-			return Flow{}, fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
+			return fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
 				"found environment %q with driver %s beside %q with driver %s; expected one driver in a pipeline", e.Name, e.Binding.DriverRef, first, want)})
 		}
 	}
@@ -174,8 +222,7 @@ func (d *Domain) checkFlow(drivers DriverSet, definition json.RawMessage, enviro
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
 		return drivers.ValidateApplicationEnvironment(environments[environment].Binding.DriverRef, config)
 	}
-	flow, err = d.flows.Check(definition, known)
-	return flow, inDefinition(err)
+	return inDefinition(flow.Check(known))
 }
 
 // inDefinition locates findings in the input of the use case.

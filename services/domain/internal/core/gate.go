@@ -241,10 +241,61 @@ func (d *Domain) SetEnvironmentApproval(ctx context.Context, a Actor, environmen
 				return fault.InvalidFields(found...)
 			}
 		}
+		if err := d.checkPipelines(ctx, tx, a.Organization, e.Environment, *n); err != nil {
+			return err
+		}
 		n.EnvironmentID = environment
 		return tx.SaveEnvironmentApproval(ctx, *n)
 	})
 	return changed, err
+}
+
+// pipelinesAtOnce is how many pipelines are read together.
+const pipelinesAtOnce = 200
+
+// checkPipelines refuses what nobody could answer with what pipelines ask before the same environment, naming the first that is in the
+// way. Whoever changes a pipeline meanwhile waits for the environment.
+func (d *Domain) checkPipelines(ctx context.Context, r Reads, organization int64, e Environment, n EnvironmentApproval) error {
+	for after := int64(0); ; {
+		page, err := r.PipelinesTo(ctx, organization, e.ID, after, pipelinesAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, definition := range page {
+			after = definition.ApplicationID
+			if err := d.checkPipeline(ctx, r, organization, e, n, definition); err != nil {
+				return err
+			}
+		}
+		if len(page) < pipelinesAtOnce {
+			return nil
+		}
+	}
+}
+
+func (d *Domain) checkPipeline(ctx context.Context, r Reads, organization int64, e Environment, n EnvironmentApproval, definition FlowDefinition) error {
+	flow, err := d.flows.Read(definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+	}
+	for _, step := range flow.Deploys {
+		if step.Environment != e.Name || step.Approval == nil {
+			continue
+		}
+		found, err := unanswerableTogether(ctx, r, organization, step, e, n)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		applications, err := r.ApplicationsByID(ctx, organization, []int64{definition.ApplicationID})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			found[i].Problem = fmt.Sprintf("with what the pipeline of %q asks: %s", applications[definition.ApplicationID].Name, found[i].Problem)
+		}
+		return fault.InvalidFields(found...)
+	}
+	return nil
 }
 
 func (n EnvironmentApproval) check() error {

@@ -63,10 +63,8 @@ type Program struct {
 
 // Flows reads flow definitions.
 type Flows interface {
-	// Read reads one that was checked before.
+	// Read reads one. The error is Invalid, its fields JSON pointers into the definition, for one that is none.
 	Read(definition json.RawMessage) (Flow, error)
-	// Check reads and checks one. The error is Invalid, its fields JSON pointers into the definition.
-	Check(definition json.RawMessage, known KnownToFlow) (Flow, error)
 }
 
 // KnownToFlow is what a flow definition is checked against.
@@ -81,6 +79,8 @@ type KnownToFlow struct {
 
 // Flow is a pipeline, as far as the domain has to understand it.
 type Flow struct {
+	// Check checks it, as it was read, against what is known. The error is Invalid, its fields JSON pointers into the definition.
+	Check func(known KnownToFlow) error
 	// Deploys are the deploy steps, in order.
 	Deploys []DeployStep
 	// Approvals are the steps that only ask people, in order.
@@ -89,6 +89,8 @@ type Flow struct {
 
 // DeployStep brings the application to one environment.
 type DeployStep struct {
+	// At is where the step is in the definition, a JSON pointer.
+	At          string
 	Environment string
 	Approval    *Approval
 	Gates       []FlowGate

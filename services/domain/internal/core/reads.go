@@ -37,6 +37,9 @@ type Reads interface {
 	FlowDefinitionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]FlowDefinition, error)
 	// LatestFlowDefinitions is the newest pipeline of each application; no key for one that has none.
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]FlowDefinition, error)
+	// PipelinesTo are the newest pipelines of the applications that go to an environment and are not archived, by application: at most so
+	// many, of applications behind one.
+	PipelinesTo(ctx context.Context, organization, environment, after int64, most int) ([]FlowDefinition, error)
 	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]ApplicationEnvironment, error)
 	ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]ApplicationEnvironment, error)
 

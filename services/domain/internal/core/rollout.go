@@ -175,8 +175,11 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 	}
 	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
 	// this installation may carry another version of it.
-	flow, err := d.checkFlow(p.drivers, p.definition.Definition, environments, nil)
+	flow, err := d.flows.Read(p.definition.Definition)
 	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", p.definition.ID, err)
+	}
+	if err := checkFlow(p.drivers, flow, environments, nil); err != nil {
 		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
 	}
 	p.approvals = flow.Approvals

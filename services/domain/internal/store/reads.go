@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
 )
@@ -163,6 +164,16 @@ func (r reader) FlowDefinitionsByID(ctx context.Context, organization int64, ids
 func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, applications, "flow definitions", (*sqlc.Queries).LatestFlowDefinitions,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ApplicationID }))
+}
+
+// PipelinesTo implements core.Reads.
+func (r reader) PipelinesTo(ctx context.Context, organization, environment, after int64, most int) (all []core.FlowDefinition, err error) {
+	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+		rows, err := q.PipelinesTo(ctx, sqlc.PipelinesToParams{OrganizationID: organization, EnvironmentID: environment, After: after, Most: int32(most)})
+		all = convertAll(rows, flowDefinition)
+		return pg.Classify(err, "read the pipelines to environment %d", environment)
+	})
+	return all, err
 }
 
 // ApplicationEnvironmentsByID implements core.Reads.

@@ -9,6 +9,13 @@ SELECT * FROM cd_application_flow_definitions WHERE organization_id = @organizat
 SELECT DISTINCT ON (application_id) * FROM cd_application_flow_definitions
 WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, version DESC;
 
+-- name: PipelinesTo :many
+SELECT DISTINCT ON (f.application_id) f.* FROM cd_application_flow_definitions f
+JOIN cd_application_environments e ON e.organization_id = @organization_id AND e.application_id = f.application_id AND e.environment_id = @environment_id AND e.current
+JOIN cd_applications a ON a.organization_id = @organization_id AND a.id = f.application_id AND a.archived_at IS NULL
+WHERE f.organization_id = @organization_id AND f.application_id > @after::bigint
+ORDER BY f.application_id, f.version DESC LIMIT @most::integer;
+
 -- name: WantSetup :one
 INSERT INTO cd_application_environments (organization_id, application_id, environment_id, readiness_reason, setup_wanted)
 VALUES (@organization_id, @application_id, @environment_id, @readiness_reason, true)

@@ -258,6 +258,54 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 	return i, err
 }
 
+const pipelinesTo = `-- name: PipelinesTo :many
+SELECT DISTINCT ON (f.application_id) f.id, f.organization_id, f.application_id, f.version, f.definition, f.created_at, f.updated_at FROM cd_application_flow_definitions f
+JOIN cd_application_environments e ON e.organization_id = $1 AND e.application_id = f.application_id AND e.environment_id = $2 AND e.current
+JOIN cd_applications a ON a.organization_id = $1 AND a.id = f.application_id AND a.archived_at IS NULL
+WHERE f.organization_id = $1 AND f.application_id > $3::bigint
+ORDER BY f.application_id, f.version DESC LIMIT $4::integer
+`
+
+type PipelinesToParams struct {
+	OrganizationID int64
+	EnvironmentID  int64
+	After          int64
+	Most           int32
+}
+
+func (q *Queries) PipelinesTo(ctx context.Context, arg PipelinesToParams) ([]FlowDefinition, error) {
+	rows, err := q.db.Query(ctx, pipelinesTo,
+		arg.OrganizationID,
+		arg.EnvironmentID,
+		arg.After,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowDefinition
+	for rows.Next() {
+		var i FlowDefinition
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.Version,
+			&i.Definition,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const saveApplicationEnvironment = `-- name: SaveApplicationEnvironment :execrows
 UPDATE cd_application_environments
 SET readiness = $1, readiness_reason = $2, discovered = $3, setup_attempt = $4, setup_wanted = $5
