@@ -18,11 +18,17 @@ import (
 	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 )
 
-// countedStarts is a store that counts the starts which it stores with and without a first turn.
+// countedStarts is a store that counts the starts which it stores with and without a first turn, and how often it is asked where a
+// run stands.
 type countedStarts struct {
 	core.Store
 
-	created, begun atomic.Int64
+	created, begun, asked atomic.Int64
+}
+
+func (c *countedStarts) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
+	c.asked.Add(1)
+	return c.Store.Get(ctx, organization, workflow)
 }
 
 func (c *countedStarts) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
@@ -38,7 +44,12 @@ func (c *countedStarts) Begin(ctx context.Context, n core.NewExecution, first co
 	return id, begun, err
 }
 
-// alone is one process that has places for what it starts, with the Functions of this service and "act".
+// patient is a clock whose timers do not fire: who waits does not look again because something takes long.
+type patient struct{ clock.Clock }
+
+func (p patient) NewTimer(time.Duration) clock.Timer { return p.Clock.NewTimer(24 * time.Hour) }
+
+// alone is one process that has places for what it starts, with the Functions of this service and "act". Its callers are patient.
 func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service) {
 	t.Helper()
 	e := newEngines(t)
@@ -64,7 +75,7 @@ func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service
 			t.Errorf("the engine ended with %v", err)
 		}
 	})
-	return e, c, core.NewService(c, e.scripts, clock.System(), engine)
+	return e, c, core.NewService(c, e.scripts, patient{clock.System()}, engine)
 }
 
 // told answers a run that has ended with its history.

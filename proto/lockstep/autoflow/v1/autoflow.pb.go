@@ -226,7 +226,11 @@ type StartWorkflowRequest struct {
 	// Agents of the organization, as by DeclareAgents, which are known before the program runs. They are no part of what is
 	// started: the same workflow with others is the same. Only for tokens that may declare agents, of all organizations and with the
 	// scope admin; at most 10000.
-	AgentIds      []int64 `protobuf:"varint,8,rep,packed,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
+	AgentIds []int64 `protobuf:"varint,8,rep,packed,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
+	// Answer when the run has ended, or after this long with the run as it is then; absent: answer when it is stored, without the
+	// run. At most a minute, and less than the call's deadline, as for GetWorkflow; 0s answers at once with the run as it is. It
+	// is no part of what is started. It takes no scope beyond start, which includes read.
+	Wait          *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -317,6 +321,13 @@ func (x *StartWorkflowRequest) GetAgentIds() []int64 {
 	return nil
 }
 
+func (x *StartWorkflowRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // StartWorkflowResponse is the receipt for a persisted workflow.
 type StartWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -325,7 +336,9 @@ type StartWorkflowResponse struct {
 	// The opaque handle of the run, for signalling and correlation (D8).
 	WorkflowRef string `protobuf:"bytes,2,opt,name=workflow_ref,json=workflowRef,proto3" json:"workflow_ref,omitempty"`
 	// False when the run existed already.
-	Created       bool `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	Created bool `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	// The run as GetWorkflow would answer it; only when the request has `wait`.
+	Workflow      *Workflow `protobuf:"bytes,4,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +392,13 @@ func (x *StartWorkflowResponse) GetCreated() bool {
 		return x.Created
 	}
 	return false
+}
+
+func (x *StartWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
 }
 
 // StartWorkflowsRequest submits several programs.
@@ -1014,7 +1034,7 @@ type GetWorkflowRequest struct {
 	// The caller's id.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Answer when the workflow has ended, or after this long if it has not; 0 (or absent) answers at once. At most a minute,
-	// and less than the call's deadline.
+	// and less than the call's deadline (30 s where it has none). UNAVAILABLE when the service stops meanwhile.
 	Wait          *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3381,7 +3401,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"cloudEvent\"L\n" +
 	"\x12CloudEventResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x1c\n" +
-	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\xda\x04\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\x89\x05\n" +
 	"\x14StartWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1a\n" +
@@ -3391,7 +3411,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\amodules\x18\x05 \x03(\v27.lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntryR\amodules\x12'\n" +
 	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\x12N\n" +
 	"\x06labels\x18\a \x03(\v26.lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntryR\x06labels\x12\x1b\n" +
-	"\tagent_ids\x18\b \x03(\x03R\bagentIds\x1a:\n" +
+	"\tagent_ids\x18\b \x03(\x03R\bagentIds\x12-\n" +
+	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
@@ -3400,12 +3421,13 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x01\n" +
 	"\x15StartWorkflowResponse\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
 	"\fworkflow_ref\x18\x02 \x01(\tR\vworkflowRef\x12\x18\n" +
-	"\acreated\x18\x03 \x01(\bR\acreated\"a\n" +
+	"\acreated\x18\x03 \x01(\bR\acreated\x12:\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"a\n" +
 	"\x15StartWorkflowsRequest\x12H\n" +
 	"\tworkflows\x18\x01 \x03(\v2*.lockstep.autoflow.v1.StartWorkflowRequestR\tworkflows\"U\n" +
 	"\x16StartWorkflowsResponse\x12;\n" +
@@ -3768,96 +3790,98 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	nil,                               // 56: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
 	nil,                               // 57: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
 	nil,                               // 58: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 60: google.protobuf.Duration
+	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 60: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
 	47, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
 	48, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
 	49, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	3,  // 3: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
-	7,  // 4: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
-	4,  // 5: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
-	8,  // 6: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	50, // 7: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	0,  // 8: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	51, // 9: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	59, // 10: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	59, // 11: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	10, // 12: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	59, // 13: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 14: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	52, // 15: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	59, // 16: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	59, // 17: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	59, // 18: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	60, // 19: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	9,  // 20: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	0,  // 21: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	53, // 22: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	9,  // 23: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	18, // 24: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	59, // 25: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	21, // 26: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	59, // 27: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	18, // 28: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	9,  // 29: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 30: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 31: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	54, // 32: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	34, // 33: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	35, // 34: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	35, // 35: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	36, // 37: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	55, // 38: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	56, // 39: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	57, // 40: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	58, // 41: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	39, // 42: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	36, // 43: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	59, // 44: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	39, // 45: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	45, // 46: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	1,  // 47: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 48: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	5,  // 49: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	12, // 50: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	14, // 51: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	16, // 52: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	19, // 53: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	22, // 54: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	24, // 55: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	26, // 56: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	28, // 57: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	30, // 58: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	32, // 59: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	37, // 60: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	40, // 61: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	42, // 62: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	44, // 63: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	2,  // 64: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 65: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	6,  // 66: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	13, // 67: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	15, // 68: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	17, // 69: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	20, // 70: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	23, // 71: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	25, // 72: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	27, // 73: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	29, // 74: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	31, // 75: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	33, // 76: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	38, // 77: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	41, // 78: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	43, // 79: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	46, // 80: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	64, // [64:81] is the sub-list for method output_type
-	47, // [47:64] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	59, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	9,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	3,  // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	7,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	4,  // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	8,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	50, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	0,  // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
+	51, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	60, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	60, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	60, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	52, // 17: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	60, // 18: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	60, // 19: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	60, // 20: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	59, // 21: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	9,  // 22: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,  // 23: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	53, // 24: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	9,  // 25: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	18, // 26: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	60, // 27: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	21, // 28: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	60, // 29: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	18, // 30: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	9,  // 31: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 32: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 33: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	54, // 34: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	34, // 35: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	35, // 37: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	35, // 38: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	36, // 39: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	55, // 40: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	56, // 41: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	57, // 42: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	58, // 43: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	39, // 44: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	36, // 45: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	60, // 46: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	39, // 47: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	45, // 48: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	1,  // 49: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	3,  // 50: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	5,  // 51: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	12, // 52: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	14, // 53: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	16, // 54: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	19, // 55: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	22, // 56: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	24, // 57: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	26, // 58: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	28, // 59: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	30, // 60: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	32, // 61: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	37, // 62: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	40, // 63: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	42, // 64: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	44, // 65: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	2,  // 66: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	4,  // 67: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	6,  // 68: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	13, // 69: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	15, // 70: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	17, // 71: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	20, // 72: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	23, // 73: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	25, // 74: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	27, // 75: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	29, // 76: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	31, // 77: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	33, // 78: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	38, // 79: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	41, // 80: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	43, // 81: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	46, // 82: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	66, // [66:83] is the sub-list for method output_type
+	49, // [49:66] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }

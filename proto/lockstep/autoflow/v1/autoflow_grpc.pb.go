@@ -62,11 +62,15 @@ type AutoFlowClient interface {
 	// program, modules, inputs and secret references answers the first run's handle; with different ones it answers
 	// ALREADY_EXISTS and names what differs (E19, D5).
 	//
+	// With `wait` it answers when the run has ended, in one call: how it ended is in the answer, and no error of the call. The
+	// start is durable before the wait begins. So a caller that goes away meanwhile, whose deadline passes, or who gets
+	// UNAVAILABLE because the service stops has started its run all the same, and joins the wait by the same request again.
+	//
 	// Codes: INVALID_ARGUMENT when the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS;
 	// UNAVAILABLE. ALREADY_EXISTS names each part that differs in BadRequest as well.
 	StartWorkflow(ctx context.Context, in *StartWorkflowRequest, opts ...grpc.CallOption) (*StartWorkflowResponse, error)
 	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
-	// other. Codes: INVALID_ARGUMENT when there are too many.
+	// other. None of them waits: one with `wait` is refused. Codes: INVALID_ARGUMENT when there are too many.
 	StartWorkflows(ctx context.Context, in *StartWorkflowsRequest, opts ...grpc.CallOption) (*StartWorkflowsResponse, error)
 	// GetWorkflow answers the state of one workflow, at once or when it has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*GetWorkflowResponse, error)
@@ -331,11 +335,15 @@ type AutoFlowServer interface {
 	// program, modules, inputs and secret references answers the first run's handle; with different ones it answers
 	// ALREADY_EXISTS and names what differs (E19, D5).
 	//
+	// With `wait` it answers when the run has ended, in one call: how it ended is in the answer, and no error of the call. The
+	// start is durable before the wait begins. So a caller that goes away meanwhile, whose deadline passes, or who gets
+	// UNAVAILABLE because the service stops has started its run all the same, and joins the wait by the same request again.
+	//
 	// Codes: INVALID_ARGUMENT when the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS;
 	// UNAVAILABLE. ALREADY_EXISTS names each part that differs in BadRequest as well.
 	StartWorkflow(context.Context, *StartWorkflowRequest) (*StartWorkflowResponse, error)
 	// StartWorkflows is StartWorkflow for up to 1000 at once. Each is started or refused by itself, and one refusal stops no
-	// other. Codes: INVALID_ARGUMENT when there are too many.
+	// other. None of them waits: one with `wait` is refused. Codes: INVALID_ARGUMENT when there are too many.
 	StartWorkflows(context.Context, *StartWorkflowsRequest) (*StartWorkflowsResponse, error)
 	// GetWorkflow answers the state of one workflow, at once or when it has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*GetWorkflowResponse, error)

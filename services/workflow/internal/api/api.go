@@ -22,7 +22,8 @@ type Deps struct {
 	Checker  core.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
 	FromWire func(event.Event) (core.Event, error)
-	// Stopping is closed when the server stops: streams, which have no end of their own, end then.
+	// Stopping is closed when the server stops: streams, which have no end of their own, end then, and so does waiting for the end
+	// of a run.
 	Stopping <-chan struct{}
 }
 

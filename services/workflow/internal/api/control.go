@@ -3,13 +3,9 @@ package api
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
-
-// errStopping ends the streams of a service that stops; clients go on where they were.
-var errStopping = fault.New(fault.Unavailable, "the service stops; watch again")
 
 // CancelWorkflow ends a run.
 func (s *Server) CancelWorkflow(ctx context.Context, req *autoflowv1.CancelWorkflowRequest) (*autoflowv1.CancelWorkflowResponse, error) {

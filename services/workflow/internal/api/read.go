@@ -21,7 +21,11 @@ func (s *Server) GetWorkflow(ctx context.Context, req *autoflowv1.GetWorkflowReq
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.Operator.Await(ctx, org, req.GetWorkflowId(), req.GetWait().AsDuration())
+	wait, err := s.wait(req.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Operator.Await(ctx, org, req.GetWorkflowId(), wait)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +153,7 @@ func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream auto
 	go func() {
 		select {
 		case <-s.Stopping:
-			cancel(errStopping)
+			cancel(core.ErrStopping)
 		case <-ctx.Done():
 		}
 	}()

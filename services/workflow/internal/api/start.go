@@ -5,15 +5,21 @@ import (
 	"fmt"
 	"sync"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// StartWorkflow stores a run.
+// StartWorkflow stores a run, and on request answers once that has ended.
 func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflowRequest) (*autoflowv1.StartWorkflowResponse, error) {
 	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	wait, err := s.wait(req.GetWait())
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +27,7 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 	if err := s.bring(ctx, org, req.GetAgentIds()); err != nil {
 		return nil, err
 	}
-	started, err := s.Operator.Start(ctx, core.Start{
+	start := core.Start{
 		Organization: org,
 		Workflow:     req.GetWorkflowId(),
 		Program:      core.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
@@ -29,11 +35,33 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 		Secrets:      req.GetSecrets(),
 		Labels:       req.GetLabels(),
 		Trace:        telemetry.RecordedTrace(ctx),
-	})
+	}
+	if req.GetWait() == nil {
+		started, err := s.Operator.Start(ctx, start)
+		if err != nil {
+			return nil, err
+		}
+		return receipt(started), nil
+	}
+	started, v, err := s.Operator.StartAndAwait(ctx, start, wait)
 	if err != nil {
 		return nil, err
 	}
-	return &autoflowv1.StartWorkflowResponse{WorkflowId: started.Workflow, WorkflowRef: started.Ref, Created: started.Created}, nil
+	resp := receipt(started)
+	resp.Workflow = view(v)
+	return resp, nil
+}
+
+func receipt(s core.Started) *autoflowv1.StartWorkflowResponse {
+	return &autoflowv1.StartWorkflowResponse{WorkflowId: s.Workflow, WorkflowRef: s.Ref, Created: s.Created}
+}
+
+// wait is how long a request waits; one without it does not.
+func (s *Server) wait(asked *durationpb.Duration) (core.Wait, error) {
+	if asked != nil && !asked.IsValid() {
+		return core.Wait{}, invalid("wait", "found %d seconds and %d nanoseconds, expected a duration", asked.GetSeconds(), asked.GetNanos())
+	}
+	return core.Wait{For: asked.AsDuration(), Stopping: s.Stopping}, nil
 }
 
 const (
@@ -71,7 +99,13 @@ func (s *Server) StartWorkflows(ctx context.Context, req *autoflowv1.StartWorkfl
 
 // startOne is one start of several. Its refusal is an answer like another.
 func (s *Server) startOne(ctx context.Context, req *autoflowv1.StartWorkflowRequest) *autoflowv1.StartResult {
-	started, err := s.StartWorkflow(ctx, req)
+	var started *autoflowv1.StartWorkflowResponse
+	var err error
+	if req.GetWait() == nil {
+		started, err = s.StartWorkflow(ctx, req)
+	} else {
+		err = invalid("wait", "found %s, expected none: to wait for the end, start by StartWorkflow", req.GetWait().AsDuration())
+	}
 	if err == nil {
 		return &autoflowv1.StartResult{Outcome: &autoflowv1.StartResult_Started{Started: started}}
 	}
