@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// TestMain is also the child process that programs run in, `<this binary> sandbox`, and the engine that is killed (kill_test.go).
+// TestMain is also the child process that programs run in, `<this binary> sandbox`, and the engine (kill_test.go) and the
+// service (start_wait_test.go) that are killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
 		if err := workflow.Sandbox(context.Background()); err != nil {
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) == 2 && os.Args[1] == engineCommand {
 		os.Exit(engineProcess())
+	}
+	if len(os.Args) == 2 && os.Args[1] == serviceCommand {
+		os.Exit(serviceProcess())
 	}
 	goleak.VerifyTestMain(m, bustest.Leftovers()...)
 }

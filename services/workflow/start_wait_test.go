@@ -1,9 +1,14 @@
 package workflow_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,11 +220,80 @@ func TestACallerThatLeavesHasStartedItsRun(t *testing.T) {
 	}
 }
 
+// again is what becomes of a start that waits, where its request is made again whenever the service is away.
+func (s *service) again(answered <-chan startAnswer, request *autoflowv1.StartWorkflowRequest) startAnswer {
+	s.t.Helper()
+	for {
+		answer := <-answered // the client has tried it again by itself, for about a second
+		if !fault.Is(answer.err, fault.Unavailable) || s.t.Context().Err() != nil {
+			return answer
+		}
+		answered = s.wait(s.t.Context(), request)
+	}
+}
+
+// serviceCommand makes the test's binary a process with the whole service, whose configuration it reads.
+const serviceCommand = "service"
+
+func serviceProcess() int {
+	var c workflow.Config
+	err := json.NewDecoder(os.Stdin).Decode(&c)
+	if err == nil {
+		err = workflow.Run(context.Background(), c)
+	}
+	_, _ = fmt.Fprintln(os.Stderr, "the service has ended:", err)
+	return 1
+}
+
+// spawn has the service run in a process of its own, until kill ends that with signal 9.
+func (s *service) spawn() (kill func()) {
+	s.t.Helper()
+	config, err := json.Marshal(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.t.Context(), self, serviceCommand)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(config), os.Stderr
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // it may have gone by itself, which the test notices
+		_ = cmd.Wait()         // with the signal for an error
+	})
+	s.t.Cleanup(kill)
+	s.answers()
+	return kill
+}
+
+// What was started with a wait is there when the service is killed in the middle of it, and the same request joins the wait again.
+func TestAStartIsThereWhenItsServiceIsKilledInTheWait(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.down()
+	kill := s.spawn()
+	request := waiting("w", parks, time.Minute)
+	answered := s.wait(t.Context(), request)
+	parked := s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
+	kill()
+	s.up()
+	s.tell()
+	answer := s.again(answered, request)
+	if w := answer.resp.GetWorkflow(); answer.err != nil || answer.resp.GetCreated() || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED || w.GetWorkflowRef() != parked.GetWorkflowRef() {
+		t.Errorf("after the kill: %v (%v), expected the end of %s", answer.resp, answer.err, parked.GetWorkflowRef())
+	}
+}
+
 // A service that stops lets nobody wait in vain: the callers are told at once to ask again, and join the wait by the same request.
 func TestAWaitGoesOnOverARestart(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	answered, looking := s.wait(t.Context(), waiting("w", parks, time.Minute)), make(chan error, 1)
+	request := waiting("w", parks, time.Minute)
+	answered, looking := s.wait(t.Context(), request), make(chan error, 1)
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -230,16 +304,8 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 	s.down()
 	s.up()
 	s.tell()
-	for {
-		answer := <-answered // the client has tried it again by itself, for about a second
-		if fault.Is(answer.err, fault.Unavailable) {
-			answered = s.wait(t.Context(), waiting("w", parks, time.Minute))
-			continue
-		}
-		if answer.err != nil || answer.resp.GetCreated() || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
-			t.Errorf("after the restart: %v (%v)", answer.resp, answer.err)
-		}
-		break
+	if answer := s.again(answered, request); answer.err != nil || answer.resp.GetCreated() || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
+		t.Errorf("after the restart: %v (%v)", answer.resp, answer.err)
 	}
 	if err := <-looking; err != nil && !fault.Is(err, fault.Unavailable) {
 		t.Errorf("who only looked: %v", err)

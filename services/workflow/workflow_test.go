@@ -75,6 +75,12 @@ func (s *service) up() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	s.cancel, s.done = cancel, make(chan error, 1)
 	go func() { s.done <- workflow.Run(ctx, s.config) }()
+	s.answers()
+}
+
+// answers waits until the service does.
+func (s *service) answers() {
+	s.t.Helper()
 	s.eventually("the service answers", func(ctx context.Context) bool {
 		_, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "none"})
 		return fault.Is(err, fault.NotFound)

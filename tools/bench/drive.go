@@ -54,12 +54,36 @@ func (w *world) drive(ctx context.Context, clients, n int, do func(ctx context.C
 // now is the machine's clock: durations are what this program is about.
 func now() time.Time { return time.Now() } //nolint:forbidigo // see above
 
+// workflowRequest asks for a workflow.
+func workflowRequest(id, program, inputs string) *autoflowv1.StartWorkflowRequest {
+	return &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: id, Starlark: []byte(program), Inputs: []byte(inputs)}
+}
+
 // begin starts a workflow.
 func begin(ctx context.Context, c autoflowv1.AutoFlowClient, id, program, inputs string) error {
-	_, err := c.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
-		OrganizationId: organization, WorkflowId: id, Starlark: []byte(program), Inputs: []byte(inputs),
-	})
+	_, err := c.StartWorkflow(ctx, workflowRequest(id, program, inputs))
 	return err
+}
+
+// complete starts a workflow and waits until it has completed, in one call.
+func complete(ctx context.Context, c autoflowv1.AutoFlowClient, id, program, inputs string) error {
+	ctx, cancel := context.WithTimeout(ctx, longest+5*time.Second)
+	defer cancel()
+	request := workflowRequest(id, program, inputs)
+	request.Wait = durationpb.New(longest)
+	resp, err := c.StartWorkflow(ctx, request)
+	if err != nil {
+		return err
+	}
+	return completed(resp.GetWorkflow())
+}
+
+// completed is the error of a workflow that has not completed.
+func completed(w *autoflowv1.Workflow) error {
+	if w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
+		return fmt.Errorf("workflow %s is %s: %s", w.GetWorkflowId(), w.GetState(), w.GetError())
+	}
+	return nil
 }
 
 // longest is how long a workflow may take here.
@@ -73,10 +97,7 @@ func finish(ctx context.Context, c autoflowv1.AutoFlowClient, id string) error {
 	if err != nil {
 		return err
 	}
-	if w := resp.GetWorkflow(); w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
-		return fmt.Errorf("workflow %s is %s: %s", id, w.GetState(), w.GetError())
-	}
-	return nil
+	return completed(resp.GetWorkflow())
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -144,23 +145,37 @@ func (w *world) startMany(ctx context.Context, r *report) error {
 	return nil
 }
 
-// steps is B2: workflows from start to end, as the caller sees it.
+// inTwoCalls starts a workflow and then asks for its end.
+func inTwoCalls(ctx context.Context, c autoflowv1.AutoFlowClient, id, program, inputs string) error {
+	if err := begin(ctx, c, id, program, inputs); err != nil {
+		return err
+	}
+	return finish(ctx, c, id)
+}
+
+// steps is B2: workflows from start to end, as the caller sees it, who waits for the end with the start. A row with two calls for each is
+// what was measured before there was one.
 func steps(ctx context.Context, w *world, r *report) error {
 	if err := warm(ctx, w, stepsProgram, `{"steps": 2}`); err != nil {
 		return err
 	}
-	for _, c := range []struct{ steps, clients, n int }{
-		{1, 1, 300}, {1, 64, 6000}, {10, 1, 100}, {10, 64, 1500}, {10, 512, 3000},
+	for _, c := range []struct {
+		name              string
+		steps, clients, n int
+		do                func(ctx context.Context, c autoflowv1.AutoFlowClient, id, program, inputs string) error
+	}{
+		{"1-step", 1, 1, 300, complete},
+		{"1-step", 1, 64, 6000, complete},
+		{"1-step, two calls", 1, 64, 6000, inTwoCalls},
+		{"10-step", 10, 1, 100, complete},
+		{"10-step", 10, 64, 1500, complete},
+		{"10-step", 10, 512, 3000, complete},
 	} {
-		m := row{Scenario: fmt.Sprintf("%d-step", c.steps), Clients: c.clients, N: w.scaled(c.n), Unit: "workflows"}
+		m := row{Scenario: c.name, Clients: c.clients, N: w.scaled(c.n), Unit: "workflows"}
 		inputs := fmt.Sprintf(`{"steps": %d}`, c.steps)
 		err := measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-			id := fmt.Sprintf("steps-%d-%d-%d", c.steps, c.clients, i)
 			began := now()
-			if err := begin(ctx, client, id, stepsProgram, inputs); err != nil {
-				return 0, err
-			}
-			err := finish(ctx, client, id)
+			err := c.do(ctx, client, fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(c.name, " ", "-"), c.clients, i), stepsProgram, inputs)
 			return now().Sub(began), err
 		})
 		if err != nil {

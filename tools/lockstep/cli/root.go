@@ -29,7 +29,7 @@ Exit codes:
   4    it does not fit the present state, such as a second active rollout
   5    the token is missing or not good enough
   6    the API does not answer
-  7    the rollout or workflow that was watched failed
+  7    the rollout or workflow that was watched failed, or did not end in the time that --wait gave it
   8    lockstep doctor found something wrong
   9    the rollout that was watched was cancelled
   10   the rollout that was watched was superseded by a newer version set

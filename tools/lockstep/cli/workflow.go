@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
@@ -39,16 +40,24 @@ func (e *engine) start() *cobra.Command {
 	var given programFlags
 	var secrets, labels map[string]string
 	var watch bool
+	var wait patienceFlag
 	cmd := e.asking("start ID PROGRAM", "Start a program; the same ID again is the same workflow",
-		"  lockstep workflow start nightly-7 nightly.star --inputs '{\"day\": 7}' --watch\n  lockstep workflow start x main.star --module lib.star --inputs @inputs.json --label team=shop", exactly(2),
+		"  lockstep workflow start nightly-7 nightly.star --inputs '{\"day\": 7}' --watch\n  lockstep workflow start x main.star --module lib.star --inputs @inputs.json --label team=shop\n  lockstep workflow start nightly-8 nightly.star --wait=30s -o json", exactly(2),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			if watch && wait.given {
+				return fault.New(fault.Invalid, "found --watch and --wait; expected one of them")
+			}
 			program, modules, inputs, err := given.read(args[1])
 			if err != nil {
 				return err
 			}
-			started, err := client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+			request := &autoflowv1.StartWorkflowRequest{
 				OrganizationId: e.organization, WorkflowId: args[0], Starlark: program, Modules: modules, Inputs: inputs, Secrets: secrets, Labels: labels,
-			})
+			}
+			if wait.given {
+				return e.startAndWait(ctx, client, request, wait.most)
+			}
+			started, err := client.StartWorkflow(ctx, request)
 			if err != nil {
 				return err
 			}
@@ -64,6 +73,7 @@ func (e *engine) start() *cobra.Command {
 	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "`name=value`, to find it again")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
+	wait.add(cmd)
 	return cmd
 }
 

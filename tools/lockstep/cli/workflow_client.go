@@ -104,7 +104,7 @@ func (e *engine) follow(ctx context.Context, client autoflowv1.AutoFlowClient, i
 		final, err := e.followOnce(ctx, client, id, &after, &lastNews)
 		switch {
 		case final != nil && final.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:
-			return notCompletedError{fmt.Sprintf("%s is %s: %s", id, stateName(final.GetState()), firstLineOf(final.GetError())), exitNotCompleted}
+			return notCompleted(final)
 		case final != nil:
 			return nil
 		case !fault.Is(err, fault.Unavailable) || e.clock.Now().Sub(lastNews) > patience:

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+// patienceFlag is --wait[=DURATION]: without a duration, for as long as it takes.
+type patienceFlag struct {
+	given bool
+	// most is how long; 0 is without end.
+	most time.Duration
+}
+
+// theEnd is what --wait alone means.
+const theEnd = "end"
+
+// add gives a command its --wait.
+func (p *patienceFlag) add(cmd *cobra.Command) {
+	cmd.Flags().Var(p, "wait", "print how the workflow has ended, once it has; `--wait=30s` at most that long, then how it stands")
+	cmd.Flags().Lookup("wait").NoOptDefVal = theEnd
+}
+
+// Set implements pflag.Value.
+func (p *patienceFlag) Set(text string) error {
+	p.given, p.most = true, 0
+	if text == theEnd {
+		return nil
+	}
+	most, err := time.ParseDuration(text)
+	if err != nil || most <= 0 {
+		return fmt.Errorf("found %q; expected a duration above zero, such as 30s", text)
+	}
+	p.most = most
+	return nil
+}
+
+// String implements pflag.Value.
+func (p *patienceFlag) String() string {
+	if p.given && p.most == 0 {
+		return theEnd
+	}
+	if !p.given {
+		return ""
+	}
+	return p.most.String()
+}
+
+// Type is what the help calls it.
+func (*patienceFlag) Type() string { return "duration" }
+
+// AutoFlow lets nobody wait longer than a minute at a time; an answer may take a little longer.
+const (
+	waitAtOnce = time.Minute
+	answerTime = 10 * time.Second
+)
+
+// startAndWait starts a workflow and prints how it has ended, or how it stands after most, where that is not 0. The same request again
+// joins the wait, so a short absence of AutoFlow does not end it.
+func (e *engine) startAndWait(ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, most time.Duration) error {
+	began := e.clock.Now()
+	lastAnswer := began
+	for {
+		wait := waitAtOnce
+		if most > 0 {
+			wait = max(0, min(wait, most-e.clock.Now().Sub(began)))
+		}
+		w, err := e.startAndWaitOnce(ctx, client, request, wait)
+		switch {
+		case err == nil && (w.GetFinishedAt() != nil || most > 0 && e.clock.Now().Sub(began) >= most):
+			return e.settled(w)
+		case err == nil:
+			lastAnswer = e.clock.Now()
+			continue
+		case !fault.Is(err, fault.Unavailable) || e.clock.Now().Sub(lastAnswer) > patience || most > 0 && wait == 0:
+			return err
+		}
+		if err := clock.Sleep(ctx, e.clock, watchPause); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *engine) startAndWaitOnce(ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, wait time.Duration) (*autoflowv1.Workflow, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+answerTime)
+	defer cancel()
+	request.Wait = durationpb.New(wait)
+	answer, err := client.StartWorkflow(ctx, request)
+	return answer.GetWorkflow(), err
+}
+
+// settled prints a workflow that was waited for. One that has not completed is the exit code of one that was watched.
+func (e *engine) settled(w *autoflowv1.Workflow) error {
+	if err := e.show(w); err != nil {
+		return err
+	}
+	switch {
+	case w.GetFinishedAt() == nil:
+		return notCompletedError{fmt.Sprintf("%s has not ended: it is %s", w.GetWorkflowId(), stateName(w.GetState())), exitNotCompleted}
+	case w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:
+		return notCompleted(w)
+	}
+	return nil
+}
+
+// notCompleted is the exit code of a workflow that has ended otherwise.
+func notCompleted(w *autoflowv1.Workflow) error {
+	return notCompletedError{fmt.Sprintf("%s is %s: %s", w.GetWorkflowId(), stateName(w.GetState()), firstLineOf(w.GetError())), exitNotCompleted}
+}
