@@ -56,6 +56,7 @@ func Dial(c ClientConfig) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(retry),
 		grpc.WithUnaryInterceptor(c.unary), grpc.WithStreamInterceptor(c.stream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -99,13 +100,14 @@ func (c ClientConfig) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grp
 
 // outgoing adds who we are and which trace this is.
 func (c ClientConfig) outgoing(ctx context.Context) context.Context {
+	pairs := make([]string, 0, 4)
 	if c.Token != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.Token)
+		pairs = append(pairs, "authorization", "Bearer "+c.Token)
 	}
 	if tp := telemetry.TraceParent(ctx); tp != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, traceHeader, tp)
+		pairs = append(pairs, traceHeader, tp)
 	}
-	return ctx
+	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
 // clientStream gives the errors of a stream their class. The end of a stream stays io.EOF.

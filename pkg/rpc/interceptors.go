@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -86,24 +87,30 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	if !isPublic(method) {
 		telemetry.ObserveRequest(telemetry.ProtocolGRPC, method, status.Code(answer).String(), took)
 	}
+	i.tell(ctx, method, caller, err, answer, took)
+	return answer
+}
+
+// tell writes the line about a call, if there is anybody for it.
+func (i *interceptors) tell(ctx context.Context, method string, caller Caller, err, answer error, took time.Duration) {
 	level := slog.LevelInfo
+	switch {
+	case err != nil && ctx.Err() == nil: // else the caller hung up; that is not our failure
+		level = fault.Describe(fault.ClassOf(err)).Level
+	case err == nil && isPublic(method):
+		level = slog.LevelDebug
+	}
+	if !i.log.Enabled(ctx, level) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeyMethod, method), slog.String(telemetry.KeyCaller, caller.Name),
 		slog.String(telemetry.KeyStatus, status.Code(answer).String()), telemetry.Milliseconds(telemetry.KeyDuration, took),
 	}
-	switch {
-	case err != nil:
-		class := fault.ClassOf(err)
-		level = fault.Describe(class).Level
-		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, err))
-		if ctx.Err() != nil { // the caller hung up; that is not our failure
-			level = slog.LevelInfo
-		}
-	case isPublic(method):
-		level = slog.LevelDebug
+	if err != nil {
+		attrs = append(attrs, slog.String(telemetry.KeyClass, fault.ClassOf(err).String()), slog.Any(telemetry.KeyError, err))
 	}
 	i.log.LogAttrs(ctx, level, "call handled", attrs...)
-	return answer
 }
 
 // spanProblem is what the span of a call says of its end; "" where it ended well.

@@ -59,8 +59,13 @@ type Caller struct {
 }
 
 // streamWorkers are goroutines that are kept for calls, so that their stacks need not grow anew with each. A call that finds
-// none free has a goroutine of its own: those that last cost nobody anything.
-const streamWorkers = 32
+// none free has a goroutine of its own: those that last cost nobody anything. With 32, which 64 clients that wait for the disk keep busy,
+// growing stacks was 8 % of a service's processor time; idle ones take 2 KiB each.
+const streamWorkers = 256
+
+// window is how many bytes a peer may send before they are taken, on a stream and on a connection. Where it is not given, the library
+// finds one by sending a ping with what it receives, which for calls as small as ours costs more than it gains.
+const window = 1 << 20
 
 // NewServer is a server without services. Register them, then Serve.
 func NewServer(c ServerConfig) *grpc.Server {
@@ -75,6 +80,7 @@ func NewServer(c ServerConfig) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveEvery, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 	}
 	if c.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))

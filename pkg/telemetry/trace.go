@@ -30,6 +30,9 @@ func ExtractTrace(ctx context.Context, e event.Event) context.Context {
 
 // TraceParent is the trace of ctx in W3C form; "" where it has none.
 func TraceParent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier.Get(traceParent)

@@ -18,17 +18,22 @@ import (
 	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 )
 
-// countedStarts is a store that counts the starts which it stores with and without a first turn, and how often it is asked where a
-// run stands.
+// countedStarts is a store that counts the starts which it stores with and without a first turn, how often it is asked where a run
+// stands, and how many runs are loaded.
 type countedStarts struct {
 	core.Store
 
-	created, begun, asked atomic.Int64
+	created, begun, asked, loaded atomic.Int64
 }
 
 func (c *countedStarts) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
 	c.asked.Add(1)
 	return c.Store.Get(ctx, organization, workflow)
+}
+
+func (c *countedStarts) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+	c.loaded.Add(1)
+	return c.Store.Load(ctx, execution)
 }
 
 func (c *countedStarts) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {

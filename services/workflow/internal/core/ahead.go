@@ -43,7 +43,9 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 		}
 	}()
 	first, ran := d.first(ctx)
-	e.openings.learn(l.Execution.Program, ran && e.Clock.Now().Sub(began) <= aheadMost)
+	if d.machine != nil { // else its inputs or modules are refused, which says nothing of the program
+		e.openings.learn(l.Execution.Program, ran && e.Clock.Now().Sub(began) <= aheadMost)
+	}
 	if !ran {
 		return Created{}, false, nil
 	}

@@ -21,6 +21,12 @@ func (d *driver) end(ctx context.Context, failure error) (State, error) {
 	return d.store(ctx, last)
 }
 
+// endData is what the last entry and the event about the end hold.
+type endData struct {
+	Error    string `json:"error,omitempty"`
+	Workflow string `json:"workflow_id"`
+}
+
 // ending puts the end of the run into the present turn.
 func (d *driver) ending(ctx context.Context, failure error) (Commit, error) {
 	for ref, cancel := range d.running {
@@ -29,11 +35,11 @@ func (d *driver) ending(ctx context.Context, failure error) (Commit, error) {
 	}
 	state, kind, text := Completed, KindCompleted, ""
 	emit := Emit{Type: TypeCompleted}
-	data := map[string]string{"workflow_id": d.loaded.Workflow}
+	data := endData{Workflow: d.loaded.Workflow}
 	if failure != nil {
 		state, kind, emit.Type = Failed, KindFailed, TypeFailed
 		text = storable(truncate(failure.Error(), maxError))
-		data["error"] = text
+		data.Error = text
 		d.logFailure(ctx, failure)
 	}
 	encoded, err := json.Marshal(data)

@@ -260,7 +260,7 @@ func checkHandler(h Handler) error {
 
 // digest tells one content of a flow from another.
 func (f Flow) digest(basis Start) ([32]byte, error) {
-	parts, err := basis.digests()
+	parts, err := basis.Digests()
 	if err != nil {
 		return [32]byte{}, err
 	}

@@ -48,41 +48,31 @@ func NewService(store Store, scripts Scripts, c clock.Clock, runner Runner) *Ser
 
 // Start stores a run of a program, unless its id exists: with the same program and inputs the answer is the first run's,
 // with others fault.Conflict, which names what differs (D5). It returns once the run is stored (E18). The program is
-// checked before, so that what can never run is refused to the caller instead of failing later.
+// checked before, so that what can never run is refused to the caller instead of failing later. Where there is a place for the run,
+// it begins here at once.
 func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 	if err := start.validate(); err != nil {
 		return Started{}, err
 	}
-	digests, err := start.digests()
-	if err != nil {
-		return Started{}, err
-	}
-	if err := s.scripts.Check(start.Program, start.Inputs); err != nil {
-		return Started{}, err
-	}
-	return s.create(ctx, start, digests)
-}
-
-// create stores a checked start, and has it run here at once if there is a place for it.
-func (s *Service) create(ctx context.Context, start Start, digests Digests) (Started, error) {
 	now := s.clock.Now()
-	n := NewExecution{Start: start, Ref: id.New(now), Digests: digests, At: now}
-	lease, reserved := s.runner.Reserve()
+	n := NewExecution{Start: start, Ref: id.New(now), Digest: Digest(start.Program.Source), At: now}
 	l := Loaded{
 		Execution: Execution{
 			Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
-			Program: Hex(digests.Program), Labels: start.Labels, CreatedAt: now, Attempt: 1, Generation: 1,
+			Program: Hex(n.Digest), Labels: start.Labels, CreatedAt: now, Attempt: 1, Generation: 1,
 			Trace: start.Trace,
 		},
 		Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,
 	}
+	lease, reserved := s.runner.Reserve()
 	if reserved {
 		n.Owner = &lease
+		// To be run, a program passes the same checks.
 		if c, done, err := s.runner.Ahead(ctx, n, l); err != nil || done {
 			return Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, err
 		}
 	}
-	c, err := s.store.Create(ctx, n)
+	c, err := s.create(ctx, n)
 	switch {
 	case reserved && err == nil && c.Created:
 		l.ID = c.ID
@@ -95,10 +85,24 @@ func (s *Service) create(ctx context.Context, start Start, digests Digests) (Sta
 	if err != nil {
 		return Started{}, err
 	}
-	if differing := digests.Differences(c.Existing); !c.Created && len(differing) > 0 {
-		return Started{}, conflict(start.Workflow, differing)
+	if !c.Created {
+		digests, err := start.Digests()
+		if err != nil {
+			return Started{}, err
+		}
+		if differing := digests.Differences(c.Existing); len(differing) > 0 {
+			return Started{}, conflict(start.Workflow, differing)
+		}
 	}
 	return Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, nil
+}
+
+// create checks the program of a start and stores it.
+func (s *Service) create(ctx context.Context, n NewExecution) (Created, error) {
+	if err := s.scripts.Check(n.Program, n.Inputs); err != nil {
+		return Created{}, err
+	}
+	return s.store.Create(ctx, n)
 }
 
 // Get answers an execution and, where it is parked, what it waits for, one sentence each.

@@ -45,12 +45,12 @@ func (s Start) validate() error {
 	if len(s.Program.Modules) > maxModules {
 		report("modules", "found %d, expected at most %d", len(s.Program.Modules), maxModules)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Program.Modules)) {
+	for _, name := range sortedNames(s.Program.Modules) {
 		if name == "" || !utf8.Valid(s.Program.Modules[name]) {
 			report("modules."+name, "expected a file name and UTF-8 text")
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+	for _, name := range sortedNames(s.Secrets) {
 		if !reference.Is(s.Secrets[name]) {
 			report("secrets."+name, reference.Expected)
 		}
@@ -60,8 +60,12 @@ func (s Start) validate() error {
 	}
 	if !utf8.Valid(s.Inputs) {
 		report("inputs", "found bytes that are not UTF-8, expected JSON in UTF-8")
+	} else if !json.Valid(s.Inputs) {
+		if _, err := Canonical(s.Inputs); err != nil { // which says where, and takes nothing for an empty object
+			report("inputs", "not JSON: %s", err)
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+	for _, name := range sortedNames(s.Labels) {
 		if problem := checkLabel(name, s.Labels[name]); problem != "" {
 			report("labels."+name, "%s", problem)
 		}
@@ -70,6 +74,14 @@ func (s Start) validate() error {
 		return fault.InvalidFields(fields...)
 	}
 	return nil
+}
+
+// sortedNames are the names in m. Most of what a start may bring it does not, which costs nothing here.
+func sortedNames[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m))
 }
 
 // checkLabel says what is wrong with a label.
@@ -99,8 +111,8 @@ func checkWorkflowID(id string) string {
 	return ""
 }
 
-// digests are those of a start.
-func (s Start) digests() (Digests, error) {
+// Digests are those of a start. Inputs that are not JSON are fault.Invalid.
+func (s Start) Digests() (Digests, error) {
 	modules := make(map[string]string, len(s.Program.Modules))
 	for name, source := range s.Program.Modules {
 		modules[name] = Hex(Digest(source))
@@ -117,10 +129,10 @@ func Fingerprint(program [32]byte, modules map[string]string, inputs []byte, sec
 		return Digests{}, fault.InvalidFields(fault.Field{Name: "inputs", Problem: "not JSON: " + err.Error()})
 	}
 	named, referenced := sha256.New(), sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(modules)) {
+	for _, name := range sortedNames(modules) {
 		_, _ = fmt.Fprintf(named, "%q%s", name, modules[name]) // writing to a hash does not fail
 	}
-	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+	for _, name := range sortedNames(secrets) {
 		_, _ = fmt.Fprintf(referenced, "%q%q", name, secrets[name])
 	}
 	return Digests{Program: program, Modules: [32]byte(named.Sum(nil)), Inputs: sha256.Sum256(canonical), Secrets: [32]byte(referenced.Sum(nil))}, nil

@@ -76,9 +76,10 @@ type Store interface {
 // NewExecution is what Create stores.
 type NewExecution struct {
 	Start
-	Ref     string
-	Digests Digests
-	At      time.Time
+	Ref string
+	// Digest is that of the main source.
+	Digest [32]byte
+	At     time.Time
 	// Owner has the execution from its first moment, so that it needs no claim; nil: whoever claims it.
 	Owner *Lease
 }

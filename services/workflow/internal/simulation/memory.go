@@ -129,12 +129,16 @@ func (m *Memory) create(n core.NewExecution) core.Created {
 	if e := m.find(n.Organization, n.Workflow); e != nil {
 		return core.Created{ID: e.ID, Ref: e.Ref, Existing: e.digests}
 	}
+	digests, err := n.Digests()
+	if err != nil {
+		panic(err) // the Service has checked the inputs
+	}
 	e := &execution{
 		Execution: core.Execution{
 			ID: int64(len(m.executions) + 1), Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
-			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: core.Hex(n.Digests.Program),
+			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: core.Hex(n.Digest),
 		},
-		start: n.Start, digests: n.Digests, startEvent: int64(len(m.events)),
+		start: n.Start, digests: digests, startEvent: int64(len(m.events)),
 		timers: map[core.OpRef]*timer{}, waits: map[core.OpRef][]core.Want{}, calls: map[core.OpRef]*call{},
 		polls: map[core.OpRef]core.Polling{}, deliveries: map[core.OpRef]*delivery{},
 	}

@@ -79,7 +79,11 @@ func TestAStartIsStoredWithItsFirstTurn(t *testing.T) {
 		t.Errorf("%d events in the outbox, %d stored, %d runs to go on (%v), expected 1, 1 and none", held, events, runnable, err)
 	}
 	// The caller that starts it again is told of the same run.
-	if c, err := b.Create(t.Context(), whole); err != nil || c.Created || c.Ref != whole.Ref || len(whole.Digests.Differences(c.Existing)) > 0 {
+	digests, err := whole.Digests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := b.Create(t.Context(), whole); err != nil || c.Created || c.Ref != whole.Ref || len(digests.Differences(c.Existing)) > 0 {
 		t.Errorf("the second start answers %+v (%v)", c, err)
 	}
 }

@@ -39,7 +39,7 @@ func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, 
 
 // newStart encodes what columns hold of a start.
 func newStart(n core.NewExecution) (*start, error) {
-	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digests.Program: n.Program.Source}}
+	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digest: n.Program.Source}}
 	modules := make(map[string]string, len(n.Program.Modules))
 	for name, source := range n.Program.Modules {
 		sum := core.Digest(source)
@@ -48,8 +48,12 @@ func newStart(n core.NewExecution) (*start, error) {
 	}
 	for _, field := range []struct {
 		into  *string
-		value any
+		value map[string]string
 	}{{&item.modules, modules}, {&item.secrets, n.Secrets}, {&item.labels, n.Labels}} {
+		if len(field.value) == 0 { // as most are
+			*field.into = "{}"
+			continue
+		}
 		b, err := json.Marshal(field.value)
 		if err != nil {
 			return nil, fmt.Errorf("encode workflow %q: %w", n.Workflow, err)
@@ -197,7 +201,7 @@ func newExecutions(items []*start) query.CreateExecutionsParams {
 			owner, epoch = n.Owner.Instance, n.Owner.Epoch
 		}
 		p.Refs, p.Organizations, p.Workflows = append(p.Refs, n.Ref), append(p.Organizations, n.Organization), append(p.Workflows, n.Workflow)
-		p.Programs = append(p.Programs, n.Digests.Program[:])
+		p.Programs = append(p.Programs, n.Digest[:])
 		p.Modules, p.Inputs, p.Secrets = append(p.Modules, n.modules), append(p.Inputs, inputs), append(p.Secrets, n.secrets)
 		p.Labels, p.Created = append(p.Labels, n.labels), append(p.Created, n.At)
 		p.Owners, p.Epochs = append(p.Owners, owner), append(p.Epochs, epoch)
