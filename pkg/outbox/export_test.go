@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 )
@@ -9,7 +10,7 @@ import (
 // Round is one round of the active sender, without its lock.
 func (s *Sender) Round(ctx context.Context) error {
 	for {
-		more, err := s.round(ctx)
+		_, more, err := s.round(ctx)
 		if err != nil || !more {
 			return err
 		}
@@ -17,7 +18,13 @@ func (s *Sender) Round(ctx context.Context) error {
 }
 
 // OneRound is one of the rounds that Round makes until nothing is left; more says that something is.
-func (s *Sender) OneRound(ctx context.Context) (more bool, err error) { return s.round(ctx) }
+func (s *Sender) OneRound(ctx context.Context) (more bool, err error) {
+	_, more, err = s.round(ctx)
+	return more, err
+}
+
+// Pause is how long after the beginning of a round that published so many events the next one begins.
+func Pause(sent int) time.Duration { return pause(sent) }
 
 // Flush moves the marks and sends the receipts once.
 func (i *Inbox) Flush(ctx context.Context) error {

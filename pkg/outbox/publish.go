@@ -20,6 +20,9 @@ type published struct {
 	upTo int64
 }
 
+// count is how many events were published.
+func (p published) count() int { return len(p.again.Ids) + len(p.final) }
+
 // publish hands what is due to the bus, in its order, and collects what became of it. whole says that all of it was tried:
 // it ends early with an errBusAway error, or without one when the connection was lost and is back. An event that the bus
 // refuses is postponed and no error.

@@ -21,17 +21,17 @@ const (
 )
 
 // round takes the receipts that have come, gives positions to what has none, and publishes what is due. more says that there is more to
-// do at once. An errBusAway error leaves the rest for later.
-func (s *Sender) round(ctx context.Context) (more bool, err error) {
+// do at once, and sent how many events were published. An errBusAway error leaves the rest for later.
+func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	if err := s.settle(ctx); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	if err := s.repeat(ctx); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	due, more, err := s.due(ctx)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	var done published
 	whole := false
@@ -39,9 +39,9 @@ func (s *Sender) round(ctx context.Context) (more bool, err error) {
 		whole, err = s.publish(ctx, due, &done)
 	}
 	if noteErr := s.note(ctx, done); noteErr != nil {
-		return false, noteErr
+		return 0, false, noteErr
 	}
-	return err == nil && (more || !whole), err
+	return done.count(), err == nil && (more || !whole), err
 }
 
 // due are the events to publish now, in the order of their positions; more says that there are others. To look for what
@@ -168,7 +168,7 @@ func (s *Sender) number(ctx context.Context) error {
 // note stores what was published. A crash before it repeats the publications under the same message ids; so does one right after it,
 // by which the database loses it again. So nobody waits for the disk: that is for those who wait for a commit.
 func (s *Sender) note(ctx context.Context, done published) error {
-	if len(done.again.Ids)+len(done.final) > 0 {
+	if done.count() > 0 {
 		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error {
 			q := query.New(tx)
 			if err := q.Hasten(ctx); err != nil {
@@ -185,7 +185,7 @@ func (s *Sender) note(ctx context.Context, done published) error {
 			return q.Forget(ctx, done.final)
 		})
 		if err != nil {
-			return pg.Classify(err, "note %d published events", len(done.again.Ids)+len(done.final))
+			return pg.Classify(err, "note %d published events", done.count())
 		}
 	}
 	if len(done.again.Ids) > 0 {

@@ -81,9 +81,13 @@ func NewSender(d SenderDeps) *Sender {
 const (
 	// pollEvery is how soon the active sender finds what nobody woke it for, and a follower finds that it should lead.
 	pollEvery = time.Second
-	// betweenRounds is how soon after the beginning of a round the next one begins: a round costs the same whether it publishes one
-	// event or many. An event that comes alone waits for nothing, one that comes right after another no longer than this.
+	// A round costs the same whether it publishes one event or many, here, in the database and in the stream, which writes to its disk
+	// once for a batch, and beside that of the commits. So the next one begins as much later as it published more: forEach event, and
+	// betweenRounds at least and betweenFull at most. An event that comes alone waits for nothing, one right behind another no longer
+	// than the least, and only where events come by the hundred every second does each wait for the others.
 	betweenRounds = 5 * time.Millisecond
+	forEach       = 2500 * time.Microsecond
+	betweenFull   = 25 * time.Millisecond
 	// longestPause bounds the pause before the next try to lead when the database is away.
 	longestPause = 5 * time.Second
 )
@@ -221,7 +225,7 @@ func (s *Sender) listen(ctx context.Context, conn *pgx.Conn, schema string) erro
 func (s *Sender) rounds(ctx context.Context) error {
 	for {
 		began := s.Clock.Now()
-		more, err := s.round(ctx)
+		sent, more, err := s.round(ctx)
 		woken := s.wake
 		switch {
 		case ctx.Err() != nil:
@@ -239,11 +243,16 @@ func (s *Sender) rounds(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-woken:
 			// What is added while it waits goes with this round.
-			_ = clock.Sleep(ctx, s.Clock, betweenRounds-s.Clock.Now().Sub(began)) // ends early only with ctx
+			_ = clock.Sleep(ctx, s.Clock, pause(sent)-s.Clock.Now().Sub(began)) // ends early only with ctx
 		case <-timer.C():
 		}
 		timer.Stop()
 	}
+}
+
+// pause is how long after the beginning of a round that published so many events the next one begins.
+func pause(sent int) time.Duration {
+	return min(max(betweenRounds, time.Duration(sent)*forEach), betweenFull)
 }
 
 // errBusAway ends a round that the bus does not let finish.

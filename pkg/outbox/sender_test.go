@@ -466,6 +466,33 @@ func TestAFollowersCommitWakesTheActiveSender(t *testing.T) {
 	eventually(t, "the active sender publishes", func() bool { return s.stream.stored() == 1 })
 }
 
+// Where many events come, each waits a little for the others, and one that comes alone for none.
+func TestARoundThatPublishedMuchIsFollowedLater(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[int]time.Duration{0: 5 * time.Millisecond, 1: 5 * time.Millisecond, 4: 10 * time.Millisecond, 10: 25 * time.Millisecond, 256: 25 * time.Millisecond} {
+		same(t, fmt.Sprintf("pause after %d events", sent), outbox.Pause(sent), want)
+	}
+	s := newStage(t)
+	sender := s.newSender(s.clock) // its clock stands still
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	all.Go(func() { s.must(sender.Run(ctx)) })
+	s.clock.AwaitTimers(1) // it waits to be woken
+	s.addMany(0, 20)
+	sender.Wake()
+	s.clock.AwaitTimers(2) // woken, it waits for the round's time
+	s.clock.Advance(outbox.Pause(0))
+	eventually(t, "the sender publishes many", func() bool { return s.stream.stored() == 20 })
+	s.add("late")
+	sender.Wake()
+	s.clock.AwaitTimers(2)
+	s.clock.Advance(outbox.Pause(20) - time.Millisecond)
+	same(t, "stored before the next round's time", s.stream.stored(), 20)
+	s.clock.Advance(time.Millisecond)
+	eventually(t, "the sender publishes what came late", func() bool { return s.stream.stored() == 21 })
+}
+
 func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
