@@ -96,7 +96,7 @@ e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real AP
 	cd tools/charts && GOWORK=off LOCKSTEP_CLUSTER="$$programs" go test -count=1 -timeout 30m -run TestOnARealAPIServer .
 
 .PHONY: bench
-bench: ## Measure the durable engine (PEERS=1 beside DBOS, BENCH_FLAGS="-scale 0.3 B1 B2")
+bench: ## Measure the durable engine (PEERS=1 beside other engines, BENCH_FLAGS="-scale 0.3 B1 B2")
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	go build -o "$$out/bench" ./tools/bench; \
 	"$$out/bench" $(if $(PEERS),-peers tools/bench/peers) $(BENCH_FLAGS)

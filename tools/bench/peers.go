@@ -10,46 +10,87 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// peers is B2 with DBOS Transact in our place: the same steps and clients, on a database of its own in the same server, with
-// the same durability. Its program is in tools/bench/peers, a module outside of the workspace.
+// peerRun is one run of a peer: workflows of so many steps, or their starts alone.
+type peerRun struct {
+	start             bool
+	steps, clients, n int
+}
+
+// rivals are the engines that stand in our place in B14: the folders of their programs, what each is asked to do, and what a reader has
+// to know of it.
+var rivals = []struct { //nolint:gochecknoglobals // a table
+	name, note string
+	runs       []peerRun
+}{
+	{"dbos", "", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}, {false, 10, 64, 500}}},
+	{"restate", "its own storage; ", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}, {false, 10, 64, 500}}},
+	{"goworkflows", "", []peerRun{{true, 1, 64, 500}, {false, 1, 1, 10}, {false, 1, 64, 500}, {false, 10, 64, 100}}},
+	{"river", "a job, no workflow; ", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}}},
+}
+
+// peers is B14: other engines in our place, with the steps and clients of B1 and B2, each on a database of its own in the same server, with
+// the same durability. Their programs are in tools/bench/peers, modules outside of the workspace. One that cannot be had here has a row
+// that says so.
 func peers(ctx context.Context, w *world, r *report) error {
 	if w.options.peers == "" {
 		return nil
 	}
-	program := filepath.Join(w.dir, "dbos")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".") //nolint:gosec // a folder of this repository
-	build.Dir = filepath.Join(w.options.peers, "dbos")
-	build.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the peer: %w: %s", err, out)
-	}
-	if _, err := w.db.Exec(ctx, "CREATE DATABASE dbos"); err != nil {
-		return err
-	}
-	for _, c := range []struct{ steps, clients, n int }{{1, 1, 200}, {1, 64, 3000}, {10, 64, 500}} {
-		if err := w.peer(ctx, r, program, c.steps, c.clients, w.scaled(c.n)); err != nil {
+	for _, rival := range rivals {
+		program, err := w.rival(ctx, rival.name)
+		for _, c := range rival.runs {
+			if err == nil {
+				c.n = w.scaled(c.n)
+				err = w.peer(ctx, r, rival.name, program, rival.note, c)
+			}
+		}
+		if ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			r.add(row{Scenario: "peer", Engine: rival.name, Note: fmt.Sprintf("not measured: %.300s", strings.Join(strings.Fields(err.Error()), " "))})
 		}
 	}
 	return nil
 }
 
+// rival builds the program of a peer, and makes it a database.
+func (w *world) rival(ctx context.Context, name string) (program string, err error) {
+	if program, err = filepath.Abs(filepath.Join(w.dir, name)); err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".") //nolint:gosec // a folder of this repository
+	build.Dir = filepath.Join(w.options.peers, name)
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the peer: %w: %s", err, out)
+	}
+	_, err = w.db.Exec(ctx, "CREATE DATABASE "+name)
+	return program, err
+}
+
 // peer runs the peer's program once.
-func (w *world) peer(ctx context.Context, r *report, program string, steps, clients, n int) error {
+func (w *world) peer(ctx context.Context, r *report, name, program, note string, c peerRun) error {
 	before, err := w.usage(ctx)
 	if err != nil {
 		return err
 	}
-	run := exec.CommandContext(ctx, program, "-steps", strconv.Itoa(steps), "-c", strconv.Itoa(clients), "-n", strconv.Itoa(n)) //nolint:gosec // built above
-	run.Env = append(os.Environ(), "DBURL="+strings.Replace(w.database.URL(), "/postgres?", "/dbos?", 1))
+	mode, scenario := "run", fmt.Sprintf("%d-step", c.steps)
+	if c.start {
+		mode, scenario = "start", "start"
+	}
+	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n", strconv.Itoa(c.n)) //nolint:gosec // built above
+	run.Env = append(os.Environ(), "DBURL="+strings.Replace(w.database.URL(), "/postgres?", "/"+name+"?", 1))
 	out, err := run.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, exit.Stderr)
 		}
+		return err
+	}
+	if err := w.departed(ctx, name); err != nil {
 		return err
 	}
 	after, err := w.usage(ctx)
@@ -68,13 +109,30 @@ func (w *world) peer(ctx context.Context, r *report, program string, steps, clie
 	}
 	// What it does to get warm and to end is in the server's figures, and not in its own.
 	used := after.since(before)
-	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(n+warmUp)
+	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(c.n+warmUp)
+	if !c.start && result.StartP50 > 0 {
+		note += fmt.Sprintf("start p50 %.2f ms; ", result.StartP50)
+	}
 	r.add(row{
-		Scenario: fmt.Sprintf("%d-step", steps), Engine: "dbos", Clients: clients, N: n, Unit: "workflows",
+		Scenario: scenario, Engine: name, Clients: c.clients, N: c.n, Unit: "workflows",
 		PerSecond: result.PerSecond, P50: result.P50, P99: result.P99, CPU: result.CPU + postgres, Service: result.CPU, Postgres: postgres,
-		WAL: float64(used.wal) / float64(n+warmUp), Note: fmt.Sprintf("start p50 %.2f ms; service and client are one process", result.StartP50),
+		WAL: float64(used.wal) / float64(c.n+warmUp), Note: note + "service and client together",
 	})
 	return nil
+}
+
+// departed returns when the server's processes for a peer have ended and been collected: what one that is just ending has used is seen
+// neither with it nor with the one that started it.
+func (w *world) departed(ctx context.Context, database string) error {
+	for {
+		var left int
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", database).Scan(&left); err != nil {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil || left == 0 {
+			return err
+		}
+	}
 }
 
 // warmUp is how many workflows the peer runs before it counts.

@@ -23,7 +23,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "B1-start", run: starts},
 		{name: "B2-steps", run: steps},
-		{name: "B2-peers", run: peers},
+		{name: "B14-peers", run: peers},
 		{name: "B2-events-hot", config: hot, run: wakes("hot")},
 		{name: "B2-events-evicted", config: evicted, run: wakes("evicted")},
 		{name: "B3-branches", run: fan},

@@ -1,5 +1,6 @@
-// Command dbos runs workflows of trivial steps on DBOS Transact for Go, and prints one line of JSON: the peer that
+// Command dbos runs workflows of trivial steps on DBOS Transact for Go, and prints one line of JSON: a peer that
 // tools/bench compares with. It is a module of its own, outside of the workspace, so that nothing of ours depends on it.
+// With -mode start the clients go on as soon as a workflow is started; all have ended before it prints.
 package main
 
 import (
@@ -33,8 +34,9 @@ func main() {
 	steps := flag.Int("steps", 1, "steps of each workflow")
 	n := flag.Int("n", 1000, "workflows")
 	clients := flag.Int("c", 64, "clients")
+	mode := flag.String("mode", "run", "run: a client waits for the end; start: it does not")
 	flag.Parse()
-	if err := run(*steps, *n, *clients); err != nil {
+	if err := run(*steps, *n, *clients, *mode == "start"); err != nil {
 		fmt.Fprintln(os.Stderr, "dbos:", err)
 		os.Exit(1)
 	}
@@ -50,7 +52,7 @@ func counted(ctx dbos.DBOSContext, steps int) (int, error) {
 	return steps, nil
 }
 
-func run(steps, n, clients int) error {
+func run(steps, n, clients int, startOnly bool) error {
 	ctx, err := dbos.NewDBOSContext(context.Background(), dbos.Config{
 		DatabaseURL: os.Getenv("DBURL"), AppName: "bench", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -62,6 +64,7 @@ func run(steps, n, clients int) error {
 		return err
 	}
 	defer dbos.Shutdown(ctx, 2*time.Second)
+	handles := make([]dbos.WorkflowHandle[int], max(n, 100))
 	drive := func(prefix string, n int) (starts, ends []time.Duration, err error) {
 		starts, ends = make([]time.Duration, n), make([]time.Duration, n)
 		var next atomic.Int64
@@ -75,10 +78,13 @@ func run(steps, n, clients int) error {
 						return
 					}
 					began := time.Now()
-					handle, err := dbos.RunWorkflow(ctx, counted, steps, dbos.WithWorkflowID(fmt.Sprintf("%s-%d-%d-%d", prefix, steps, clients, i)))
+					var err error
+					handles[i], err = dbos.RunWorkflow(ctx, counted, steps, dbos.WithWorkflowID(fmt.Sprintf("%s-%d", prefix, i)))
 					if err == nil {
 						starts[i] = time.Since(began)
-						_, err = handle.GetResult()
+					}
+					if err == nil && !startOnly {
+						_, err = handles[i].GetResult()
 					}
 					if err != nil {
 						failed <- err
@@ -95,20 +101,28 @@ func run(steps, n, clients int) error {
 		}
 		return starts, ends, err
 	}
-	if _, _, err := drive("warm", 100); err != nil {
+	if _, _, err := drive(unused("warm"), 100); err != nil {
 		return err
 	}
 	used, began := processorTime(), time.Now()
-	starts, ends, err := drive("run", n)
+	starts, ends, err := drive(unused("run"), n)
 	if err != nil {
 		return err
 	}
 	took := time.Since(began)
+	for i := 0; startOnly && i < n; i++ {
+		if _, err := handles[i].GetResult(); err != nil {
+			return err
+		}
+	}
 	return json.NewEncoder(os.Stdout).Encode(result{
 		PerSecond: float64(n) / took.Seconds(), StartP50: at(starts, 0.5), P50: at(ends, 0.5), P99: at(ends, 0.99),
 		CPU: float64((processorTime() - used).Microseconds()) / 1000 / float64(n),
 	})
 }
+
+// unused is a prefix of ids that no earlier run on the same database has used.
+func unused(what string) string { return fmt.Sprintf("%s-%d", what, time.Now().UnixNano()) }
 
 // at is the p-th part of durations, in milliseconds.
 func at(all []time.Duration, p float64) float64 {
