@@ -191,7 +191,7 @@ func TestAPulledDriverNeedsItsRegistryNoMore(t *testing.T) {
 	with := bundle.Deps{Artifacts: []artifact.Reference{s.reference("1")}}
 	a, err := f.replica(with)
 	f.ok(err)
-	if o := a.Origins(); len(o) != 2 || o[1].Problem != "not pulled yet" {
+	if o := a.Origins(); len(o) != 2 || o[1].Problem != "not pulled yet" || o[1].Trouble != core.TroubleNotPulled {
 		t.Errorf("before anything was pulled: %+v", o)
 	}
 	f.ok(a.Ask(t.Context(), s.reference("1")))
@@ -208,7 +208,7 @@ func TestAPulledDriverNeedsItsRegistryNoMore(t *testing.T) {
 		t.Errorf("asked: %v", err)
 	}
 	o := b.Origins()[1]
-	if diff := cmp.Diff(in(t, files), digests(b)); diff != "" || o.Digest != digest || !strings.Contains(o.Problem, "502") || o.CheckedAt == nil || !cmp.Equal(o.Drivers, []string{"letter@1"}) {
+	if diff := cmp.Diff(in(t, files), digests(b)); diff != "" || o.Digest != digest || !strings.Contains(o.Problem, "502") || o.Trouble != core.TroubleUnreachable || o.CheckedAt == nil || !cmp.Equal(o.Drivers, []string{"letter@1"}) {
 		t.Errorf("after a question that was not answered: %+v (-want +got):\n%s", o, diff)
 	}
 	s.away.Store(false)
@@ -276,8 +276,8 @@ func TestABrokenArtifactLeavesTheOthers(t *testing.T) {
 	} {
 		s.push("1", files)
 		_ = a.Ask(t.Context(), tag) // what was wrong is what the origin says
-		if o := a.Origins()[1]; !strings.Contains(o.Problem, says) {
-			t.Errorf("found problem %q; want %q in it", o.Problem, says)
+		if o := a.Origins()[1]; !strings.Contains(o.Problem, says) || o.Trouble != core.TroubleBroken {
+			t.Errorf("found problem %q (%s); want %q in it", o.Problem, o.Trouble, says)
 		}
 		if diff := cmp.Diff(in(t, good), digests(a)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", says, diff)
@@ -285,8 +285,8 @@ func TestABrokenArtifactLeavesTheOthers(t *testing.T) {
 	}
 	s.push("1", good)
 	f.ok(a.Ask(t.Context(), tag))
-	if o := a.Origins()[1]; o.Problem != "" {
-		t.Errorf("mended, and still %q", o.Problem)
+	if o := a.Origins()[1]; o.Problem != "" || o.Trouble != "" {
+		t.Errorf("mended, and still %q (%s)", o.Problem, o.Trouble)
 	}
 }
 

@@ -170,7 +170,7 @@ func (c Client) fetch(ctx context.Context, ref name.Reference, d v1.Descriptor) 
 	}
 	sum := sha256.Sum256(content)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); got != d.Digest.String() {
-		return nil, fault.New(fault.Invalid, "%s: found a layer with digest %s; expected %s", ref, got, d.Digest)
+		return nil, fault.Because(ErrAltered, fault.Invalid, "%s: found a layer with digest %s; expected %s", ref, got, d.Digest)
 	}
 	return content, nil
 }
@@ -237,6 +237,10 @@ func refs(bundles []*driver.Bundle) string {
 	return strings.Join(all, ",")
 }
 
+// ErrAltered is in the chain of an error of Pull for content that is not what its digest says: the registry, or something on the way, has
+// changed it, and whoever made the driver has not.
+var ErrAltered = errors.New("the content is not that of its digest")
+
 // classify says what can be done about an error: what is no word of the network's or the registry's is an answer that is not what
 // was asked for, such as a manifest with another digest.
 func classify(err error, ref name.Reference) error {
@@ -244,7 +248,7 @@ func classify(err error, ref name.Reference) error {
 	if !fault.Is(classed, fault.Unavailable) || passing(err) {
 		return classed
 	}
-	return fault.New(fault.Invalid, "%s: the answer is not what was asked for: %w", ref, err)
+	return fault.Because(fmt.Errorf("%w: %w", ErrAltered, err), fault.Invalid, "%s: the answer is not what was asked for: %v", ref, err)
 }
 
 // passing is whether an error may be gone when it is tried again.

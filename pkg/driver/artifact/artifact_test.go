@@ -307,8 +307,8 @@ func TestWhatARegistryMayDo(t *testing.T) {
 				t.Fatal(err)
 			}
 			lies.Store(true)
-			if _, err := (artifact.Client{Transport: brief}).Pull(t.Context(), r, pushed.Digest); !fault.Is(err, tt.class) {
-				t.Errorf("found %v; want class %s", err, fault.Describe(tt.class).Name)
+			if _, err := (artifact.Client{Transport: brief}).Pull(t.Context(), r, pushed.Digest); !fault.Is(err, tt.class) || errors.Is(err, artifact.ErrAltered) != (tt.class == fault.Invalid) {
+				t.Errorf("found %v; want class %s, and altered where that is Invalid", err, fault.Describe(tt.class).Name)
 			}
 			lies.Store(false)
 			if _, err := (artifact.Client{}).Pull(t.Context(), r, pushed.Digest); err != nil {

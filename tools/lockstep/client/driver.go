@@ -29,6 +29,8 @@ type DriverOrigin struct {
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`
 	// Problem is why what is there now is not in force; empty when all is well.
 	Problem string `json:"problem,omitempty"`
+	// ProblemCode is what kind of problem that is: NOT_PULLED, UNREACHABLE, DENIED, NOT_FOUND, ALTERED or BROKEN; empty when all is well.
+	ProblemCode string `json:"problemCode,omitempty"`
 }
 
 const driverFields = `ref digest origin artifactDigest supportedPipelineSteps`
@@ -45,7 +47,7 @@ func (c *Client) Drivers(ctx context.Context) (DriverList, error) {
 		Drivers       []Driver
 		DriverOrigins []DriverOrigin
 	}
-	err := c.do(ctx, `query { drivers { `+driverFields+` } driverOrigins { origin digest drivers checkedAt problem } }`, nil, &data)
+	err := c.do(ctx, `query { drivers { `+driverFields+` } driverOrigins { origin digest drivers checkedAt problem problemCode } }`, nil, &data)
 	return DriverList{data.Drivers, data.DriverOrigins}, err
 }
 

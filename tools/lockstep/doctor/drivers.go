@@ -54,20 +54,24 @@ func (c Config) origin(o client.DriverOrigin) Finding {
 	case o.Problem == "":
 		return ok(check, found)
 	case len(o.Drivers) == 0:
-		return wrong(check, "nothing is in force: "+o.Problem, driverRemedy(o.Problem))
+		return wrong(check, "nothing is in force: "+o.Problem, driverRemedy(o.ProblemCode))
 	default:
-		return warning(check, found+" stay in force; what is there now is not: "+o.Problem, driverRemedy(o.Problem))
+		return warning(check, found+" stay in force; what is there now is not: "+o.Problem, driverRemedy(o.ProblemCode))
 	}
 }
 
-// driverRemedy tells what is wrong with a bundle from what is wrong on the way to it, by the domain service's words: what can be read and is
-// not right always says what was expected.
-func driverRemedy(problem string) string {
-	switch {
-	case strings.Contains(problem, "not what was asked for") || strings.Contains(problem, "with digest"):
+// driverRemedy is what can be done about a kind of problem, which the domain service tells. One that this release does not know is taken for
+// the way to the registry: that is most often at fault.
+func driverRemedy(code string) string {
+	switch code {
+	case "ALTERED":
 		return "the content is not that of its digest: something between changed it, or the registry is broken; have the registry checked, and push the driver again under a new tag"
-	case strings.Contains(problem, "expected"):
+	case "BROKEN":
 		return "the bundle is at fault: `lockstep driver check DIR` says where; mend it and `lockstep driver push` it again, or name the tag before it in drivers.artifacts"
+	case "DENIED":
+		return "do drivers.registries and their passwords let the domain service in, and does drivers.allow_networks? `lockstep driver pull` tries the same from here"
+	case "NOT_FOUND":
+		return "nothing is there under that name: `lockstep driver push` puts it there, or drivers.artifacts of the domain service names another"
 	default:
 		return "is the registry up, do drivers.registries and drivers.ca_file let the domain service in, and does its network policy? `lockstep driver pull` tries the same from here"
 	}

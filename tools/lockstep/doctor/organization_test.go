@@ -43,10 +43,12 @@ func TestOrganization(t *testing.T) {
 		`{"origin":"oci://r/well:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `}`,
 		`{"origin":"oci://r/forgotten:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(25*time.Hour) + `}`,
 		`{"origin":"oci://r/pinned@sha256:aa","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(2500*time.Hour) + `}`,
-		`{"origin":"oci://r/away:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `,"problem":"oci://r/away:1: r cannot be reached"}`,
-		`{"origin":"oci://r/never:1","drivers":[],"problem":"not pulled yet"}`,
-		`{"origin":"oci://r/broken:1","digest":"sha256:aa","drivers":["shop@2"],"problem":"driver.yaml:3: found 2, expected an integer"}`,
-		`{"origin":"oci://r/changed:1","drivers":[],"problem":"oci://r/changed:1: found a layer with digest sha256:bb; expected sha256:aa"}`,
+		`{"origin":"oci://r/away:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `,"problem":"oci://r/away:1: r cannot be reached; expected an answer","problemCode":"UNREACHABLE"}`,
+		`{"origin":"oci://r/never:1","drivers":[],"problem":"not pulled yet","problemCode":"NOT_PULLED"}`,
+		`{"origin":"oci://r/broken:1","digest":"sha256:aa","drivers":["shop@2"],"problem":"driver.yaml:3: found 2, not an integer","problemCode":"BROKEN"}`,
+		`{"origin":"oci://r/changed:1","drivers":[],"problem":"oci://r/changed:1: found a layer of sha256:bb","problemCode":"ALTERED"}`,
+		`{"origin":"oci://r/closed:1","drivers":[],"problem":"r expected a password","problemCode":"DENIED"}`,
+		`{"origin":"oci://r/gone:1","drivers":[],"problem":"no such tag","problemCode":"NOT_FOUND"}`,
 	}
 	environments := `{"id":"e1","name":"staging","readiness":"READY","driverBindings":[{"version":1,"driverRef":"gone@1"},{"version":2,"driverRef":"argo@1"}]},` +
 		`{"id":"e4","name":"legacy","readiness":"READY","driverBindings":[{"version":2,"driverRef":"gone@1"},{"version":1,"driverRef":"argo@1"}]},` + `{"id":"e2","name":"production","readiness":"NOT_READY","readinessReason":"Argo CD does not answer"},{"id":"e3","name":"new","readiness":"PENDING"}`
@@ -88,6 +90,8 @@ func TestOrganization(t *testing.T) {
 		"never":   {doctor.Wrong, "nothing is in force", "is the registry up"},
 		"broken":  {doctor.Warning, "driver.yaml:3", "lockstep driver check"},
 		"changed": {doctor.Wrong, "sha256:bb", "not that of its digest"},
+		"closed":  {doctor.Wrong, "a password", "drivers.registries and their passwords"},
+		"gone":    {doctor.Wrong, "no such tag", "nothing is there under that name"},
 	} {
 		f := finding(findings, "drivers of oci://r/"+origin+":1")
 		if f.State != want.state || !strings.Contains(f.Found, want.found) || !strings.Contains(f.Remedy, want.remedy) {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -71,7 +72,7 @@ type Drivers struct {
 	now     *set
 	origins []core.DriverOrigin
 	// asked is what came of the last question to a registry, by reference; empty when all was well.
-	asked map[string]string
+	asked map[string]trouble
 }
 
 var _ core.Drivers = (*Drivers)(nil)
@@ -79,13 +80,13 @@ var _ core.Drivers = (*Drivers)(nil)
 // New is the drivers that nobody has to be asked for; Load and Run add those of artifacts. The error is Conflict for a folder with
 // another driver under a built-in one's name.
 func New(d Deps) (*Drivers, error) {
-	in := &Drivers{deps: d, known: map[string][]*driver.Bundle{}, asked: map[string]string{}}
+	in := &Drivers{deps: d, known: map[string][]*driver.Bundle{}, asked: map[string]trouble{}}
 	var err error
 	if in.now, in.origins, err = in.fixed(); err != nil {
 		return nil, err
 	}
 	for _, r := range d.Artifacts {
-		in.origins = append(in.origins, core.DriverOrigin{Origin: r.String(), Problem: notPulled})
+		in.origins = append(in.origins, core.DriverOrigin{Origin: r.String(), Problem: notPulled, Trouble: core.TroubleNotPulled})
 	}
 	return in, nil
 }
@@ -165,8 +166,8 @@ func (in *Drivers) Load(ctx context.Context) error {
 	defer in.mu.Unlock()
 	for i, o := range origins {
 		// What is there now is news; what is wrong with what is kept was told when it was new.
-		if problem := in.asked[o.Origin]; problem != "" {
-			origins[i].Problem = problem
+		if t := in.asked[o.Origin]; t.problem != "" {
+			origins[i].Problem, origins[i].Trouble = t.problem, t.kind
 		}
 	}
 	in.now, in.origins = now, origins
@@ -177,7 +178,7 @@ func (in *Drivers) Load(ctx context.Context) error {
 // has.
 func (in *Drivers) take(ctx context.Context, now *set, origin *core.DriverOrigin, kept []core.DriverArtifact) error {
 	if len(kept) == 0 {
-		origin.Problem = notPulled
+		origin.Problem, origin.Trouble = notPulled, core.TroubleNotPulled
 		return nil
 	}
 	origin.CheckedAt = &kept[0].AskedAt
@@ -196,7 +197,8 @@ func (in *Drivers) take(ctx context.Context, now *set, origin *core.DriverOrigin
 		}
 		if err != nil {
 			if i == 0 { // an older one was told of when it was the newest
-				origin.Problem = fmt.Sprintf("%s: %s", a.Digest, fault.Public(err))
+				t := troubleOf(err)
+				origin.Problem, origin.Trouble = fmt.Sprintf("%s: %s", a.Digest, t.problem), t.kind
 			}
 			continue
 		}
@@ -227,10 +229,35 @@ func (in *Drivers) bundles(ctx context.Context, digest string) ([]*driver.Bundle
 }
 
 // say notes what came of the last question about a reference, and reports whether that is news.
-func (in *Drivers) say(reference, problem string) bool {
+func (in *Drivers) say(reference string, now trouble) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	news := in.asked[reference] != problem
-	in.asked[reference] = problem
+	news := in.asked[reference] != now
+	in.asked[reference] = now
 	return news
+}
+
+// trouble is what is wrong, in words and by its kind.
+type trouble struct {
+	problem string
+	kind    core.DriverTrouble
+}
+
+// troubleOf is nothing where nothing is wrong.
+func troubleOf(err error) trouble {
+	if err == nil {
+		return trouble{}
+	}
+	t := trouble{fault.Public(err), core.TroubleUnreachable}
+	switch {
+	case errors.Is(err, artifact.ErrAltered):
+		t.kind = core.TroubleAltered
+	case fault.Is(err, fault.Invalid), fault.Is(err, fault.Conflict):
+		t.kind = core.TroubleBroken
+	case fault.Is(err, fault.Denied):
+		t.kind = core.TroubleDenied
+	case fault.Is(err, fault.NotFound):
+		t.kind = core.TroubleNotFound
+	}
+	return t
 }

@@ -65,11 +65,7 @@ func (in *Drivers) Ask(ctx context.Context, r artifact.Reference) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	problem := ""
-	if err != nil {
-		problem = fault.Public(err)
-	}
-	if in.say(r.String(), problem) {
+	if in.say(r.String(), troubleOf(err)) {
 		in.tell(ctx, r, a, err)
 	}
 	if loadErr := in.Load(ctx); loadErr != nil && err == nil {

@@ -240,7 +240,28 @@ type DriverOrigin struct {
 	CheckedAt *time.Time
 	// Problem is why what is there now is not in force, with file and line where those are at fault; empty when all is well.
 	Problem string
+	// Trouble is what kind of problem that is; empty when all is well.
+	Trouble DriverTrouble
 }
+
+// DriverTrouble is what kind of problem keeps drivers from being in force: it says who can do something about it.
+type DriverTrouble string
+
+// The kinds of trouble.
+const (
+	// TroubleNotPulled: no replica has heard of the artifact yet.
+	TroubleNotPulled DriverTrouble = "not_pulled"
+	// TroubleUnreachable: the registry does not answer, or not as one.
+	TroubleUnreachable DriverTrouble = "unreachable"
+	// TroubleDenied: the registry, or the rule about what may be reached, refuses.
+	TroubleDenied DriverTrouble = "denied"
+	// TroubleNotFound: the registry has nothing under that reference.
+	TroubleNotFound DriverTrouble = "not_found"
+	// TroubleAltered: the content is not that of its digest.
+	TroubleAltered DriverTrouble = "altered"
+	// TroubleBroken: it is no driver, or one that is at fault, or has a name that another one has.
+	TroubleBroken DriverTrouble = "broken"
+)
 
 // DriverArtifact is an OCI artifact with a driver, as it was pulled.
 type DriverArtifact struct {

@@ -371,11 +371,12 @@ type ComplexityRoot struct {
 	}
 
 	DriverOrigin struct {
-		CheckedAt func(childComplexity int) int
-		Digest    func(childComplexity int) int
-		Drivers   func(childComplexity int) int
-		Origin    func(childComplexity int) int
-		Problem   func(childComplexity int) int
+		CheckedAt   func(childComplexity int) int
+		Digest      func(childComplexity int) int
+		Drivers     func(childComplexity int) int
+		Origin      func(childComplexity int) int
+		Problem     func(childComplexity int) int
+		ProblemCode func(childComplexity int) int
 	}
 
 	DurationSummary struct {
@@ -2480,6 +2481,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DriverOrigin.Problem(childComplexity), true
+	case "DriverOrigin.problemCode":
+		if e.ComplexityRoot.DriverOrigin.ProblemCode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverOrigin.ProblemCode(childComplexity), true
 
 	case "DurationSummary.count":
 		if e.ComplexityRoot.DurationSummary.Count == nil {
@@ -6725,6 +6732,24 @@ type DriverOrigin {
   checkedAt: Time
   "Why what is there now is not in force, with file and line where those are at fault; null when all is well."
   problem: String
+  "What kind of problem that is, and so who can do something about it; null when all is well."
+  problemCode: DriverProblemCode
+}
+
+"What keeps drivers from being in force."
+enum DriverProblemCode {
+  "No replica of the domain service has heard of the artifact yet."
+  NOT_PULLED
+  "The registry does not answer, or not as one."
+  UNREACHABLE
+  "The registry refuses, or the rule about what may be reached does."
+  DENIED
+  "The registry has nothing under that reference."
+  NOT_FOUND
+  "The content is not that of its digest: it was changed in the registry, or on the way."
+  ALTERED
+  "It is no driver, or one that is at fault, or has a name that another one has."
+  BROKEN
 }
 
 input CreateApplicationInput {
@@ -7911,6 +7936,8 @@ func (ec *executionContext) childFields_DriverOrigin(ctx context.Context, field 
 		return ec.fieldContext_DriverOrigin_checkedAt(ctx, field)
 	case "problem":
 		return ec.fieldContext_DriverOrigin_problem(ctx, field)
+	case "problemCode":
+		return ec.fieldContext_DriverOrigin_problemCode(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DriverOrigin", field.Name)
 }
@@ -16033,6 +16060,29 @@ func (ec *executionContext) _DriverOrigin_problem(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_DriverOrigin_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriverOrigin_problemCode(ctx context.Context, field graphql.CollectedField, obj *model.DriverOrigin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverOrigin_problemCode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ProblemCode(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.DriverProblemCode) graphql.Marshaler {
+			return ec.marshalODriverProblemCode2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverProblemCode(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DriverOrigin_problemCode(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverOrigin", field, true, false, errors.New("field of type DriverProblemCode does not have child fields"))
 }
 
 func (ec *executionContext) _DurationSummary_count(ctx context.Context, field graphql.CollectedField, obj *model.DurationSummary) (ret graphql.Marshaler) {
@@ -34457,6 +34507,11 @@ func (ec *executionContext) _DriverOrigin(ctx context.Context, sel ast.Selection
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "problemCode":
+			out.Values[i] = ec._DriverOrigin_problemCode(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -44481,6 +44536,22 @@ func (ec *executionContext) marshalODriverConfigKind2ᚖgithubᚗcomᚋlockstep�
 	_ = ctx
 	res := model.MarshalDriverConfigKind(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalODriverProblemCode2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverProblemCode(ctx context.Context, v any) (*model.DriverProblemCode, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.DriverProblemCode)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalODriverProblemCode2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverProblemCode(ctx context.Context, sel ast.SelectionSet, v *model.DriverProblemCode) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
 }
 
 func (ec *executionContext) marshalODurationSummary2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDurationSummary(ctx context.Context, sel ast.SelectionSet, v *model.DurationSummary) graphql.Marshaler {

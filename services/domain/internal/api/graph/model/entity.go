@@ -254,6 +254,15 @@ func (o DriverOrigin) Digest() *string { return orNull(o.DriverOrigin.Digest) }
 // Problem is null when all is well.
 func (o DriverOrigin) Problem() *string { return orNull(o.DriverOrigin.Problem) }
 
+// ProblemCode is null when all is well.
+func (o DriverOrigin) ProblemCode() *DriverProblemCode {
+	if o.Trouble == "" {
+		return nil
+	}
+	code := DriverProblemCode(strings.ToUpper(string(o.Trouble)))
+	return &code
+}
+
 // Drivers is never null.
 func (o DriverOrigin) Drivers() []string { return append([]string{}, o.DriverOrigin.Drivers...) }
 

@@ -3,7 +3,11 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -494,4 +498,74 @@ type Viewer struct {
 type WorkflowPayload struct {
 	Workflow *Workflow   `json:"workflow,omitempty"`
 	Errors   []UserError `json:"errors"`
+}
+
+// What keeps drivers from being in force.
+type DriverProblemCode string
+
+const (
+	// No replica of the domain service has heard of the artifact yet.
+	DriverProblemCodeNotPulled DriverProblemCode = "NOT_PULLED"
+	// The registry does not answer, or not as one.
+	DriverProblemCodeUnreachable DriverProblemCode = "UNREACHABLE"
+	// The registry refuses, or the rule about what may be reached does.
+	DriverProblemCodeDenied DriverProblemCode = "DENIED"
+	// The registry has nothing under that reference.
+	DriverProblemCodeNotFound DriverProblemCode = "NOT_FOUND"
+	// The content is not that of its digest: it was changed in the registry, or on the way.
+	DriverProblemCodeAltered DriverProblemCode = "ALTERED"
+	// It is no driver, or one that is at fault, or has a name that another one has.
+	DriverProblemCodeBroken DriverProblemCode = "BROKEN"
+)
+
+var AllDriverProblemCode = []DriverProblemCode{
+	DriverProblemCodeNotPulled,
+	DriverProblemCodeUnreachable,
+	DriverProblemCodeDenied,
+	DriverProblemCodeNotFound,
+	DriverProblemCodeAltered,
+	DriverProblemCodeBroken,
+}
+
+func (e DriverProblemCode) IsValid() bool {
+	switch e {
+	case DriverProblemCodeNotPulled, DriverProblemCodeUnreachable, DriverProblemCodeDenied, DriverProblemCodeNotFound, DriverProblemCodeAltered, DriverProblemCodeBroken:
+		return true
+	}
+	return false
+}
+
+func (e DriverProblemCode) String() string {
+	return string(e)
+}
+
+func (e *DriverProblemCode) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = DriverProblemCode(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid DriverProblemCode", str)
+	}
+	return nil
+}
+
+func (e DriverProblemCode) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *DriverProblemCode) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e DriverProblemCode) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }
