@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/near"
 )
 
 // suggest says which known keys an unknown one may have meant.
@@ -13,42 +15,21 @@ func (s *schema) suggest(unknown string) string {
 		key      string
 		distance int
 	}
-	var near []candidate
+	var similar []candidate
 	for _, key := range s.order {
-		if d := distance(unknown, key); d <= limit {
-			near = append(near, candidate{key, d})
+		if d := near.Distance(unknown, key); d <= limit {
+			similar = append(similar, candidate{key, d})
 		}
 	}
-	if len(near) == 0 {
+	if len(similar) == 0 {
 		known := slices.Clone(s.order)
 		slices.Sort(known)
 		return "known keys are " + strings.Join(known, ", ")
 	}
-	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	slices.SortStableFunc(similar, func(a, b candidate) int { return a.distance - b.distance })
 	names := make([]string, 0, 3)
-	for _, c := range near[:min(3, len(near))] {
+	for _, c := range similar[:min(3, len(similar))] {
 		names = append(names, fmt.Sprintf("%q", c.key))
 	}
 	return "did you mean " + strings.Join(names, " or ") + "?"
-}
-
-// distance is the number of single-byte edits that turn a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +18,15 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/near"
 )
 
 // maxShown bounds how much of a refused value an error repeats.
 const maxShown = 60
 
-// fields turns the library's tree of findings into one field for each leaf, in the order of their pointers.
-func fields(findings *jsonschema.ValidationError, value any) []fault.Field {
+// fields turns the library's tree of findings into one field for each leaf, in the order of their pointers. schema is the document that the
+// value does not fit; nil for one that is not ours.
+func fields(findings *jsonschema.ValidationError, value, schema any) []fault.Field {
 	var found []fault.Field
 	var walk func(*jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
@@ -30,7 +34,7 @@ func fields(findings *jsonschema.ValidationError, value any) []fault.Field {
 			walk(cause)
 		}
 		if len(e.Causes) == 0 {
-			found = append(found, leaf(e, value)...)
+			found = append(found, leaf(e, value, schema)...)
 		}
 	}
 	walk(findings)
@@ -40,7 +44,7 @@ func fields(findings *jsonschema.ValidationError, value any) []fault.Field {
 
 // leaf is what one finding says. A missing or superfluous member is named itself: a form has a control for it, and none
 // for its parent.
-func leaf(e *jsonschema.ValidationError, value any) []fault.Field {
+func leaf(e *jsonschema.ValidationError, value, schema any) []fault.Field {
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
@@ -48,7 +52,7 @@ func leaf(e *jsonschema.ValidationError, value any) []fault.Field {
 	case *kind.DependentRequired:
 		return each(at, k.Missing, "found nothing; expected a value, because "+k.Prop+" is set")
 	case *kind.AdditionalProperties:
-		return each(at, k.Properties, "found a field that does not exist; expected none of this name")
+		return superfluous(at, k.Properties, membersAt(schema, e.SchemaURL))
 	case *kind.FalseSchema:
 		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; expected nothing: not allowed here"}}
 	case *kind.Minimum:
@@ -86,6 +90,58 @@ func each(parent, names []string, problem string) []fault.Field {
 		found[i] = fault.Field{Name: Pointer(append(slices.Clone(parent), name)...), Problem: problem}
 	}
 	return found
+}
+
+// maxNamed bounds how many of the members that there are an error names.
+const maxNamed = 8
+
+// superfluous are members that do not exist, each with those that do, the nearest first: most often it is one of them, misspelled.
+func superfluous(parent, names, members []string) []fault.Field {
+	found := make([]fault.Field, len(names))
+	for i, name := range names {
+		expected := "none of this name"
+		switch nearest := near.Order(name, members); {
+		case len(nearest) == 1:
+			expected = nearest[0]
+		case len(nearest) > maxNamed:
+			expected = fmt.Sprintf("one of %s and %d more", strings.Join(nearest[:maxNamed], ", "), len(nearest)-maxNamed)
+		case len(nearest) > 1:
+			expected = "one of " + strings.Join(nearest, ", ")
+		}
+		found[i] = fault.Field{Name: Pointer(append(slices.Clone(parent), name)...), Problem: "found a field that does not exist; expected " + expected}
+	}
+	return found
+}
+
+// membersAt are the members that the part of a schema at a location lists; none where that is not in the document.
+func membersAt(schema any, location string) []string {
+	path, ours := strings.CutPrefix(location, root+"#")
+	if !ours {
+		return nil
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for token := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if path == "" {
+			break
+		}
+		name, err := url.PathUnescape(token)
+		if err != nil {
+			return nil
+		}
+		switch v := schema.(type) {
+		case map[string]any:
+			schema = v[unescape.Replace(name)]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			schema = v[i]
+		}
+	}
+	part, _ := schema.(map[string]any)
+	members, _ := part["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(members))
 }
 
 // Pointer is the JSON pointer (RFC 6901) of the path.
@@ -187,7 +243,7 @@ func notSchema(err error, doc any) error {
 	var invalid *jsonschema.SchemaValidationError
 	var findings *jsonschema.ValidationError
 	if errors.As(err, &invalid) && errors.As(invalid.Err, &findings) {
-		return fault.InvalidFields(fields(findings, doc)...)
+		return fault.InvalidFields(fields(findings, doc, nil)...)
 	}
 	return fault.New(fault.Invalid, "not a JSON Schema: %s", strings.ReplaceAll(oneLine(err), root, ""))
 }

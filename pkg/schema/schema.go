@@ -20,6 +20,8 @@ const MaxBytes = 256 << 10
 // A Schema is compiled and may be used by many goroutines.
 type Schema struct {
 	compiled *jsonschema.Schema
+	// doc is what it was compiled from: the library keeps no list of the members that there are.
+	doc any
 }
 
 // A Vocabulary gives one keyword of ours a form: its value must fit Schema wherever the keyword stands in a schema.
@@ -93,7 +95,7 @@ func Compile(text []byte, vocabularies ...Vocabulary) (*Schema, error) {
 	if err != nil {
 		return nil, notSchema(err, doc)
 	}
-	return &Schema{compiled: compiled}, nil
+	return &Schema{compiled: compiled, doc: doc}, nil
 }
 
 // Validate checks the text of one JSON value. The error is Invalid and has one field for each finding, named by JSON
@@ -116,7 +118,7 @@ func (s *Schema) ValidateValue(value any) error {
 	if !errors.As(err, &findings) {
 		return fault.Because(err, fault.Invalid, "does not fit its schema")
 	}
-	return fault.InvalidFields(fields(findings, value)...)
+	return fault.InvalidFields(fields(findings, value, s.doc)...)
 }
 
 // Decode reads one JSON value, numbers exactly. The error is Invalid and names the line and column.

@@ -10,6 +10,33 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
+// TestAnUnknownMemberIsAnsweredWithThoseThatThereAre: those of the same object, the nearest first, wherever in the schema that is written.
+func TestAnUnknownMemberIsAnsweredWithThoseThatThereAre(t *testing.T) {
+	t.Parallel()
+	s, err := schema.Compile([]byte(`{
+	  "properties": {"git": {"$ref": "#/$defs/a~1b c"}, "nothing": {"additionalProperties": false}, "one": {"additionalProperties": false, "properties": {"only": {}}},
+	    "many": {"additionalProperties": false, "properties": {"a":{},"b":{},"c":{},"d":{},"e":{},"f":{},"g":{},"h":{},"iii":{},"jjj":{}}},
+	    "list": {"prefixItems": [{}, {"additionalProperties": false, "properties": {"second": {}, "third": {}}}]}},
+	  "$defs": {"a/b c": {"additionalProperties": false, "properties": {"branch": {}, "path": {}, "repository": {}}}}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`{"git":{"brunch":"main"}}`:    `/git/brunch: found a field that does not exist; expected one of branch, path, repository`,
+		`{"git":{"repo":"x"}}`:         `/git/repo: found a field that does not exist; expected one of path, branch, repository`,
+		`{"nothing":{"x":1}}`:          `/nothing/x: found a field that does not exist; expected none of this name`,
+		`{"one":{"x":1}}`:              `/one/x: found a field that does not exist; expected only`,
+		`{"many":{"i":1}}`:             `/many/i: found a field that does not exist; expected one of a, b, c, d, e, f, g, h and 2 more`,
+		`{"list":[1,{"secnd":1}]}`:     `/list/1/secnd: found a field that does not exist; expected one of second, third`,
+		`{"git":{"brunch":1,"pth":1}}`: `/git/brunch: found a field that does not exist; expected one of branch, path, repository; /git/pth: found a field that does not exist; expected one of path, branch, repository`,
+	} {
+		if err := s.Validate([]byte(value)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", value, err, want)
+		}
+	}
+}
+
 func TestFindingsAreLocated(t *testing.T) {
 	t.Parallel()
 	s, err := schema.Compile([]byte(`{
@@ -36,7 +63,7 @@ func TestFindingsAreLocated(t *testing.T) {
 		{"too small", `{"name":"ab","kind":"canary","share":0}`, `/share: found 0; expected at least 1`},
 		{"too large", `{"name":"ab","kind":"canary","share":101}`, `/share: found 101; expected at most 100`},
 		{"not a whole number", `{"name":"ab","kind":"canary","share":1.5}`, `/share: found 1.5; expected a whole number`},
-		{"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`, `/a~1b: found a field that does not exist; expected none of this name`},
+		{"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`, `/a~1b: found a field that does not exist; expected one of name, kind, list, share, vault, secret`},
 		{"inside a list", `{"name":"ab","kind":"blue_green","list":["A"]}`, `/list/0: found "A"; expected text that matches ^[a-z]+$`},
 		{"an excluded value", `{"name":"no","kind":"blue_green"}`, `/name: found "no"; expected anything else: that is not allowed here`},
 		{"long list", `{"name":"ab","kind":"blue_green","list":["a","b"]}`, `/list: found 2 items; expected at most 1`},
