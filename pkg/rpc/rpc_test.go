@@ -375,8 +375,8 @@ func TestLargeMessages(t *testing.T) {
 	if got, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage-100)); err != nil || got != fmt.Sprint(rpc.MaxMessage-100) {
 		t.Errorf("answer %q, error %v", got, err)
 	}
-	if _, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage+1)); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("error = %v, want resource exhausted", err)
+	if _, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage+1)); status.Code(err) != codes.ResourceExhausted || !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("error = %v of class %v, want resource exhausted, which is no absence of the server", err, fault.ClassOf(err))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -81,6 +82,9 @@ func fromStatus(ctx context.Context, method string, err error) error {
 		return fmt.Errorf("call %s: %w", method, err)
 	case len(fields) > 0:
 		return &fieldError{message: serverMessage(s), fields: fault.WithFields(class, serverMessage(s), fields...), cause: err}
+	case s.Code() == codes.ResourceExhausted && !ours && strings.Contains(s.Message(), "larger than max"):
+		// The library refuses it, on either side: the same message never fits.
+		return fault.Because(err, fault.Invalid, "the message is too large: %s", strings.TrimPrefix(serverMessage(s), "grpc: "))
 	case class == fault.Unavailable && !ours:
 		return fault.Because(err, class, "%s is not available", path.Dir(method)[1:])
 	default:

@@ -86,7 +86,11 @@ func (e *engine) list() *cobra.Command {
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			request := &autoflowv1.ListWorkflowsRequest{OrganizationId: e.organization, Labels: labels, ProgramDigest: digest}
 			for _, name := range states {
-				request.States = append(request.States, parseState(name))
+				state := parseState(name)
+				if state == autoflowv1.WorkflowState_WORKFLOW_STATE_UNSPECIFIED {
+					return fault.New(fault.Invalid, "state: found %q, expected %s", name, strings.Join(stateNames(), ", "))
+				}
+				request.States = append(request.States, state)
 			}
 			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.Workflow, string, error) {
 				request.PageSize, request.PageToken = size, token

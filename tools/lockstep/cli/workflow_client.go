@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -47,9 +49,23 @@ func (e *engine) asking(use, short, example string, args cobra.PositionalArgs,
 				return err
 			}
 			defer func() { _ = conn.Close() }()
-			return run(cmd.Context(), autoflowv1.NewAutoFlowClient(conn), args)
+			return unanswered(config, run(cmd.Context(), autoflowv1.NewAutoFlowClient(conn), args))
 		},
 	}
+}
+
+// unanswered is the error of a command, with the address that was asked and the reason where nobody has answered there: whoever sits
+// at a terminal may know both, unlike those who ask a server that asks another.
+func unanswered(config rpc.ClientConfig, err error) error {
+	var cause interface{ GRPCStatus() *status.Status }
+	if !fault.Is(err, fault.Unavailable) || !errors.As(err, &cause) || cause.GRPCStatus().Code() != codes.Unavailable {
+		return err
+	}
+	over := "TLS (grpc:// is for plain text)"
+	if config.Insecure {
+		over = "plain text (grpcs:// is for TLS)"
+	}
+	return fault.Because(err, fault.Unavailable, "%s; asked at %s over %s: %s", err, config.Address, over, cause.GRPCStatus().Message())
 }
 
 // config is where AutoFlow is, and who we are to it.

@@ -71,7 +71,7 @@ func (e *engine) check() *cobra.Command {
 				return err
 			}
 			if n := len(found.GetProblems()); n > 0 {
-				return fault.New(fault.Invalid, "%s: found %d problems, expected none", args[0], n)
+				return fault.New(fault.Invalid, "%s: problems found: %d, expected none", args[0], n)
 			}
 			return nil
 		})

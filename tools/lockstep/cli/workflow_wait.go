@@ -113,5 +113,5 @@ func (e *engine) settled(w *autoflowv1.Workflow) error {
 
 // notCompleted is the exit code of a workflow that has ended otherwise.
 func notCompleted(w *autoflowv1.Workflow) error {
-	return notCompletedError{fmt.Sprintf("%s is %s: %s", w.GetWorkflowId(), stateName(w.GetState()), firstLineOf(w.GetError())), exitNotCompleted}
+	return notCompletedError{fmt.Sprintf("%s is %s: %s", w.GetWorkflowId(), stateName(w.GetState()), w.GetError()), exitNotCompleted}
 }

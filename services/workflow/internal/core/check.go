@@ -48,7 +48,7 @@ func (c ProgramChecker) Check(p Program, inputs []byte) (Checkup, error) {
 	}
 	for _, use := range outline.Functions {
 		if _, known := c.Functions.Lookup(use.Name); !known {
-			report("%s: there is no function %q", use.Position, use.Name)
+			report("%s: %s", use.Position, c.Functions.unknown(use.Name).Message)
 		}
 	}
 	for _, use := range outline.Emits {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -139,6 +140,12 @@ func (r *Functions) Lookup(name string) (Function, bool) {
 
 // Names are the names of all Functions, sorted.
 func (r *Functions) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
+
+// unknown is what a program is told that runs a Function which there is not.
+func (r *Functions) unknown(name string) *FunctionError {
+	known := strings.Join(append([]string{EmitFunction}, r.Names()...), ", ")
+	return &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q, expected one of %s", name, known)}
+}
 
 // EmitFunction is the name under which programs reach the engine's own emit: run("emit", {"type": …, "data": …}).
 const EmitFunction = "emit"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,7 +158,7 @@ func Canonical(data []byte) ([]byte, error) {
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
+		return nil, fmt.Errorf("byte %d: %w", offset(err, data), err)
 	}
 	if d.More() {
 		return nil, fmt.Errorf("something follows the value at byte %d", d.InputOffset())
@@ -167,6 +168,14 @@ func Canonical(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return b, nil
+}
+
+// offset is where a text stops being JSON, in bytes: the decoder itself only knows the last value that was whole.
+func offset(err error, data []byte) int64 {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return syntax.Offset
+	}
+	return int64(len(data))
 }
 
 // arguments are canonical JSON as Functions take them: whole numbers are int64.

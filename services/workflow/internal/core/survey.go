@@ -102,7 +102,7 @@ func (d *driver) opening(ctx context.Context, op Op, opened bool) (Opening, *Fun
 	}
 	f, ok := d.engine.Functions.Lookup(op.Name)
 	if !ok {
-		return o, &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}, nil
+		return o, d.engine.Functions.unknown(op.Name), nil
 	}
 	if o.Location = f.Location(); o.Location == InProcess {
 		return o, nil, nil

@@ -61,5 +61,5 @@ func emittable(eventType string) bool {
 }
 
 func notEmittable(eventType string) string {
-	return fmt.Sprintf("found %q, expected a type of the domain path", eventType)
+	return fmt.Sprintf("found %q, expected a type of the domain path, as com.gitlab.cd.rollout.started is and pkg/event/README.md lists them", eventType)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"strings"
 
 	"go.starlark.net/starlark"
 
@@ -185,7 +186,11 @@ func locate(err error) error {
 		return err
 	}
 	for i := range eval.CallStack {
-		if pos := eval.CallStack.At(i).Pos; pos.Filename() != builtinFile {
+		frame := eval.CallStack.At(i)
+		if i == 0 && len(eval.CallStack) > 1 && strings.HasPrefix(eval.Msg, "function "+frame.Name+" ") {
+			continue // its arguments do not fit it: at fault is the call, and not the first line of what is called
+		}
+		if pos := frame.Pos; pos.Filename() != builtinFile {
 			return &located{position: pos.String(), cause: eval}
 		}
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -180,7 +181,8 @@ func (s *Scripts) file(field, name string, source []byte, modules map[string][]b
 	for i := range compiled.NumLoads() {
 		module, pos := compiled.Load(i)
 		if _, ok := modules[module]; !ok {
-			return nil, nil, invalid(field, "%s: load of %q, which is not among the modules: %s", pos, module, strings.Join(slices.Sorted(maps.Keys(modules)), ", "))
+			known := strings.Join(slices.Sorted(maps.Keys(modules)), ", ")
+			return nil, nil, invalid(field, "%s: load of %q, which is not among the modules: found %s", pos, module, cmp.Or(known, "none"))
 		}
 	}
 	return file, compiled, nil

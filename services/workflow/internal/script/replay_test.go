@@ -158,7 +158,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}{
 		{name: "syntax", program: "x = = 1", want: "starlark: main.star:1:5: got '=', want primary expression"},
 		{name: "unknown name", program: "\nx = y\nz = w", want: "starlark: main.star:2:5: undefined: y; main.star:3:5: undefined: w"},
-		{name: "load of nothing", program: `load("x.star", "y")`, want: `starlark: main.star:1:6: load of "x.star", which is not among the modules`},
+		{name: "load of nothing", program: `load("x.star", "y")`, want: `starlark: main.star:1:6: load of "x.star", which is not among the modules: found none`},
 		{name: "module", program: "x = 1", modules: map[string]string{"m.star": "def"}, want: "modules.m.star: m.star:1:4:"},
 		{name: "inputs seen by a module", program: "x = 1", inputs: `{"a":1}`, modules: map[string]string{"m.star": "y = a"}, want: "modules.m.star: m.star:1:5: undefined: a"},
 		{name: "inputs are no JSON", program: "x = 1", inputs: "{", want: "inputs: not JSON"},
