@@ -3,6 +3,7 @@ package bus
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 )
@@ -11,6 +12,10 @@ import (
 func RelayUser(agent int64) string { return relayPrefix + strconv.FormatInt(agent, 10) }
 
 const relayPrefix = "relay-"
+
+// AnswerWithin is how long after a request a user may answer it, once, wherever its sender wants the answer: what everybody may
+// beside the subjects of Permissions. It is longer than the longest work that is asked for over the bus.
+const AnswerWithin = 2 * time.Minute
 
 // The users of the services.
 const (

@@ -71,6 +71,9 @@ func TestAccountsOfNATS(t *testing.T) {
 			if diff := cmp.Diff([][]string{publish, subscribe}, [][]string{u.Permissions.Publish.Allow, u.Permissions.Subscribe.Allow}); diff != "" {
 				t.Errorf("%s: permissions of %s (-want +got):\n%s", file, name, diff)
 			}
+			if r := u.Permissions.Response; r == nil || r.MaxMsgs != 1 || r.Expires != bus.AnswerWithin {
+				t.Errorf("%s: %s may answer with %+v, expected one message within %s", file, name, r, bus.AnswerWithin)
+			}
 			if suffix := strings.ToUpper(strings.ReplaceAll(name, "-", "_")); u.Password != "p4ssword-of-"+suffix {
 				t.Errorf("%s: the password of %s is not that of its variable", file, name)
 			}

@@ -71,8 +71,6 @@ const (
 	readyPoll   = 50 * time.Millisecond
 	// tlsWithin is how long a handshake may take: the server's own two seconds are short on a busy machine.
 	tlsWithin = 10 * time.Second
-	// answerWithin is longer than the longest work that is asked for over the bus.
-	answerWithin = 2 * time.Minute
 	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
 	maxPayload = 8 << 20
 )
@@ -147,7 +145,7 @@ func (c Config) options() (*server.Options, error) {
 		permissions := &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
 			// One answer to each request that has been received, wherever its sender wants it.
-			Response: &server.ResponsePermission{MaxMsgs: 1, Expires: answerWithin},
+			Response: &server.ResponsePermission{MaxMsgs: 1, Expires: bus.AnswerWithin},
 		}
 		if u.NKey != "" {
 			o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: u.NKey, Permissions: permissions})
@@ -182,7 +180,7 @@ func (a Authority) configure(o *server.Options) {
 	o.Accounts, o.SystemAccount = append(o.Accounts, system), systemAccount
 	o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: a.User, Account: system, Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
-		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: answerWithin},
+		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: bus.AnswerWithin},
 	}})
 	o.AuthCallout = &server.AuthCallout{Issuer: a.Issuer, Account: systemAccount, AuthUsers: []string{a.User}}
 	for _, u := range o.Users {

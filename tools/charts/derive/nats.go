@@ -12,7 +12,13 @@ import (
 // user is an account of NATS as its configuration file has it. The password is a variable of the server's environment, so that the
 // file holds no secret.
 func user(name, variable, publish, subscribe string) string {
-	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n  }\n}\n", name, variable, publish, subscribe)
+	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n%s  }\n}\n", name, variable, publish, subscribe, responses())
+}
+
+// responses lets an account answer each request that it has received: without it the answers of domain and registry to each other
+// are denied.
+func responses() string {
+	return fmt.Sprintf("    allow_responses: {max: 1, expires: %q}\n", bus.AnswerWithin)
 }
 
 func subjects(list []string) string {
@@ -53,7 +59,7 @@ func callout(issuer, user string) string {
 func system(user string) string {
 	publish, subscribe := authority.Permissions()
 	return "{\n  nkey: " + user + "\n  permissions: {\n    publish: [\n" + subjects(publish) + "    ]\n    subscribe: [\n" + subjects(subscribe) +
-		"    ]\n    allow_responses: {max: 1, expires: \"2m\"}\n  }\n}\n"
+		"    ]\n" + responses() + "  }\n}\n"
 }
 
 // users are the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
