@@ -196,8 +196,8 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 		return err
 	}
 	restart := now().Sub(began)
-	// What is left of the restart, and of the copies, is no idleness.
-	if err := pause(ctx, 5*time.Second); err != nil {
+	// What is left of the restart is no idleness, and PostgreSQL counts the commits of connections that lie idle after ten seconds.
+	if err := pause(ctx, 15*time.Second); err != nil {
 		return err
 	}
 	before, err := w.usage(ctx)
