@@ -217,15 +217,11 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows,
 	return s, nil
 }
 
-// wake says that something was committed that is to be handed over or published.
+// wake says that something was committed that is to be handed over or published. A wake-up that is lost costs dispatchPoll; the table
+// is what says what is due (D44).
 func (s *service) wake() {
 	s.sender.Wake()
-	select {
-	case s.due <- struct{}{}:
-	// One is waiting already, and whoever takes it hands over everything that is due. A wake-up that is lost costs
-	// dispatchPoll; the table is what says what is due (D44).
-	default:
-	}
+	s.wakeOne()
 }
 
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.

@@ -49,14 +49,22 @@ const (
 	dispatchPoll = time.Second
 )
 
-// dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise.
+// dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise. Of those that wait one looks by
+// itself each dispatchPoll, and whoever has found something has another one look as well.
 func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()) error {
 	ready()
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		for clock.Sleep(ctx, clock.System(), dispatchPoll) == nil {
+			s.wakeOne()
+		}
+	})
 	for range dispatchers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if !s.handOver(ctx, engine) {
+				if s.handOver(ctx, engine) {
+					s.wakeOne()
+				} else {
 					s.idle(ctx)
 				}
 			}
@@ -174,12 +182,18 @@ func (s *service) handOver(ctx context.Context, engine core.Engine) bool {
 
 // idle waits until something may be due.
 func (s *service) idle(ctx context.Context) {
-	timer := clock.System().NewTimer(dispatchPoll)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C():
 	case <-s.due:
+	}
+}
+
+// wakeOne ends the idleness of one dispatcher. A wake-up that waits already stands for this one too: whoever takes it hands over
+// everything that is due.
+func (s *service) wakeOne() {
+	select {
+	case s.due <- struct{}{}:
+	default:
 	}
 }
 
