@@ -10,6 +10,15 @@ func (d *driver) await(ctx context.Context) ([]Arrival, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if len(d.answered) > 0 {
+		answered := d.answered
+		d.answered = nil
+		for _, c := range answered {
+			d.complete(c)
+		}
+		d.moreResults()
+		return nil, nil
+	}
 	// Nothing runs: then the turn was cut short, or something had come that kept it from parking. Look at once.
 	if len(d.running) > 0 {
 		// What is there goes first: which of two comes first is not left to chance, so that a schedule can be run again.

@@ -33,9 +33,11 @@ type driver struct {
 	touched bool
 	// came is what a parked run was woken for, until it is taken.
 	came *Came
-	// running are the Functions under way in this process. results takes what becomes of them, one at a time.
-	running map[OpRef]context.CancelFunc
-	results chan Completion
+	// running are the Functions under way in this process. results takes what becomes of them, one at a time; answered has what pure
+	// Functions have answered on the spot.
+	running  map[OpRef]context.CancelFunc
+	results  chan Completion
+	answered []Completion
 	// over says that the generation has ended and another one begun; warned that the log knows how long the history is; ahead that
 	// the first turn was run and stored with the start, and that its Functions are still to be called.
 	over, warned, ahead bool
@@ -102,7 +104,7 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 
 // freshDriver is a driver that has done nothing yet.
 func (e *Engine) freshDriver(l Loaded) *driver {
-	return &driver{engine: e, loaded: l, open: map[OpRef]openOp{}, running: map[OpRef]context.CancelFunc{}, results: make(chan Completion)}
+	return &driver{engine: e, loaded: l, open: map[OpRef]openOp{}}
 }
 
 // newDriver has what a driver begins with, from the job or else from the store.

@@ -75,37 +75,40 @@ func check(fields []Field, args map[string]any, under string) []fault.Field {
 
 // check finds what is wrong with one value.
 func (f Field) check(v any, at string) []fault.Field {
-	wrong := []fault.Field{{Name: at, Problem: "found " + describe(v) + ", expected " + f.expected()}}
+	// To show a value takes longer than to see that it fits, as most do.
+	wrong := func() []fault.Field {
+		return []fault.Field{{Name: at, Problem: "found " + describe(v) + ", expected " + f.expected()}}
+	}
 	switch f.Type {
 	case Text:
 		s, ok := v.(string)
 		if !ok || (s == "" && f.Required && !f.Empty) || (len(f.OneOf) > 0 && !slices.Contains(f.OneOf, s)) {
-			return wrong
+			return wrong()
 		}
 	case Number:
 		if n, ok := whole(v); !ok || n < f.Least {
-			return wrong
+			return wrong()
 		}
 	case Flag:
 		if _, ok := v.(bool); !ok {
-			return wrong
+			return wrong()
 		}
 	case Object:
 		m, ok := v.(map[string]any)
 		if !ok {
-			return wrong
+			return wrong()
 		}
 		return check(f.Fields, m, at+".")
 	case Free:
 		if _, ok := v.(map[string]any); !ok {
-			return wrong
+			return wrong()
 		}
 	case Texts, Numbers:
 		return f.checkMembers(v, at, wrong)
 	case List:
 		l, ok := v.([]any)
 		if !ok {
-			return wrong
+			return wrong()
 		}
 		var all []fault.Field
 		for i, e := range l {
@@ -117,10 +120,10 @@ func (f Field) check(v any, at string) []fault.Field {
 }
 
 // checkMembers wants strings, or numbers, under whatever keys there are.
-func (f Field) checkMembers(v any, at string, wrong []fault.Field) []fault.Field {
+func (f Field) checkMembers(v any, at string, wrong func() []fault.Field) []fault.Field {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return wrong
+		return wrong()
 	}
 	member := Field{Type: Text}
 	if f.Type == Numbers {
