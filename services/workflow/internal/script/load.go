@@ -2,7 +2,6 @@ package script
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 
 	"go.starlark.net/lib/json"
@@ -46,10 +45,16 @@ func ownNames() starlark.StringDict {
 	return own.names
 }
 
-// predeclared are the globals of a file: of the main file with the inputs, of a module without.
-func predeclared(inputs starlark.StringDict) starlark.StringDict {
-	globals := maps.Clone(ownNames())
-	maps.Copy(globals, inputs)
+// predeclared are the globals of the main file, as far as it uses them: most of what there is most programs do not.
+func (p *program) predeclared(inputs starlark.StringDict) starlark.StringDict {
+	own, globals := ownNames(), make(starlark.StringDict, len(p.uses))
+	for _, name := range p.uses {
+		value, given := inputs[name]
+		if !given {
+			value = own[name]
+		}
+		globals[name] = value
+	}
 	return globals
 }
 
@@ -81,7 +86,7 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 	m.modules[name] = nil
 	thread := m.thread("module " + name)
 	thread.SetMaxExecutionSteps(m.limits.Steps)
-	globals, err := compiled.Init(thread, predeclared(nil))
+	globals, err := compiled.Init(thread, ownNames())
 	// Branches share modules. Frozen, they hold no state through which one branch could reach another.
 	globals.Freeze()
 	m.modules[name] = &module{globals, locate(err)}
@@ -90,7 +95,7 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 
 // runProgram is the body of the first branch: the top level, then the entry point.
 func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
-	globals, err := m.program.main.Init(thread, predeclared(m.inputs))
+	globals, err := m.program.main.Init(thread, m.program.predeclared(m.inputs))
 	if err != nil {
 		return nil, err
 	}

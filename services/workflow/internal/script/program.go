@@ -48,8 +48,9 @@ const cached = 256
 type program struct {
 	main    *starlark.Program
 	modules map[string]*starlark.Program
-	// functions are those that the main file defines at its top level.
+	// functions are those that the main file defines at its top level, uses the names of this package and of inputs that it refers to.
 	functions map[string]definition
+	uses      []string
 }
 
 // Near reports that all programs run in this process.
@@ -140,7 +141,14 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	}
 	c := &program{modules: map[string]*starlark.Program{}, functions: map[string]definition{}}
 	own := ownNames()
-	inMain := func(name string) bool { return inputs.Has(name) || own.Has(name) }
+	used := map[string]bool{}
+	inMain := func(name string) bool {
+		if !inputs.Has(name) && !own.Has(name) {
+			return false
+		}
+		used[name] = true
+		return true
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
 		_, compiled, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
 		if err != nil {
@@ -157,7 +165,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 			c.functions[def.Name.Name] = definition{required: required(def), at: def.Def}
 		}
 	}
-	c.main = compiled
+	c.main, c.uses = compiled, slices.Collect(maps.Keys(used))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.compiled) >= cached {
