@@ -229,7 +229,7 @@ func (c *command) journal() *cobra.Command {
 				row(w, "WHEN", "ROLLOUT", "APPLICATION", "SUBJECT", "WHAT", "GATE", "WHO", "REASON")
 				for _, e := range entries {
 					t := e.Transition
-					row(w, moment(t.CreatedAt), e.Rollout.ID, e.Rollout.Application.Name, t.Subject, t.Event, t.GateID, t.Who(), t.Reason)
+					row(w, moment(t.CreatedAt), e.Rollout.ID, e.Rollout.Application.Name, t.What(), t.Event, t.GateID, t.Who(), t.Reason)
 				}
 			})
 		})

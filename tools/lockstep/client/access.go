@@ -181,7 +181,7 @@ func (c *Client) Journal(ctx context.Context, from string, limit int) ([]Journal
 		}
 		var data struct{ Journal connection[JournalEntry] }
 		err := c.do(ctx, `query($first: Int, $after: String) { journal(first: $first, after: $after) { nodes { cursor rollout { id application { id name } } transition { `+
-			transitionFields+` } } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+			transitionFields+` environment { id name } service { id name } } } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
 		return data.Journal, err
 	})
 }

@@ -227,18 +227,33 @@ type Snapshot struct {
 
 // Transition is one row of a journal.
 type Transition struct {
-	Subject       string `json:"subject"`
-	FromState     string `json:"fromState,omitempty"`
-	ToState       string `json:"toState"`
-	Event         string `json:"event"`
-	GateID        string `json:"gateId,omitempty"`
-	PrincipalType string `json:"principalType"`
-	PrincipalID   int64  `json:"principalId,omitempty"`
+	Subject string `json:"subject"`
+	// Environment is where that is, and Service what is deployed there; each only where there is one, and in the organization's journal.
+	Environment   *Reference `json:"environment,omitempty"`
+	Service       *Reference `json:"service,omitempty"`
+	FromState     string     `json:"fromState,omitempty"`
+	ToState       string     `json:"toState"`
+	Event         string     `json:"event"`
+	GateID        string     `json:"gateId,omitempty"`
+	PrincipalType string     `json:"principalType"`
+	PrincipalID   int64      `json:"principalId,omitempty"`
 	// Principal is the member that was, where it was one.
 	Principal   *Reference `json:"principal,omitempty"`
 	Reason      string     `json:"reason,omitempty"`
 	TriggeredBy string     `json:"triggeredBy,omitempty"`
 	CreatedAt   time.Time  `json:"createdAt"`
+}
+
+// What it is about, for people: names, or the identifier of what has none.
+func (t Transition) What() string {
+	switch {
+	case t.Service != nil && t.Environment != nil:
+		return t.Service.Name + " in " + t.Environment.Name
+	case t.Environment != nil:
+		return t.Environment.Name
+	default:
+		return t.Subject
+	}
 }
 
 // Who did it, for people.

@@ -51,6 +51,41 @@ func (transition) Principal(ctx context.Context, t *model.Transition) (*model.Me
 	return principal(ctx, t.Transition.PrincipalType, t.Transition.PrincipalID)
 }
 
+// Environment is where what has changed is.
+func (transition) Environment(ctx context.Context, t *model.Transition) (*model.Environment, error) {
+	l := loadersOf(ctx)
+	stop := t.Subject.ID
+	switch t.Subject.Kind {
+	case core.SubjectDeployment:
+		d, found, err := l.deployments.load(ctx, t.Subject.ID)
+		if err != nil || !found {
+			return nil, err
+		}
+		stop = d.RolloutEnvironmentID
+	case core.SubjectRolloutEnvironment:
+	default:
+		return nil, nil
+	}
+	e, found, err := l.rolloutEnvironments.load(ctx, stop)
+	if err != nil || !found {
+		return nil, err
+	}
+	return optional(ctx, l.environments, e.EnvironmentID, model.WrapEnvironment)
+}
+
+// Service is what is deployed.
+func (transition) Service(ctx context.Context, t *model.Transition) (*model.Service, error) {
+	if t.Subject.Kind != core.SubjectDeployment {
+		return nil, nil
+	}
+	l := loadersOf(ctx)
+	d, found, err := l.deployments.load(ctx, t.Subject.ID)
+	if err != nil || !found {
+		return nil, err
+	}
+	return optional(ctx, l.services, d.ServiceID, model.WrapService)
+}
+
 // principal is a member by what journals say of it.
 func principal(ctx context.Context, kind core.PrincipalType, number int64) (*model.Member, error) {
 	if kind != core.PrincipalUser && kind != core.PrincipalAgent {

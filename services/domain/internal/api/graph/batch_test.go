@@ -46,6 +46,8 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 		gates { gateId viewerCan { allowed } } latest { rollout { id } } reconciliation { drift } } } } }`
 	lists["waiting for me"] = `{ gatesForMe(first: %d) { nodes { gateId rollout { id application { name } } viewerCan { allowed } } } }`
 	lists["journal"] = `{ journal(first: %d) { nodes { cursor rollout { id } transition { event principal { name } } } } }`
+	// Each rollout's journal has rows of every kind, which are named over as many levels.
+	lists["names in journals"] = `{ rollouts(first: %d) { nodes { journal(first: 20) { nodes { subject environment { name } service { name } } } } } }`
 	lists["members"] = `{ members(first: %d) { nodes { name groups { name } tokens { name } } } }`
 	lists["groups"] = `{ groups(first: %d) { nodes { name members { name } } } }`
 	lists["agents"] = `{ agents(first: %d, withRevoked: true) { nodes { name connected keys { id } environments { name } viewerCan { allowed } } } }`

@@ -862,6 +862,7 @@ type ComplexityRoot struct {
 
 	Transition struct {
 		CreatedAt     func(childComplexity int) int
+		Environment   func(childComplexity int) int
 		Event         func(childComplexity int) int
 		FromState     func(childComplexity int) int
 		GateID        func(childComplexity int) int
@@ -869,6 +870,7 @@ type ComplexityRoot struct {
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
+		Service       func(childComplexity int) int
 		SubjectID     func(childComplexity int) int
 		ToState       func(childComplexity int) int
 		TriggeredBy   func(childComplexity int) int
@@ -1238,6 +1240,9 @@ type SubscriptionResolver interface {
 	Journal(ctx context.Context, after *string, rollout *string) (<-chan model.JournalEntry, error)
 }
 type TransitionResolver interface {
+	Environment(ctx context.Context, obj *model.Transition) (*model.Environment, error)
+	Service(ctx context.Context, obj *model.Transition) (*model.Service, error)
+
 	Principal(ctx context.Context, obj *model.Transition) (*model.Member, error)
 }
 type VersionSetResolver interface {
@@ -4647,6 +4652,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Transition.CreatedAt(childComplexity), true
+	case "Transition.environment":
+		if e.ComplexityRoot.Transition.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Transition.Environment(childComplexity), true
 	case "Transition.event":
 		if e.ComplexityRoot.Transition.Event == nil {
 			break
@@ -4689,6 +4700,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Transition.Reason(childComplexity), true
+	case "Transition.service":
+		if e.ComplexityRoot.Transition.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Transition.Service(childComplexity), true
 	case "Transition.subject":
 		if e.ComplexityRoot.Transition.SubjectID == nil {
 			break
@@ -6604,8 +6621,12 @@ type PreviewedEnvironment {
 
 "One row of a journal."
 type Transition {
-  "rollout_7 or deployment_11."
+  "rollout_7, rolloutenvironment_9 or deployment_11."
   subject: ID!
+  "Where that is; null for a rollout as a whole."
+  environment: Environment
+  "What is deployed there; null for all but a deployment."
+  service: Service
   fromState: String
   toState: String!
   "The verb: start, request_approval, approve, reach_gate, pass_gate, complete, fail …"
@@ -8754,6 +8775,10 @@ func (ec *executionContext) childFields_Transition(ctx context.Context, field gr
 	switch field.Name {
 	case "subject":
 		return ec.fieldContext_Transition_subject(ctx, field)
+	case "environment":
+		return ec.fieldContext_Transition_environment(ctx, field)
+	case "service":
+		return ec.fieldContext_Transition_service(ctx, field)
 	case "fromState":
 		return ec.fieldContext_Transition_fromState(ctx, field)
 	case "toState":
@@ -25312,6 +25337,70 @@ func (ec *executionContext) fieldContext_Transition_subject(_ context.Context, f
 	return graphql.NewScalarFieldContext("Transition", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _Transition_environment(ctx context.Context, field graphql.CollectedField, obj *model.Transition) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Transition_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Transition().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Transition_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Transition",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Transition_service(ctx context.Context, field graphql.CollectedField, obj *model.Transition) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Transition_service(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Transition().Service(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Service) graphql.Marshaler {
+			return ec.marshalOService2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐService(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Transition_service(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Transition",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Service(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Transition_fromState(ctx context.Context, field graphql.CollectedField, obj *model.Transition) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -40023,6 +40112,82 @@ func (ec *executionContext) _Transition(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Transition_environment(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "service":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Transition_service(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "fromState":
 			out.Values[i] = ec._Transition_fromState(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
