@@ -26,7 +26,7 @@ import (
 // unwellError is an examination that found something wrong.
 type unwellError struct{ count int }
 
-func (e unwellError) Error() string { return fmt.Sprintf("%d things are wrong", e.count) }
+func (e unwellError) Error() string { return fmt.Sprintf("things that are wrong: %d", e.count) }
 
 func (c *command) doctor() *cobra.Command {
 	var health, servers []string

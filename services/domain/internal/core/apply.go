@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // Change is what an event from a workflow says has happened. Each applies itself in the transaction that claims the event.
@@ -329,9 +327,11 @@ func (d *Domain) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID s
 	if _, err := fmt.Sscanf(workflowID, "preview-%d", &n); err == nil && workflowID == previewWorkflow(n) {
 		return tx.SettlePreview(ctx, Preview{ID: n, State: PreviewFailed, Reason: reason})
 	}
-	// Sscanf takes whatever follows the number, so the whole id is compared.
-	if _, err := fmt.Sscanf(workflowID, "rollout-%d", &n); err != nil || workflowID != rolloutWorkflow(n) {
-		return fault.New(fault.Invalid, "workflow %q is none of ours: expected rollout-<n>, preview-<n>, environment-<n>-onboarding-<n> or application-environment-<n>-setup-<n>", workflowID)
+	// Sscanf takes whatever follows the number, so the whole id is compared. Any other id is somebody's who runs programs of their
+	// own on the engine: nothing here was waiting for it, and nothing is wrong.
+	_, _ = fmt.Sscanf(workflowID, "rollout-%d", &n)
+	if workflowID != rolloutWorkflow(n) {
+		return nil
 	}
 	if completed {
 		t, err := lockTree(ctx, tx, c, n)
