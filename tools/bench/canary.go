@@ -20,7 +20,7 @@ for gate in range(gates):
         fail("gate %d was not passed" % gate)
 `
 	canaryGates = 4
-	// canarySoak stands for an hour; the simulation has the hour itself, in virtual time.
+	// canarySoak stands for an hour: a soak costs its two turns, however long it lasts.
 	canarySoak = 5 * time.Second
 )
 
