@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +39,22 @@ type Config struct {
 	// Background has Connect answer at once; the connection is made as soon as the server is there. Until then, and with
 	// credentials that the server refuses, Ready says that there is none, and the log says why.
 	Background bool
+}
+
+// CheckURL is what is wrong with the member of a configuration that is a Config's URL, none for nothing. What was found is not said
+// whole, for there may be a password in it.
+func CheckURL(member, addresses string) []fault.Field {
+	for address := range strings.SplitSeq(addresses, ",") {
+		scheme, host, found := strings.Cut(strings.TrimSpace(address), "://")
+		switch {
+		case !found: // a host, perhaps with a port, or the default
+		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme):
+			return []fault.Field{{Name: member, Problem: fmt.Sprintf("found an address that begins with %q, expected nats://, tls://, ws:// or wss://", scheme+"://")}}
+		case host == "":
+			return []fault.Field{{Name: member, Problem: fmt.Sprintf("found %q alone, expected a host behind it", scheme+"://")}}
+		}
+	}
+	return nil
 }
 
 // Conn is a connection. It is safe for concurrent use.

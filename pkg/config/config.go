@@ -138,9 +138,9 @@ func parseArgs(service string, args []string, s *schema) (options, error) {
 	case errors.Is(err, flag.ErrHelp):
 		return o, helpError(s.usage(service))
 	case err != nil:
-		return o, fault.New(fault.Invalid, "%s: %w; expected --config FILE or --set key=value", service, err)
+		return o, fault.New(fault.Invalid, "%w; expected --config FILE or --set key=value", err)
 	case flags.NArg() > 0:
-		return o, fault.New(fault.Invalid, "%s: found argument %q; expected only --config FILE and --set key=value", service, flags.Arg(0))
+		return o, fault.New(fault.Invalid, "found argument %q; expected only --config FILE and --set key=value", flags.Arg(0))
 	}
 	return o, nil
 }

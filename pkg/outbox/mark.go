@@ -32,12 +32,12 @@ func (i *Inbox) Run(ctx context.Context) error {
 		if now := i.Clock.Now(); now.Sub(pruned) >= pruneEvery {
 			pruned = now
 			if err := i.prune(ctx, now.Add(-i.Retention)); err != nil && ctx.Err() == nil {
-				i.Log.WarnContext(ctx, "inbox cannot forget old events", telemetry.KeyService, i.Name, telemetry.KeyError, err)
+				i.Log.WarnContext(ctx, "inbox cannot forget old events", telemetry.KeyError, err)
 			}
 		}
 		open, err := i.flush(ctx)
 		if err != nil && ctx.Err() == nil {
-			i.Log.WarnContext(ctx, "inbox cannot send receipts", telemetry.KeyService, i.Name, telemetry.KeyError, err)
+			i.Log.WarnContext(ctx, "inbox cannot send receipts", telemetry.KeyError, err)
 		}
 		wait := pruneEvery
 		if open {

@@ -101,7 +101,7 @@ func (s *Sender) next(attempts int32) time.Time {
 }
 
 func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error) error {
-	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyService, s.Name, telemetry.KeyPosition, row.Position,
+	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyPosition, row.Position,
 		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
 	next := s.next(row.Attempts)
 	s.lookForOverdue(next)

@@ -233,7 +233,7 @@ func (s *Sender) settle(ctx context.Context) error {
 		case r.Epoch != state.Epoch: // of an earlier sequence
 		case r.Mark > state.Position:
 			s.Log.WarnContext(ctx, "a receiver has confirmed more than was ever sent: this database was set back; a new sequence begins",
-				telemetry.KeyService, s.Name, "receiver", r.Receiver, "mark", r.Mark, telemetry.KeyPosition, state.Position)
+				"receiver", r.Receiver, "mark", r.Mark, telemetry.KeyPosition, state.Position)
 			return s.restart(ctx, state.Epoch)
 		default:
 			if err := q.Confirm(ctx, query.ConfirmParams{Receiver: r.Receiver, Mark: r.Mark, At: s.Clock.Now()}); err != nil {

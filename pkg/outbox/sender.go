@@ -111,7 +111,7 @@ func (s *Sender) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil: // whatever lead says, it says because of that
 		case err != nil:
-			s.Log.WarnContext(ctx, "outbox sender interrupted", telemetry.KeyService, s.Name, telemetry.KeyError, err, telemetry.KeyDelay, pause.Milliseconds())
+			s.Log.WarnContext(ctx, "outbox sender interrupted", telemetry.KeyError, err, telemetry.KeyDelay, pause.Milliseconds())
 			_ = clock.Sleep(ctx, s.Clock, pause) // ends early only with ctx
 			pause = min(2*pause, longestPause)
 			if led {
@@ -185,7 +185,7 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 		return true, fmt.Errorf("listen for receipts: %w", err)
 	}
 	listener.Go(func() { cancel(s.listen(ctx, conn, schema)) })
-	s.Log.InfoContext(ctx, "outbox sender is active", telemetry.KeyService, s.Name)
+	s.Log.InfoContext(ctx, "outbox sender is active")
 	s.forget()
 	err = s.rounds(ctx)
 	if cause := context.Cause(ctx); cause != nil {
@@ -231,7 +231,7 @@ func (s *Sender) rounds(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errBusAway):
-			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyService, s.Name, telemetry.KeyError, err)
+			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyError, err)
 			woken = nil // it would not help, and the bus has waited for seconds itself
 		case err != nil:
 			return err

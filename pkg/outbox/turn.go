@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 const (
@@ -117,7 +116,7 @@ func (i *Inbox) follow(ctx context.Context, seq sequence, o *order, places []pla
 			if now.Sub(o.since) < i.GapAtMost {
 				return true, nil
 			}
-			i.Log.WarnContext(ctx, "inbox does not wait for an event any more", telemetry.KeyService, i.Name, "sender", seq.sender, "position", next, "next", first)
+			i.Log.WarnContext(ctx, "inbox does not wait for an event any more", "sender", seq.sender, "position", next, "next", first)
 			o.upTo = first - 1
 		}
 	}

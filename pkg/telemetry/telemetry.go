@@ -7,11 +7,14 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // Logger writes JSON lines of the level and above: debug, info, warn or error, and info for any other text. A line logged
@@ -22,6 +25,16 @@ func Logger(w io.Writer, level string) *slog.Logger {
 		l = slog.LevelInfo
 	}
 	return slog.New(traced{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+}
+
+// CheckLevel is what is wrong with the member of a configuration that says what Logger writes, none for nothing; without a text it
+// writes what it does by default.
+func CheckLevel(member, level string) []fault.Field {
+	var l slog.Level
+	if level == "" || l.UnmarshalText([]byte(level)) == nil {
+		return nil
+	}
+	return []fault.Field{{Name: member, Problem: fmt.Sprintf("found %q, expected debug, info, warn or error", level)}}
 }
 
 // Milliseconds is how durations are logged: as a number, so that they can be compared.

@@ -55,6 +55,10 @@ func TestLevels(t *testing.T) {
 		if got := strings.Count(out.String(), "\n"); got != want {
 			t.Errorf("level %q writes %d lines, want %d", level, got, want)
 		}
+		problems := telemetry.CheckLevel("log_level", level)
+		if bad := level == "nonsense"; bad != (len(problems) == 1 && problems[0].Name == "log_level") || !bad && len(problems) > 0 {
+			t.Errorf("of level %q it is said: %v", level, problems)
+		}
 	}
 }
 

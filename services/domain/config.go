@@ -5,9 +5,11 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Config is what an operator may set. The zero value works: it serves, and refuses everybody, because nobody has a token.
@@ -158,6 +160,8 @@ func (c Config) Validate() error {
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
 	}
+	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
+	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	problems = append(problems, c.oidcProblems()...)
 	problems = append(problems, c.tlsProblems()...)
 	problems = append(problems, c.Drivers.problems()...)

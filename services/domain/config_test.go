@@ -31,6 +31,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"too long a window of metrics", Config{DeliveryMetrics: DeliveryMetrics{Days: 367}}, "delivery_metrics.days"},
 		{"no room for metrics", Config{DeliveryMetrics: DeliveryMetrics{Most: -1}}, "delivery_metrics.most"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
+		{"a level that there is not", Config{LogLevel: "loud"}, "log_level"},
+		{"an event bus by HTTP", Config{NATSURL: "http://127.0.0.1:4222"}, "nats_url"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,8 +31,8 @@ type DriversConfig struct {
 	Registries []DriverRegistry `koanf:"registries"`
 	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
 	DockerConfig bool `koanf:"docker_config"`
-	// CAFile holds the certificates to check the registries' against; empty means the system's. A file that is replaced takes effect at
-	// the next connection.
+	// CAFile holds certificates to check the registries' against, beside the system's. A file that is replaced takes effect at the next
+	// connection.
 	CAFile string `koanf:"ca_file"`
 	// AllowNetworks is what may be reached beside the registries of artifacts and public addresses on ports 80 and 443: networks,
 	// addresses and names, each with or without a port. Registries redirect to where their storage is (D41).
@@ -138,7 +138,7 @@ func givenDrivers(ctx context.Context, c Config, log *slog.Logger) (bundle.Deps,
 	}
 	guard := httpx.Config{Allow: append(hosts, c.Drivers.AllowNetworks...)}
 	if c.Drivers.CAFile != "" {
-		if guard.TLS, err = (certs.Files{CA: c.Drivers.CAFile}).Client(log); err != nil {
+		if guard.TLS, err = (certs.Files{CA: c.Drivers.CAFile, System: true}).Client(log); err != nil {
 			return d, fmt.Errorf("drivers.ca_file: %w", err)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Config is what an operator may set. The zero value works: it listens on all interfaces and refuses every delivery,
@@ -78,6 +80,8 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.hookProblems()...)
 	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
+	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	problems = append(problems, c.Vault.Check()...)
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})

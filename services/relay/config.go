@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Config is everything that an operator can set. Only the agent's id has no default.
@@ -71,6 +72,8 @@ func (c *Config) Validate() error {
 		wrong = append(wrong, fault.Field{Name: "concurrency", Problem: fmt.Sprintf("found %d, expected a number above zero", c.Concurrency)})
 	}
 	wrong = append(wrong, c.natsTLS().Check("nats_")...)
+	wrong = append(wrong, bus.CheckURL("nats_url", c.NATSURL)...)
+	wrong = append(wrong, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
 	}

@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Config is what an operator may set. The zero value works, but for a database and a token: without a token nobody is
@@ -169,6 +171,8 @@ func (c Config) Validate() error {
 	if c.GRPCClientCA != "" && c.GRPCCert == "" {
 		problems = append(problems, fault.Field{Name: "grpc_client_ca", Problem: "found without grpc_cert, expected a certificate of our own as well"})
 	}
+	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
+	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	problems = append(problems, c.tlsProblems()...)
 	problems = append(problems, c.Vault.Check()...)
 	for i, t := range c.Tokens {

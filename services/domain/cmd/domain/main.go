@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -22,7 +21,7 @@ func start(ctx context.Context) error {
 	}
 	c, err := config.Load[domain.Config]("domain", args)
 	if err != nil {
-		return fmt.Errorf("domain: %w", err)
+		return err
 	}
 	return do(ctx, c)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -28,7 +27,7 @@ func start(ctx context.Context) error {
 	}
 	c, err := config.Load[registry.Config]("registry", args)
 	if err != nil {
-		return fmt.Errorf("registry: %w", err)
+		return err
 	}
 	return do(ctx, c)
 }

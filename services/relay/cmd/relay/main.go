@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -22,7 +21,7 @@ func start(ctx context.Context) error {
 	}
 	c, err := config.Load[relay.Config]("relay", args)
 	if err != nil {
-		return fmt.Errorf("relay: %w", err)
+		return err
 	}
 	return relay.Run(ctx, c)
 }

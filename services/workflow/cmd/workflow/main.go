@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -26,7 +25,7 @@ func start(ctx context.Context) error {
 	}
 	c, err := config.Load[workflow.Config]("workflow", args)
 	if err != nil {
-		return fmt.Errorf("workflow: %w", err)
+		return err
 	}
 	defer workflow.RoomyHeap()()
 	return do(ctx, c)
