@@ -191,6 +191,10 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 	if err := w.down(); err != nil {
 		return err
 	}
+	// Here is no receiver to confirm what the runs so far have told, and without one a service sends it again and again.
+	if _, err := w.db.Exec(ctx, "DELETE FROM workflow.outbox"); err != nil {
+		return err
+	}
 	began := now()
 	if err := w.up(ctx); err != nil {
 		return err
