@@ -1,56 +1,26 @@
 // Command restate runs workflows of trivial steps on a Restate server of its own, and prints one line of JSON: a peer that tools/bench
 // compares with. The server is what npm has as @restatedev/restate-server, or the program that RESTATE_SERVER names; it keeps its data
 // in a temporary folder, with its log synced, which is its default. The steps are in this process, by Restate's SDK for Go. It is a
-// module of its own, outside of the workspace, so that nothing of ours depends on it. With -mode start the clients go on as soon as a
-// workflow is accepted; all have ended before it prints.
+// module of its own, outside of the workspace, so that nothing of ours depends on it.
 package main
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	sdk "github.com/restatedev/sdk-go"
 	"github.com/restatedev/sdk-go/server"
+
+	"github.com/lockstep-cd/lockstep/tools/bench/peers/peer"
 )
 
-// result is what tools/bench reads.
-type result struct {
-	PerSecond float64 `json:"per_second"`
-	StartP50  float64 `json:"start_p50_ms"`
-	P50       float64 `json:"p50_ms"`
-	P99       float64 `json:"p99_ms"`
-	// CPU is the processor time of this process and the server for each workflow, in milliseconds.
-	CPU float64 `json:"cpu_ms"`
-}
-
-// warmUp is how many workflows come before those that count; tools/bench knows the number.
-const warmUp = 100
-
-func main() {
-	steps := flag.Int("steps", 1, "steps of each workflow")
-	n := flag.Int("n", 1000, "workflows")
-	clients := flag.Int("c", 64, "clients")
-	mode := flag.String("mode", "run", "run: a client waits for the end; start: it does not")
-	flag.Parse()
-	if err := run(*steps, *n, *clients, *mode == "start"); err != nil {
-		fmt.Fprintln(os.Stderr, "restate:", err)
-		os.Exit(1)
-	}
-}
+func main() { peer.Main("restate", open) }
 
 // Counted is the service with the workflow.
 type Counted struct{}
@@ -116,86 +86,25 @@ func (in ingress) await(key string) error {
 	return nil
 }
 
-func run(steps, n, clients int, startOnly bool) (err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	s, err := start(ctx)
+func open(o peer.Order) (peer.Engine, error) {
+	s, err := start(context.Background())
 	if err != nil {
-		return err
+		return peer.Engine{}, err
 	}
-	defer s.stop()
 	address, err := serve()
+	if err == nil {
+		err = s.register(context.Background(), address)
+	}
 	if err != nil {
-		return err
+		s.stop()
+		return peer.Engine{}, err
 	}
-	if err := s.register(ctx, address); err != nil {
-		return err
-	}
-	in := ingress{url: "http://" + s.ingress, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
-	drive := func(prefix string, n int) (starts, ends []time.Duration, err error) {
-		starts, ends = make([]time.Duration, n), make([]time.Duration, n)
-		var next atomic.Int64
-		var group sync.WaitGroup
-		failed := make(chan error, clients)
-		for range clients {
-			group.Go(func() {
-				for {
-					i := int(next.Add(1)) - 1
-					if i >= n {
-						return
-					}
-					began, what := time.Now(), "Run"
-					if startOnly {
-						what = "Run/send"
-					}
-					if err := in.call(fmt.Sprintf("%s-%d", prefix, i), what, steps); err != nil {
-						failed <- err
-						return
-					}
-					ends[i] = time.Since(began)
-					if startOnly {
-						starts[i] = ends[i]
-					}
-				}
-			})
-		}
-		group.Wait()
-		select {
-		case err = <-failed:
-		default:
-		}
-		return starts, ends, err
-	}
-	if _, _, err := drive("warm", warmUp); err != nil {
-		return err
-	}
-	used, began := s.processorTime(), time.Now()
-	starts, ends, err := drive("run", n)
-	if err != nil {
-		return err
-	}
-	took := time.Since(began)
-	for i := 0; startOnly && i < n; i++ {
-		if err := in.await(fmt.Sprintf("run-%d", i)); err != nil {
-			return err
-		}
-	}
-	return json.NewEncoder(os.Stdout).Encode(result{
-		PerSecond: float64(n) / took.Seconds(), StartP50: at(starts, 0.5), P50: at(ends, 0.5), P99: at(ends, 0.99),
-		CPU: float64((s.processorTime() - used).Microseconds()) / 1000 / float64(n),
-	})
-}
-
-// at is the p-th part of durations, in milliseconds.
-func at(all []time.Duration, p float64) float64 {
-	slices.Sort(all)
-	return float64(all[int(float64(len(all)-1)*p)].Microseconds()) / 1000
-}
-
-func ownTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	in := ingress{url: "http://" + s.ingress, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.Clients}}}
+	return peer.Engine{
+		Start: func(number int) error { return in.call(strconv.Itoa(number), "Run/send", o.Steps) },
+		Await: func(number int) error { return in.await(strconv.Itoa(number)) },
+		Run:   func(number int) error { return in.call(strconv.Itoa(number), "Run", o.Steps) },
+		Used:  s.processorTime,
+		Close: s.stop,
+	}, nil
 }

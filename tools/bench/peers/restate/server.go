@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/tools/bench/peers/peer"
 )
 
 // version is the server's, in the npm registry.
@@ -186,5 +188,5 @@ func (s *restate) processorTime() time.Duration {
 	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
-	return ownTime() + time.Duration(user+system)*time.Second/ticks
+	return peer.OwnTime() + time.Duration(user+system)*time.Second/ticks
 }
