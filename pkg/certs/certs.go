@@ -75,6 +75,15 @@ func (f Files) Client(log *slog.Logger) (*Client, error) {
 	return &Client{s}, nil
 }
 
+// Beside is a client's side that trusts the authorities in file beside the system's; nil where there is no file. The error is Invalid
+// and says which file is at fault.
+func Beside(file string, log *slog.Logger) (*Client, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // the system's alone are trusted without one
+	}
+	return Files{CA: file, System: true}.Client(log)
+}
+
 // Client is what a client's handshakes are made with. It is safe for concurrent use.
 type Client struct{ source *source }
 

@@ -137,10 +137,8 @@ func givenDrivers(ctx context.Context, c Config, log *slog.Logger) (bundle.Deps,
 		return d, err
 	}
 	guard := httpx.Config{Allow: append(hosts, c.Drivers.AllowNetworks...)}
-	if c.Drivers.CAFile != "" {
-		if guard.TLS, err = (certs.Files{CA: c.Drivers.CAFile, System: true}).Client(log); err != nil {
-			return d, fmt.Errorf("drivers.ca_file: %w", err)
-		}
+	if guard.TLS, err = certs.Beside(c.Drivers.CAFile, log); err != nil {
+		return d, fmt.Errorf("drivers.ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
 	if err != nil {

@@ -91,12 +91,9 @@ type intake struct {
 // newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
 func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*intake, error) {
 	guard := httpx.Config{Allow: c.AllowNetworks}
-	if c.RegistriesCAFile != "" {
-		trusted, err := certs.Files{CA: c.RegistriesCAFile, System: true}.Client(log)
-		if err != nil {
-			return nil, fmt.Errorf("registries_ca_file: %w", err)
-		}
-		guard.TLS = trusted
+	var err error
+	if guard.TLS, err = certs.Beside(c.RegistriesCAFile, log); err != nil {
+		return nil, fmt.Errorf("registries_ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
 	if err != nil {

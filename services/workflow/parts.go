@@ -44,12 +44,9 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 		}
 	}
 	guard := httpx.Config{Allow: allowed, Timeout: git.RequestTimeout, MaxBody: git.MaxTransfer}
-	if c.GitCAFile != "" {
-		trusted, err := certs.Files{CA: c.GitCAFile, System: true}.Client(log)
-		if err != nil {
-			return nil, fmt.Errorf("git_ca_file: %w", err)
-		}
-		guard.TLS = trusted
+	var err error
+	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
+		return nil, fmt.Errorf("git_ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
 	if err != nil {

@@ -229,7 +229,7 @@ func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, len
 
 // Due is one statement, which changes nothing where the lease is not extended.
 func (s *Store) Due(ctx context.Context, r core.Round) (core.Due, error) {
-	p := query.DueParams{Instance: r.Lease.Instance, Epoch: r.Lease.Epoch, Now: r.Now, Soon: r.Soon, Here: known(r.Here)}
+	p := query.DueParams{Instance: r.Lease.Instance, Epoch: r.Lease.Epoch, Now: r.Now, Soon: r.Soon, Here: notNull(r.Here)}
 	if !r.Until.IsZero() {
 		p.Until = &r.Until
 	}
@@ -243,8 +243,8 @@ func (s *Store) Due(ctx context.Context, r core.Round) (core.Due, error) {
 	return core.Due{Executions: row.Executions, Timers: row.Timers, Calls: row.Calls, Flows: row.Flows}, nil
 }
 
-// known is a list as a parameter: NULL, which none would be, makes every row unknown.
-func known(ids []int64) []int64 {
+// notNull is a list as a parameter: none would be NULL, and a comparison with that is true of no row.
+func notNull(ids []int64) []int64 {
 	if ids == nil {
 		return []int64{}
 	}
@@ -254,7 +254,7 @@ func known(ids []int64) []int64 {
 // Claim takes executions that can go on.
 func (s *Store) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
 	rows, err := s.queries.Claim(ctx, query.ClaimParams{
-		Instance: c.Lease.Instance, Epoch: c.Lease.Epoch, Now: c.Now, Here: known(c.Here), Most: int32(c.Limit),
+		Instance: c.Lease.Instance, Epoch: c.Lease.Epoch, Now: c.Now, Here: notNull(c.Here), Most: int32(c.Limit),
 		Suspected: c.Suspected, Suspicious: int32(c.Suspicious),
 	})
 	if err != nil {
