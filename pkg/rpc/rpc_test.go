@@ -166,7 +166,7 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 		{name: "unavailable", err: fault.New(fault.Unavailable, "the database is away"), class: fault.Unavailable, message: "the database is away", code: codes.Unavailable},
 		{name: "panic", err: nil, class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal},
 		{name: "status", err: status.Error(codes.Unimplemented, "later"), class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Unimplemented desc = later", code: codes.Unimplemented},
-		{name: "deadline", err: context.DeadlineExceeded, class: fault.Unavailable, message: "lockstep.test.Echo is not available", code: codes.DeadlineExceeded},
+		{name: "deadline", err: context.DeadlineExceeded, class: fault.Unavailable, message: "lockstep.test.Echo has not answered in time", code: codes.DeadlineExceeded},
 	}
 	for _, c := range []fault.Class{fault.Conflict, fault.Refused, fault.Unauthenticated, fault.Denied} {
 		tests = append(tests, struct {
@@ -365,6 +365,17 @@ func TestACallerWhoGivesUpSeesThat(t *testing.T) {
 	go func() { <-started; cancel() }()
 	if _, err := callEcho(ctx, dial(t, f.address, token), "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want canceled", err)
+	}
+}
+
+// The server's clock may be ahead of the caller's: whose call it ends there sees its deadline passed, although its context has not yet.
+func TestADeadlineIsOneWhoeverSeesItFirst(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(context.Context, string) (string, error) { return "", context.DeadlineExceeded })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := callEcho(ctx, dial(t, f.address, token), "x"); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("error = %v (the context's: %v), want the deadline's", err, ctx.Err())
 	}
 }
 

@@ -73,7 +73,12 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	if !ok {
 		return fmt.Errorf("call %s: %w", method, err)
 	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+	// The server measures the same deadline, or the transport does, and may be ahead of the caller's own context by a moment.
+	late := s.Code() == codes.DeadlineExceeded
+	switch {
+	case late:
+		err = errors.Join(context.DeadlineExceeded, err)
+	case ctx.Err() != nil:
 		err = errors.Join(ctx.Err(), err)
 	}
 	class, ours, fields := details(s)
@@ -85,6 +90,8 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	case s.Code() == codes.ResourceExhausted && !ours && strings.Contains(s.Message(), "larger than max"):
 		// The library refuses it, on either side: the same message never fits.
 		return fault.Because(err, fault.Invalid, "the message is too large: %s", strings.TrimPrefix(serverMessage(s), "grpc: "))
+	case late && !ours:
+		return fault.Because(err, class, "%s has not answered in time", path.Dir(method)[1:])
 	case class == fault.Unavailable && !ours:
 		return fault.Because(err, class, "%s is not available", path.Dir(method)[1:])
 	default:
