@@ -23,7 +23,8 @@ import (
 
 // Load reads the configuration of a service (its name as in "workflow") as T, a struct. The key of a field is its tag
 // koanf or yaml, else its name in snake_case; fields that are structs hold keys of their own, joined by dots. More tags:
-// default:"5s" is the lowest layer, and secret:"true" keeps the value out of errors and out of Redacted.
+// default:"5s" is the lowest layer, secret:"true" keeps the value out of errors and out of Redacted, and was:"old_key" takes values
+// under the name that a key at the top level had in earlier releases.
 //
 //	--config FILE               a YAML file
 //	LOCKSTEP_<SERVICE>_<KEY>    one key, dots as underscores; lists as a,b or as YAML
@@ -56,6 +57,7 @@ func load[T any](service string, args []string, environ func() []string) (T, err
 	merged := koanf.New(".")
 	var problems []fault.Field
 	for _, l := range layers {
+		problems = append(problems, s.rename(l)...)
 		problems = append(problems, s.check(l)...)
 		if err := merged.Load(confmap.Provider(l.values, ""), nil); err != nil {
 			return target, fmt.Errorf("merge %s: %w", l.name, err)
@@ -66,6 +68,23 @@ func load[T any](service string, args []string, environ func() []string) (T, err
 	}
 	s.assign(merged.Raw())
 	return target, validate(service, &target)
+}
+
+// WithDefaults is c with the default tags of Load in all fields that have their zero value. It is for configurations that were written
+// as Go literals: those that Load has read have their defaults already. It panics if a tag does not fit its field, which Load reports.
+func WithDefaults[T any](c T) T {
+	s := schemaOf(&c)
+	for _, f := range s.leaves {
+		if f.fallback == "" || !f.target.IsZero() {
+			continue
+		}
+		v, mismatches := convert(f.fallback, f.target.Type(), true)
+		if len(mismatches) > 0 {
+			panic(fmt.Sprintf("config: default %q of %s: expected %s", f.fallback, f.key, mismatches[0].expected))
+		}
+		f.target.Set(v)
+	}
+	return c
 }
 
 // validate calls the method Validate of the value or of a pointer to it.

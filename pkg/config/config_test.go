@@ -27,7 +27,7 @@ type sample struct {
 	LeaseDuration  time.Duration `koanf:"lease_duration" default:"5s"`
 	Agents         []int64
 	Tokens         []string `secret:"true"`
-	Workers        int      `default:"4"`
+	Workers        int      `default:"4" was:"worker_count"`
 	Small          int8
 	Limit          uint16
 	Ratio          float64
@@ -80,6 +80,14 @@ func TestLoad(t *testing.T) {
 			name: "variables of other services are none of ours",
 			env:  []string{"LOCKSTEP_DOMAIN_WORKERS=9", "PATH=/bin", "LOCKSTEP_WORKFLOW_SERVICE_HOST=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT_9090_TCP_ADDR=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT=tcp://10.0.0.1:9090"},
 			want: base,
+		},
+		{
+			name: "a key that was called otherwise", file: "worker_count: 5\n",
+			want: with(func(s *sample) { s.Workers = 5 }),
+		},
+		{
+			name: "former and present key in two layers", file: "workers: 5\n", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=6"},
+			want: with(func(s *sample) { s.Workers = 6 }),
 		},
 		{
 			name: "lists as text", env: []string{"LOCKSTEP_WORKFLOW_AGENTS=42, 43", "LOCKSTEP_WORKFLOW_TOKENS=[\"a,b\", c]"},
@@ -144,6 +152,8 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "all mistakes at once", file: "workers: many\ndebug: 3\n", want: []string{
 			`workers: found "many" in `, "expected a whole number of 64 bits", "debug: found 3 in ", "expected true or false",
 		}},
+		{name: "former and present key together", file: "workers: 5\nworker_count: 6\n", want: []string{"worker_count: found in ", "beside workers, its present name; expected workers alone"}},
+		{name: "wrong type under a former key", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=many"}, want: []string{`workers: found "many" in LOCKSTEP_WORKFLOW_WORKER_COUNT`}},
 		{name: "wrong type in a variable", env: []string{"LOCKSTEP_WORKFLOW_LEASE_DURATION=5"}, want: []string{`lease_duration: found "5" in LOCKSTEP_WORKFLOW_LEASE_DURATION, expected a duration such as 1m30s`}},
 		{name: "overflow", args: []string{"--set", "small=300"}, want: []string{`small: found 300 in --set, expected a whole number of 8 bits`}},
 		{name: "negative", args: []string{"--set", "limit=-1"}, want: []string{`expected a whole number of 16 bits, not negative`}},
@@ -173,6 +183,29 @@ func TestLoadRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWithDefaults(t *testing.T) {
+	t.Parallel()
+	loaded, err := load[sample]("workflow", nil, environ(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(loaded, WithDefaults(sample{})); diff != "" {
+		t.Errorf("a literal has other defaults than what was loaded (-loaded +literal):\n%s", diff)
+	}
+	if got := WithDefaults(sample{Workers: 7}).Workers; got != 7 {
+		t.Errorf("workers: 7 became %d", got)
+	}
+	type broken struct {
+		Workers int `default:"many"`
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a default that does not fit its field went unnoticed")
+		}
+	}()
+	WithDefaults(broken{})
 }
 
 func TestErrorsKeepSecrets(t *testing.T) {

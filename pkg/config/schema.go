@@ -30,6 +30,8 @@ type leaf struct {
 	target   reflect.Value
 	secret   bool
 	fallback string
+	// former is what the key was called before.
+	former string
 }
 
 // schemaOf is the schema of the struct that target points to. It panics on another kind of value, as reflect would.
@@ -61,7 +63,7 @@ func (s *schema) add(under string, v reflect.Value) {
 			continue
 		}
 		s.order = append(s.order, key)
-		s.leaves[key] = &leaf{key: key, target: v.Field(i), secret: f.Tag.Get("secret") == "true", fallback: f.Tag.Get("default")}
+		s.leaves[key] = &leaf{key: key, target: v.Field(i), secret: f.Tag.Get("secret") == "true", fallback: f.Tag.Get("default"), former: f.Tag.Get("was")}
 	}
 }
 
@@ -99,6 +101,29 @@ func (s *schema) defaults() layer {
 		}
 	}
 	return l
+}
+
+// rename moves the values under former keys to what the keys are called now. A layer that has both is refused: which of the two is meant
+// cannot be told.
+func (s *schema) rename(l layer) []fault.Field {
+	var problems []fault.Field
+	for _, f := range s.leaves {
+		value, given := l.values[f.former]
+		if f.former == "" || !given {
+			continue
+		}
+		origin := l.origin(f.former)
+		delete(l.values, f.former)
+		if _, both := l.values[f.key]; both {
+			problems = append(problems, fault.Field{Name: f.former, Problem: fmt.Sprintf("found in %s beside %s, its present name; expected %s alone", origin, f.key, f.key)})
+			continue
+		}
+		l.values[f.key] = value
+		if l.origins != nil {
+			l.origins[f.key] = origin
+		}
+	}
+	return problems
 }
 
 // check replaces the values of l by ones of the types of their fields, and reports those that have none and the keys

@@ -28,6 +28,14 @@ type Part struct {
 	Run func(ctx context.Context, ready func()) error
 }
 
+// Loop is a part that later parts need not wait for: it is ready as soon as it runs.
+func Loop(name string, fn func(context.Context) error) Part {
+	return Part{Name: name, Run: func(ctx context.Context, ready func()) error {
+		ready()
+		return fn(ctx)
+	}}
+}
+
 // Parts starts each part after the one before it is ready, and waits until ctx ends or a part fails. Then it stops them
 // in reverse order, each after the one behind it has ended, so that nothing serves without what it relies on. The first
 // failure is the error returned, joined with failures to stop. Parts that have not ended stopWithin after the stop began

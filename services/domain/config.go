@@ -1,12 +1,14 @@
 package domain
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -182,39 +184,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config.
+// withDefaults is for callers that make a Config without package config, and adds the one default that depends on another key.
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{
-		{&c.Schema, "domain"},
-		{&c.OwnerDatabaseURL, c.DatabaseURL},
-		{&c.DatabaseRole, "lockstep_domain"},
-		{&c.NATSURL, "nats://127.0.0.1:4222"},
-		{&c.NATSUser, "domain"},
-		{&c.HTTPAddress, ":8080"},
-		{&c.WorkflowAddress, "127.0.0.1:8083"},
-		{&c.BootstrapOrganization, "default"},
-		{&c.OIDC.Label, "single sign-on"},
-		{&c.OIDC.NameClaim, "email"},
-		{&c.OIDC.GroupsClaim, "groups"},
-	} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
-	if c.DeliveryMetrics.Days == 0 {
-		c.DeliveryMetrics.Days = 30
-	}
-	if c.DeliveryMetrics.Most == 0 {
-		c.DeliveryMetrics.Most = 200
-	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = 16
-	}
-	if c.Drivers.Refresh == 0 {
-		c.Drivers.Refresh = defaultRefresh
-	}
+	c = config.WithDefaults(c)
+	c.OwnerDatabaseURL = cmp.Or(c.OwnerDatabaseURL, c.DatabaseURL)
 	return c
 }

@@ -111,18 +111,14 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
 		{Name: "policies", Run: s.attend},
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
-		{Name: "agents", Run: func(ctx context.Context, ready func()) error {
-			ready()
-			return s.declareAgents(ctx, autoflow.New(engine))
-		}},
+		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
-		{Name: "drivers", Run: func(ctx context.Context, ready func()) error {
-			ready()
+		run.Loop("drivers", func(ctx context.Context) error {
 			s.drivers.Run(ctx)
 			return nil
-		}},
+		}),
 		api,
 	}
 	if c.HealthAddress != "" {
@@ -132,10 +128,7 @@ func Run(ctx context.Context, c Config) error {
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool), delivery)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
-			parts = append(parts, run.Part{Name: "delivery metrics", Run: func(ctx context.Context, ready func()) error {
-				ready()
-				return s.showDelivery(ctx, c.DeliveryMetrics, delivery)
-			}})
+			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
@@ -238,20 +231,14 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	// After the streams are there: an event that is published before would find none.
 	s.bus.set(conn)
 	h := events.New(s.domain, s.inbox)
-	job := func(name string, do func(context.Context) error) run.Part {
-		return run.Part{Name: name, Run: func(ctx context.Context, ready func()) error {
-			ready()
-			return do(ctx)
-		}}
-	}
 	return run.Parts(ctx, s.log, stopWithin,
-		job("outbox", s.sender.Run),
-		job("inbox", s.inbox.Run),
-		job("sources", func(ctx context.Context) error { return s.tellSources(ctx, conn) }),
-		job("registry events", func(ctx context.Context) error {
+		run.Loop("outbox", s.sender.Run),
+		run.Loop("inbox", s.inbox.Run),
+		run.Loop("sources", func(ctx context.Context) error { return s.tellSources(ctx, conn) }),
+		run.Loop("registry events", func(ctx context.Context) error {
 			return conn.ConsumeInOrder(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
 		}),
-		job("domain events", func(ctx context.Context) error {
+		run.Loop("domain events", func(ctx context.Context) error {
 			// One replica at a time, because a rollout's words are to be told in the order in which they were said.
 			return pg.InTurn(ctx, s.pool, "domain events", clock.System(), func(ctx context.Context) error {
 				return conn.ConsumeInOrder(ctx, events.DomainConsumer(), h.Domain, h.Rejected)

@@ -51,12 +51,8 @@ type DriverRegistry struct {
 	Insecure bool `koanf:"insecure"`
 }
 
-const (
-	// defaultRefresh is that of DriversConfig, for callers that make one without package config.
-	defaultRefresh = 5 * time.Minute
-	// leastRefresh leaves registries alone that count requests.
-	leastRefresh = 10 * time.Second
-)
+// leastRefresh leaves registries alone that count requests.
+const leastRefresh = 10 * time.Second
 
 // problems are what is wrong with the configuration.
 func (c DriversConfig) problems() []fault.Field {

@@ -23,6 +23,8 @@ type Config struct {
 	DatabaseKeyFile  string `koanf:"database_key_file"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"registry"`
+	// MaxConnections bounds the connections to the database.
+	MaxConnections int32 `koanf:"max_connections" default:"8"`
 	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"registry"`
@@ -66,6 +68,9 @@ type Config struct {
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
+// minConnections leaves something for deliveries beside the outbox, which keeps one connection to itself.
+const minConnections = 4
+
 // Validate finds mistakes that only this service knows to be some.
 func (c Config) Validate() error {
 	var problems []fault.Field
@@ -86,25 +91,11 @@ func (c Config) Validate() error {
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
 	}
+	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
+		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
+	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)
 	}
 	return nil
-}
-
-// withDefaults is for callers that make a Config without package config, which alone reads the tags above: the values
-// have to be the same.
-func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{{&c.Schema, "registry"}, {&c.NATSURL, "nats://127.0.0.1:4222"}, {&c.NATSUser, "registry"}, {&c.HTTPAddress, ":8082"}} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
-	if c.PollRate == 0 {
-		c.PollRate = 10
-	}
-	return c
 }

@@ -301,6 +301,15 @@ func TestUnavailableDatabase(t *testing.T) {
 	}
 }
 
+func TestConfigRefusesTooFewConnections(t *testing.T) {
+	t.Parallel()
+	for most, good := range map[int32]bool{-1: false, 0: true, minConnections - 1: false, minConnections: true} {
+		if err := (Config{MaxConnections: most}).Validate(); (err == nil) != good {
+			t.Errorf("max_connections %d: error = %v", most, err)
+		}
+	}
+}
+
 func TestConfigRefusesBadTokens(t *testing.T) {
 	t.Parallel()
 	if err := (Config{Tokens: []string{"good", "not good"}}).Validate(); err == nil || !strings.Contains(err.Error(), "tokens[1]") || strings.Contains(err.Error(), "not good") {

@@ -75,8 +75,8 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 		}
 	})
 	return run.Parts(ctx, p.log, stopWithin,
-		run.Part{Name: "outbox", Run: func(ctx context.Context, ready func()) error { ready(); return sender.Run(ctx) }},
-		run.Part{Name: "sources", Run: func(ctx context.Context, ready func()) error { ready(); return p.follow(ctx, conn) }},
+		run.Loop("outbox", sender.Run),
+		run.Loop("sources", func(ctx context.Context) error { return p.follow(ctx, conn) }),
 	)
 }
 

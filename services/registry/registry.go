@@ -32,7 +32,7 @@ const (
 
 // Run is the service until ctx ends. Deliveries are taken as soon as the database is there; the bus may come later.
 func Run(ctx context.Context, c Config) error {
-	c = c.withDefaults()
+	c = config.WithDefaults(c)
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
 	stopTracing, err := telemetry.StartTracing(ctx, name, log)
@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config) error {
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
 // only needed where the service's own account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
-	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+	return migrate(ctx, config.WithDefaults(c), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
 // Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
@@ -103,5 +103,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, TLS: c.databaseTLS(), Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
 }

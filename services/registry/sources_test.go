@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
@@ -37,7 +38,7 @@ func followed(t *testing.T, c Config) (*owner, *sourceSet, *pgxpool.Pool) {
 	if err := o.conn.Answer(t.Context(), bus.SourcesPull, o.pull); err != nil {
 		t.Fatal(err)
 	}
-	_, pool, in := serveConfig(t, c.withDefaults())
+	_, pool, in := serveConfig(t, config.WithDefaults(c))
 	conn := server.Connect(t, bus.UserRegistry)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup

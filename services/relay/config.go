@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -50,9 +52,8 @@ type Config struct {
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// Validate names what cannot work. Zero values of everything but the agent's id are given their defaults first.
-func (c *Config) Validate() error {
-	c.fill()
+// Validate finds mistakes that only this service knows to be some. 0 passes, but for the agent's id: it means the default.
+func (c Config) Validate() error {
 	var wrong []fault.Field
 	if c.AgentID <= 0 {
 		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of this relay's agent, above zero", c.AgentID)})
@@ -81,28 +82,13 @@ func (c *Config) Validate() error {
 }
 
 // natsTLS is the certificates of the connection to NATS.
-func (c *Config) natsTLS() certs.Files {
+func (c Config) natsTLS() certs.Files {
 	return certs.Files{Cert: c.NATSCertFile, Key: c.NATSKeyFile, CA: c.NATSCAFile}
 }
 
-// fill gives a Config that was not read by pkg/config the defaults that its tags name. A new field needs its default
-// in both places: old configurations run with new code.
-func (c *Config) fill() {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&c.KubeTimeout, 10*time.Second)
-	def(&c.HeartbeatInterval, 5*time.Second)
-	def(&c.PollInterval, 5*time.Second)
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
-	if c.NATSURL == "" {
-		c.NATSURL = "nats://127.0.0.1:4222"
-	}
-	if c.NATSUser == "" {
-		c.NATSUser = bus.RelayUser(c.AgentID)
-	}
+// withDefaults is for callers that make a Config without package config, and adds the one default that depends on another key.
+func (c Config) withDefaults() Config {
+	c = config.WithDefaults(c)
+	c.NATSUser = cmp.Or(c.NATSUser, bus.RelayUser(c.AgentID))
+	return c
 }

@@ -5,13 +5,13 @@ package relay
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/build"
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -19,6 +19,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 	"github.com/lockstep-cd/lockstep/services/relay/internal/events"
 )
+
+// name is the service's in logs, traces and on the bus.
+const name = "relay"
 
 // stopWithin is how long calls in flight may take to notice that the relay stops. They are not answered: the engine
 // sends them again, and the next relay decides them anew from the cluster (E24).
@@ -30,12 +33,14 @@ const watchInterval = 250 * time.Millisecond
 
 // Run serves the agent until ctx ends.
 func Run(ctx context.Context, c Config) error {
+	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("configuration of relay: %w", err)
 	}
 	clk := clock.System()
-	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, "relay", telemetry.KeyAgent, c.AgentID)
-	stopTracing, err := telemetry.StartTracing(ctx, "relay", log)
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name, telemetry.KeyAgent, c.AgentID)
+	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	stopTracing, err := telemetry.StartTracing(ctx, name, log)
 	if err != nil {
 		return err
 	}
@@ -46,7 +51,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("open the cluster: %w", err)
 	}
 	conn, err := bus.Connect(ctx, bus.Config{
-		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, TLS: c.natsTLS(), Name: "relay",
+		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, TLS: c.natsTLS(), Name: name,
 		// The control plane says who connects as an agent: while it is away, nobody is let in, and that passes.
 		Background: true,
 	}, log)
@@ -68,39 +73,23 @@ func Run(ctx context.Context, c Config) error {
 		Agent: c.AgentID, Version: build.Read().Version, Interval: c.HeartbeatInterval,
 		Reachable: kube.Reachable, Watching: watcher.Held, Bus: conn, Clock: clk, Log: log,
 	})
-	return run.Parts(ctx, log, stopWithin,
-		run.Part{Name: "heartbeat", Run: func(ctx context.Context, ready func()) error {
-			ready()
-			return heartbeat.Run(ctx)
-		}},
-		run.Part{Name: "watches", Run: func(ctx context.Context, ready func()) error {
-			ready()
-			return watcher.Run(ctx)
-		}},
-		run.Part{Name: "calls", Run: func(ctx context.Context, ready func()) error {
-			ready()
+	parts := []run.Part{
+		run.Loop("heartbeat", heartbeat.Run),
+		run.Loop("watches", watcher.Run),
+		run.Loop("calls", func(ctx context.Context) error {
 			// The workflow service makes the consumer, perhaps later than this: Consume waits for it.
 			return receiver.Serve(ctx, func(ctx context.Context, accept events.Accept) error {
 				return conn.Consume(ctx, bus.AgentConsumer(c.AgentID),
 					func(ctx context.Context, d bus.Delivery) error { return accept(ctx, d.Event) }, nil)
 			})
-		}},
-		health(c, log, map[string]func(context.Context) error{
+		}),
+	}
+	if c.HealthAddress != "" {
+		checks := map[string]func(context.Context) error{
 			"bus":     func(context.Context) error { return conn.Ready() },
 			"cluster": heartbeat.Cluster,
-		}),
-	)
-}
-
-// health serves /healthz, /readyz and /metrics. Without an address it is a part that only waits: a part that ends
-// would end the relay.
-func health(c Config, log *slog.Logger, checks map[string]func(context.Context) error) run.Part {
-	return run.Part{Name: "health", Run: func(ctx context.Context, ready func()) error {
-		if c.HealthAddress == "" {
-			ready()
-			<-ctx.Done()
-			return nil
 		}
-		return rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks)).Run(ctx, ready)
-	}}
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks)))
+	}
+	return run.Parts(ctx, log, stopWithin, parts...)
 }

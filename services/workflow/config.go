@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
@@ -28,8 +28,8 @@ type Config struct {
 	DatabaseKeyFile  string `koanf:"database_key_file"`
 	// Schema is the schema that holds the service's tables; it is made if it is missing.
 	Schema string `koanf:"schema" default:"workflow"`
-	// DatabaseConnections bounds the connections of this process.
-	DatabaseConnections int `koanf:"database_connections" default:"16"`
+	// MaxConnections bounds the connections to the database.
+	MaxConnections int32 `koanf:"max_connections" default:"16" was:"database_connections"`
 	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"workflow"`
@@ -41,12 +41,12 @@ type Config struct {
 	NATSKeyFile  string `koanf:"nats_key_file"`
 	// GRPCAddress is where AutoFlow is served.
 	GRPCAddress string `koanf:"grpc_address" default:":8083"`
-	// GRPCCert and GRPCKey are PEM files with AutoFlow's certificate and key; without them it is served in plain text. With
-	// GRPCClientCA as well, callers have to show a certificate that it vouches for (mTLS). Files that are replaced take
+	// GRPCCertFile and GRPCKeyFile are PEM files with AutoFlow's certificate and key; without them it is served in plain text. With
+	// GRPCClientCAFile as well, callers have to show a certificate that it vouches for (mTLS). Files that are replaced take
 	// effect at the next connection.
-	GRPCCert     string `koanf:"grpc_cert"`
-	GRPCKey      string `koanf:"grpc_key"`
-	GRPCClientCA string `koanf:"grpc_client_ca"`
+	GRPCCertFile     string `koanf:"grpc_cert_file"      was:"grpc_cert"`
+	GRPCKeyFile      string `koanf:"grpc_key_file"       was:"grpc_key"`
+	GRPCClientCAFile string `koanf:"grpc_client_ca_file" was:"grpc_client_ca"`
 	// Token is the domain service's bearer token, which may do everything.
 	Token string `koanf:"token" secret:"true"`
 	// Tokens are those of all other callers. To rotate one, have both in the list for a while. Without Token and Tokens
@@ -165,11 +165,11 @@ func (c Config) Validate() error {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("agent_owners[%d]", i), Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization)})
 		}
 	}
-	if (c.GRPCCert == "") != (c.GRPCKey == "") {
-		problems = append(problems, fault.Field{Name: "grpc_cert", Problem: "expected grpc_cert and grpc_key, or neither"})
+	if (c.GRPCCertFile == "") != (c.GRPCKeyFile == "") {
+		problems = append(problems, fault.Field{Name: "grpc_cert_file", Problem: "expected grpc_cert_file and grpc_key_file, or neither"})
 	}
-	if c.GRPCClientCA != "" && c.GRPCCert == "" {
-		problems = append(problems, fault.Field{Name: "grpc_client_ca", Problem: "found without grpc_cert, expected a certificate of our own as well"})
+	if c.GRPCClientCAFile != "" && c.GRPCCertFile == "" {
+		problems = append(problems, fault.Field{Name: "grpc_client_ca_file", Problem: "found without grpc_cert_file, expected a certificate of our own as well"})
 	}
 	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
 	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
@@ -200,7 +200,7 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"database_connections", c.DatabaseConnections}} {
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"max_connections", int(c.MaxConnections)}} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
@@ -214,27 +214,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config; the numbers are those of the tags above.
+// withDefaults is for callers that make a Config without package config, and adds the one default that depends on the process.
 func (c Config) withDefaults() Config {
-	c.Schema = cmp.Or(c.Schema, name)
-	c.DatabaseConnections = cmp.Or(c.DatabaseConnections, 16)
-	c.NATSURL = cmp.Or(c.NATSURL, "nats://127.0.0.1:4222")
-	c.NATSUser = cmp.Or(c.NATSUser, name)
-	c.GRPCAddress = cmp.Or(c.GRPCAddress, ":8083")
-	c.LeaseDuration = cmp.Or(c.LeaseDuration, 5*time.Second)
-	c.CallTimeout = cmp.Or(c.CallTimeout, 15*time.Minute)
-	c.WaitTimeout = cmp.Or(c.WaitTimeout, 30*24*time.Hour)
-	c.EventRetention = cmp.Or(c.EventRetention, 30*24*time.Hour)
-	c.MaxLive = cmp.Or(c.MaxLive, 1024)
-	c.CacheBytes = cmp.Or(c.CacheBytes, 256<<20)
-	c.MaxActivities = cmp.Or(c.MaxActivities, 32)
-	c.MaxHistory = cmp.Or(c.MaxHistory, 100_000)
-	c.MaxCrashes = cmp.Or(c.MaxCrashes, 3)
-	c.SandboxProcesses = cmp.Or(c.SandboxProcesses, 2)
-	c.SandboxMemory = cmp.Or(c.SandboxMemory, 256)
-	c.SandboxCPU = cmp.Or(c.SandboxCPU, 10*time.Second)
-	c.GitAuthorName = cmp.Or(c.GitAuthorName, "Lockstep")
-	c.GitAuthorEmail = cmp.Or(c.GitAuthorEmail, "lockstep@localhost")
+	c = config.WithDefaults(c)
 	// It has a process id in it, so a restart has another name and its workflows wait for LeaseDuration.
 	if c.Instance == "" {
 		host, err := os.Hostname()

@@ -133,14 +133,6 @@ func (t *topology) Ready(context.Context) error {
 	return nil
 }
 
-// loop is a part that is ready as soon as it runs.
-func loop(part string, fn func(context.Context) error) run.Part {
-	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
-		ready()
-		return fn(ctx)
-	}}
-}
-
 // grpcPart serves AutoFlow, and is ready when its address is taken.
 func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 	config := rpc.ServerConfig{Log: log, Tokens: map[string]rpc.Caller{}, Scopes: api.Scopes()}
@@ -160,8 +152,8 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 	if config.Keyring, err = rpc.NewKeyring(keys); err != nil {
 		return run.Part{}, fmt.Errorf("tokens: %w", err)
 	}
-	if c.GRPCCert != "" {
-		if config.TLS, err = (certs.Files{Cert: c.GRPCCert, Key: c.GRPCKey, CA: c.GRPCClientCA}).Server(log, "h2"); err != nil {
+	if c.GRPCCertFile != "" {
+		if config.TLS, err = (certs.Files{Cert: c.GRPCCertFile, Key: c.GRPCKeyFile, CA: c.GRPCClientCAFile}).Server(log, "h2"); err != nil {
 			return run.Part{}, fmt.Errorf("serve AutoFlow: %w", err)
 		}
 	}

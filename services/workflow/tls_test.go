@@ -26,7 +26,7 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	callers, strangers := certstest.New(t).Files(t, dir, "caller"), certstest.New(t).Files(t, dir, "stranger")
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), GRPCCert: ours.Cert, GRPCKey: ours.Key, GRPCClientCA: callers.CA,
+		GRPCAddress: porttest.FreeAddress(t), GRPCCertFile: ours.Cert, GRPCKeyFile: ours.Key, GRPCClientCAFile: callers.CA,
 		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {

@@ -118,22 +118,22 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 
 	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
-		loop("topology", topology.Run),
-		loop("outbox", sender.Run),
-		loop("inbox", inbox.Run),
+		run.Loop("topology", topology.Run),
+		run.Loop("outbox", sender.Run),
+		run.Loop("inbox", inbox.Run),
 		{Name: "engine", Run: engine.Run},
-		loop("calls", dispatcher.Run),
-		loop("watches", watches.Run),
-		loop("agents", agents.Run),
-		loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
-		loop("cluster", func(ctx context.Context) error {
+		run.Loop("calls", dispatcher.Run),
+		run.Loop("watches", watches.Run),
+		run.Loop("agents", agents.Run),
+		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
+		run.Loop("cluster", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
 		}),
-		loop("domain", func(ctx context.Context) error {
+		run.Loop("domain", func(ctx context.Context) error {
 			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
 		}),
-		loop("watchers", watchers.Run),
-		loop("flows", flows.Run),
+		run.Loop("watchers", watchers.Run),
+		run.Loop("flows", flows.Run),
 		grpc,
 	}
 	if c.HealthAddress != "" {
@@ -169,5 +169,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: int32(c.DatabaseConnections), TLS: c.databaseTLS(), Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
 }

@@ -40,7 +40,7 @@ func configs() map[string][]service {
 				"workflow_address", "workflow_tls", "workflow_ca_file", "workflow_cert_file", "workflow_key_file",
 			})},
 			{"workflowConfig", reflect.TypeFor[workflow.Config](), slices.Concat(certificates(), []string{
-				"nats_url", "grpc_address", "grpc_cert", "grpc_key", "grpc_client_ca", "health_address", "agents", "git_credentials", "instance",
+				"nats_url", "grpc_address", "grpc_cert_file", "grpc_key_file", "grpc_client_ca_file", "health_address", "agents", "git_credentials", "instance",
 			})},
 		},
 		"lockstep-relay": {
@@ -89,7 +89,7 @@ func withConfig(path string, services []service) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// object is the schema of a struct by its koanf tags.
+// object is the schema of a struct by its koanf tags, former names of keys included: values that were good for the last release still are.
 func object(t reflect.Type, without []string) map[string]any {
 	properties := map[string]any{}
 	for i := range t.NumField() {
@@ -99,6 +99,9 @@ func object(t reflect.Type, without []string) map[string]any {
 			continue
 		}
 		properties[key] = value(f.Type)
+		if former := f.Tag.Get("was"); former != "" {
+			properties[former] = value(f.Type)
+		}
 	}
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 }

@@ -45,7 +45,7 @@ func (c Config) database(ctx context.Context) []Finding {
 	}
 	connections := fmt.Sprintf("%d of %d are used", used, most)
 	if used*10 > most*9 {
-		findings = append(findings, warning("connections of the database", connections, "raise max_connections, or lower those of the services (max_connections, database_connections)"))
+		findings = append(findings, warning("connections of the database", connections, "raise max_connections of the server, or lower those of the services"))
 	} else {
 		findings = append(findings, ok("connections of the database", connections))
 	}
