@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,7 +35,9 @@ func EnsureRole(ctx context.Context, owner Config, role string, members ...strin
 		if err != nil {
 			return fault.Because(err, fault.Invalid, "database URL: %v", err)
 		}
-		accounts = append(accounts, cc.User)
+		if !slices.Contains(accounts, cc.User) {
+			accounts = append(accounts, cc.User)
+		}
 	}
 	return InTx(ctx, pool, func(tx pgx.Tx) error {
 		// Roles belong to the server, and PostgreSQL answers those who grant at the same moment with an internal error.

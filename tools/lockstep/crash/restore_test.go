@@ -2,16 +2,20 @@ package crash
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
@@ -19,7 +23,8 @@ import (
 )
 
 // A backup of PostgreSQL alone brings everything back, as deploy/README.md tells an operator to do it: a rollout that stood paused at a
-// gate goes on from there, with NATS empty and every stream made anew (D44).
+// gate goes on from there, with NATS empty and every stream made anew (D44). The account that makes the backup owns the tables and is no
+// superuser, so the walls between organizations are before it, too; whoever restores it has another name.
 func TestRestoredFromABackup(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pg_dump", "pg_restore"} {
@@ -29,7 +34,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	config := stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true}
+	config := stack.Config{Dir: t.TempDir(), DatabaseURL: account(ctx, t), Fast: true}
 	first, err := stack.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +60,13 @@ func TestRestoredFromABackup(t *testing.T) {
 	}
 
 	dump := filepath.Join(t.TempDir(), "lockstep.dump")
-	command(t, "pg_dump", "--format=custom", "--file="+dump, "--schema="+schemas[0], "--schema="+schemas[1], "--schema="+schemas[2], config.DatabaseURL)
+	command(t, "env", "PGOPTIONS=-c lockstep.across=on", "pg_dump", "--enable-row-security", "--format=custom", "--file="+dump,
+		"--schema="+schemas[0], "--schema="+schemas[1], "--schema="+schemas[2], config.DatabaseURL)
 	drop(ctx, t, config.DatabaseURL, schemas)
 	if err := os.RemoveAll(filepath.Join(config.Dir, "nats")); err != nil {
 		t.Fatal(err)
 	}
+	config.DatabaseURL = account(ctx, t)
 	command(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+config.DatabaseURL, dump)
 
 	second, err := stack.Start(ctx, config)
@@ -86,6 +93,40 @@ func TestRestoredFromABackup(t *testing.T) {
 	if err := errors.Join(demo.ExpectState(r, "COMPLETED", nil), after.ExpectGates(r), after.ExpectHealthy(ctx, after.Scenario.Stages[0], set)); err != nil {
 		t.Error(err)
 	}
+	// Whose a new image is, is asked across organizations, as the owner of the tables.
+	if _, err := after.Push(ctx, "3.0.0", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// account makes an account of the server that may make schemas and work as the service's role, and nothing else, and answers its URL.
+func account(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	server, err := pgx.Connect(ctx, pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close(context.WithoutCancel(ctx)) })
+	name := "restore_" + strings.ToLower(rand.Text())
+	if _, err := server.Exec(ctx, "CREATE ROLE "+name+" LOGIN; GRANT CREATE ON DATABASE "+pgx.Identifier{server.Config().Database}.Sanitize()+" TO "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if _, err := server.Exec(ctx, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name); err != nil {
+			t.Error(err)
+		}
+	})
+	address, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.User(name)
+	if err := pg.EnsureRole(ctx, pg.Config{URL: pgtest.URL(t)}, "lockstep_domain", address.String()); err != nil {
+		t.Fatal(err)
+	}
+	return address.String()
 }
 
 // park starts a rollout and has it stand paused at its first gate.
@@ -120,9 +161,9 @@ func command(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func drop(ctx context.Context, t *testing.T, url string, schemas []string) {
+func drop(ctx context.Context, t *testing.T, address string, schemas []string) {
 	t.Helper()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,7 @@ type process struct {
 	mu       sync.Mutex
 	pid      int // 0 while it is not running
 	starts   int
+	said     int64         // how long its log was when it was started last: what is before is of earlier lives
 	hopeless error         // why it is not started any more
 	killed   bool          // we have ended it ourselves: no reason to wait before starting it again
 	between  func() error  // done once it has died, before it is started again
@@ -79,8 +80,9 @@ func (p *process) supervise(ctx context.Context) {
 			return
 		}
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == ExitConfiguration {
+			last := p.tail(5)
 			p.mu.Lock()
-			p.hopeless = fmt.Errorf("%s refused its configuration:\n%s", p.name, tail(p.logFile, 5, nil))
+			p.hopeless = fmt.Errorf("%s refused its configuration:\n%s", p.name, last)
 			p.mu.Unlock()
 			return
 		}
@@ -177,6 +179,10 @@ func (p *process) once(ctx context.Context) error {
 		return fmt.Errorf("log of %s: %w", p.name, err)
 	}
 	defer func() { _ = output.Close() }()
+	before, err := output.Stat()
+	if err != nil {
+		return fmt.Errorf("log of %s: %w", p.name, err)
+	}
 	program, err := executable()
 	if err != nil {
 		return fmt.Errorf("find this executable: %w", err)
@@ -190,10 +196,10 @@ func (p *process) once(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	pid := cmd.Process.Pid
-	p.mark(pid)
+	p.mark(pid, before.Size())
 	defer func() {
 		_ = signalGroup(pid, syscall.SIGKILL) // what it had started itself
-		p.mark(0)
+		p.mark(0, before.Size())
 	}()
 	if err := writeFile(p.pidFile, []byte(strconv.Itoa(pid)+"\n")); err != nil {
 		p.log.WarnContext(ctx, "no pid file", telemetry.KeyPart, p.name, telemetry.KeyError, err)
@@ -205,10 +211,11 @@ func (p *process) once(ctx context.Context) error {
 	return fmt.Errorf("%s ended without being asked to", p.name)
 }
 
-func (p *process) mark(pid int) {
+// mark notes the PID of the child, 0 when it has ended, and how long its log was before it.
+func (p *process) mark(pid int, said int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pid = pid
+	p.pid, p.said = pid, said
 	if pid != 0 {
 		p.starts++
 	}
@@ -235,7 +242,7 @@ func (p *process) waitReady(ctx context.Context) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return fmt.Errorf("wait for %s to be ready: %w", p.name, ctx.Err())
 			}
-			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, tail(p.logFile, 10, nil))
+			return fmt.Errorf("%s is not ready: %w; its last lines:\n%s", p.name, err, p.tail(10))
 		}
 	}
 }
@@ -246,19 +253,28 @@ func (p *process) end() {
 	<-p.ended
 }
 
-// tail is the last lines of a log that matter (nil: all do), each with the name of the log.
-func tail(path string, lines int, matters func(line string) bool) string {
+// tail is the last lines of what the child has said in its present life, or in its last one.
+func (p *process) tail(lines int) string {
+	p.mu.Lock()
+	said := p.said
+	p.mu.Unlock()
+	return tail(p.logFile, said, lines, nil)
+}
+
+// tail is the last lines of a log, from a byte of it on, that matter (nil: all do), each with the name of the log.
+func tail(path string, from int64, lines int, matters func(line string) bool) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "  (no log: " + err.Error() + ")"
 	}
+	text = text[min(from, int64(len(text))):]
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	if matters != nil {
 		all = slices.DeleteFunc(all, func(line string) bool { return !matters(line) })
 	}
 	all = all[max(0, len(all)-lines):]
 	name := "  " + filepath.Base(path) + ": "
-	if len(all) == 0 {
+	if len(all) == 0 || len(text) == 0 {
 		return name + "(nothing)"
 	}
 	return name + strings.Join(all, "\n"+name)

@@ -256,7 +256,7 @@ func (s *Stack) LogFile(part string) string { return s.path("log", part+".log") 
 
 // LogTail is the end of a part's log, of those lines that matter, for messages.
 func (s *Stack) LogTail(part string, lines int, matters func(line string) bool) string {
-	return tail(s.LogFile(part), lines, matters)
+	return tail(s.LogFile(part), 0, lines, matters)
 }
 
 // Health is the address of a service's health server, for readiness and metrics: of registry, domain, workflow or relay.

@@ -60,6 +60,9 @@ func newProcess(t *testing.T, behaviour string) *process {
 		pidFile: filepath.Join(dir, "pid"), logFile: filepath.Join(dir, "log"), environment: os.Environ(),
 		clock: clock.System(), log: slog.New(slog.DiscardHandler),
 	}
+	if err := os.WriteFile(p.logFile, []byte("said of an earlier run\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.start(t.Context())
 	t.Cleanup(func() {
 		p.end()
@@ -89,8 +92,8 @@ func TestAProcessThatDiesIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.end()
-	if !strings.HasSuffix(tail(p.logFile, 1, nil), "ending as asked") {
-		t.Errorf("log: got %q, want that it ended by itself", tail(p.logFile, 5, nil))
+	if !strings.HasSuffix(p.tail(1), "ending as asked") {
+		t.Errorf("log: got %q, want that it ended by itself", p.tail(5))
 	}
 	if _, err := os.Stat(p.pidFile); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pid file after the end: got %v, want none", err)
@@ -105,6 +108,9 @@ func TestAConfigurationThatIsRefusedIsNotTriedAgain(t *testing.T) {
 	err := p.waitReady(ctx)
 	if err == nil || !strings.Contains(err.Error(), "token: found none, expected one") {
 		t.Errorf("got %v, want the last line of its log", err)
+	}
+	if strings.Contains(err.Error(), "of an earlier run") {
+		t.Errorf("got %v, want nothing that an earlier run has said", err)
 	}
 	if _, starts, _ := p.status(); starts != 1 {
 		t.Errorf("got %d starts, want 1", starts)

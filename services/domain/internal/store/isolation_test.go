@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,7 +59,7 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 // plainOwner gives the schema to an account of its own, which may do nothing else, and answers how to sign in as it.
 func plainOwner(t *testing.T, superuser *pgxpool.Pool, c pg.Config) pg.Config {
 	t.Helper()
-	account := "owner_of_" + c.Schema[max(0, len(c.Schema)-50):] // PostgreSQL cuts names off at 63 bytes
+	account := "owner_" + strings.ToLower(rand.Text()[:8]) + "_of_" + c.Schema[max(0, len(c.Schema)-44):] // PostgreSQL cuts names off at 63 bytes
 	name := pgx.Identifier{account}.Sanitize()
 	if _, err := superuser.Exec(t.Context(), "CREATE ROLE "+name+" LOGIN; ALTER SCHEMA "+pgx.Identifier{c.Schema}.Sanitize()+" OWNER TO "+name); err != nil {
 		t.Fatal(err)
@@ -76,6 +77,56 @@ func plainOwner(t *testing.T, superuser *pgxpool.Pool, c pg.Config) pg.Config {
 	}
 	c.URL = url
 	return c
+}
+
+// Whoever restores a backup may have another name than who made it, and whoever gives tables away has none of their rights: the policies of
+// the owner before would let the new one find nothing, and no artifact, hand-over or gate would come to anybody.
+func TestANewOwnerLooksAcross(t *testing.T) {
+	t.Parallel()
+	superuser, c := pgtest.New(t)
+	if err := pg.Migrate(t.Context(), plainOwner(t, superuser, c), "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	service := pgtest.As(t, c, role)
+	for range 2 {
+		owner := plainOwner(t, superuser, c)
+		if _, err := superuser.Exec(t.Context(), giveAll(t, superuser, owner)); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Protect(t.Context(), owner, role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := superuser.Exec(t.Context(), seed); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := count(t.Context(), service, 0, `SELECT FROM cd_organizations_with_source('k1')`); err != nil || n == 0 {
+		t.Errorf("after the tables have had two other owners %d organizations are found, %v; want some", n, err)
+	}
+	if n, err := count(t.Context(), service, 0, `SELECT FROM cd_artifact_sources`); err != nil || n != 0 {
+		t.Errorf("without an organization the service sees %d rows, %v; want none", n, err)
+	}
+}
+
+// giveAll are the statements that give the tables and functions of a schema to another owner.
+func giveAll(t *testing.T, superuser *pgxpool.Pool, to pg.Config) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(to.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statements string
+	err = superuser.QueryRow(t.Context(), `
+		SELECT string_agg(s, '; ') FROM (
+			SELECT format('ALTER TABLE %I OWNER TO %I', relname, $1::text) s FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+			UNION ALL SELECT format('ALTER SEQUENCE %I OWNER TO %I', relname, $1::text) FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S'
+				AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype IN ('a', 'i'))
+			UNION ALL SELECT format('ALTER FUNCTION %s OWNER TO %I', oid::regprocedure, $1::text) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace) every`,
+		config.User).Scan(&statements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return statements
 }
 
 // tenantTables are all that belong to organizations, those that others refer to first.
