@@ -90,9 +90,8 @@ type Rules struct {
 	OnExpiry string `json:"on_expiry,omitempty"`
 }
 
-// Schema is the JSON Schema (draft 2020-12) of a definition.
-func Schema() []byte { return append([]byte(nil), schemaText...) }
-
+// schemaText is the JSON Schema (draft 2020-12) of a definition.
+//
 //go:embed flow.json
 var schemaText []byte
 

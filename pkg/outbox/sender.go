@@ -125,20 +125,6 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// Backlog is what an operator wants to know of an outbox.
-type Backlog struct {
-	// Events are not confirmed yet; Unsent of them were never published, and Failing are refused by the bus.
-	Events, Unsent, Failing int64
-	// Oldest is when the oldest of them was added; now if there is none.
-	Oldest time.Time
-}
-
-// Backlog counts what has not been confirmed.
-func (s *Sender) Backlog(ctx context.Context) (Backlog, error) {
-	b, err := query.New(s.Pool).Backlog(ctx)
-	return Backlog(b), pg.Classify(err, "count the outbox")
-}
-
 // follow waits for the next time to try to lead, and meanwhile passes on to the active sender what Wake says.
 func (s *Sender) follow(ctx context.Context) {
 	timer := s.Clock.NewTimer(pollEvery)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -276,9 +277,20 @@ func TestARefusedEventDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 	s.round()
 	same(t, "message ids", ids(s.stream.take()), []string{"a", "c"})
-	backlog, err := s.sender.Backlog(t.Context())
-	s.must(err)
-	same(t, "backlog", backlog, outbox.Backlog{Events: 3, Failing: 1}, cmpopts.IgnoreFields(outbox.Backlog{}, "Oldest"))
+	const want = `
+# HELP lockstep_outbox_events Events of the outbox that their receivers have not confirmed; 100000 stands for more, too.
+# TYPE lockstep_outbox_events gauge
+lockstep_outbox_events 3
+# HELP lockstep_outbox_failing_events Those of them that the bus has refused.
+# TYPE lockstep_outbox_failing_events gauge
+lockstep_outbox_failing_events 1
+`
+	if err := testutil.CollectAndCompare(outbox.Metrics(s.from), strings.NewReader(want), "lockstep_outbox_events", "lockstep_outbox_failing_events"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.CollectAndLint(outbox.Metrics(s.from)); err != nil || len(problems) > 0 {
+		t.Errorf("names of the metrics: %v %v", problems, err)
+	}
 }
 
 func TestABusThatIsAwayKeepsTheOrder(t *testing.T) {

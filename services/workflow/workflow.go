@@ -140,7 +140,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, pg.Metrics(pool), longHistories(engine))))
+		}, pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine))))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

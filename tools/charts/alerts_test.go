@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -56,6 +57,7 @@ lockstep_event_duration_seconds_count{job="lockstep-workflow-health", consumer="
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="1"} 0+10x90
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="300"} 0+10x90
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="+Inf"} 0+10x90
+lockstep_outbox_oldest_event_age_seconds{job="lockstep-domain-health"} 1x90
 lockstep_database_connections{job="lockstep-domain-health", instance="a", state="used"} 3x90
 lockstep_database_connections_max{job="lockstep-domain-health", instance="a"} 16x90
 lockstep_delivery_ended{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 10x90
@@ -73,6 +75,7 @@ func faults() map[string][][2]string {
 		"LockstepEventsGivenUp":            {{`outcome="terminated"} 0x90`, `outcome="terminated"} 0+1x90`}},
 		"LockstepEventsRetried":            {{`outcome="retried"} 0x90`, `outcome="retried"} 0+5x90`}},
 		"LockstepEventsLate":               {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
+		"LockstepOutboxStuck":              {{`event_age_seconds{job="lockstep-domain-health"} 1x90`, `event_age_seconds{job="lockstep-domain-health"} 0+60x90`}},
 		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
 		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
 		"LockstepChangesFail":              {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
@@ -203,6 +206,7 @@ func exposed(t *testing.T) map[string]bool {
 	}
 	descriptions := make(chan *prometheus.Desc, 32)
 	pg.Metrics(nil).Describe(descriptions)
+	outbox.Metrics(nil).Describe(descriptions)
 	new(telemetry.Delivery).Describe(descriptions)
 	close(descriptions)
 	for d := range descriptions {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -60,10 +59,6 @@ type User struct {
 // Server is a running server.
 type Server struct {
 	ns *server.Server
-
-	// mu guards config, which changes with SetUsers.
-	mu     sync.Mutex
-	config Config
 }
 
 const (
@@ -100,7 +95,7 @@ func Start(c Config) (*Server, error) {
 		ns.Shutdown()
 		return nil, errors.New("start nats: jetstream did not start, see the log")
 	}
-	return &Server{ns: ns, config: c}, nil
+	return &Server{ns: ns}, nil
 }
 
 // awaitReady waits until the server takes connections, or says why it never will: it would end the process then, if it
@@ -194,24 +189,6 @@ func (a Authority) configure(o *server.Options) {
 // systemAccount is the account of servers among themselves, as they call it.
 const systemAccount = "$SYS"
 
-// SetUsers changes who may log in, without a restart. Whoever is not among them any more, or has another key, password or
-// other permissions, is cut off at once, and cannot log in again with what it had: so a stolen credential is revoked.
-func (s *Server) SetUsers(users []User) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.config
-	c.Users = users
-	options, err := c.options()
-	if err != nil {
-		return err
-	}
-	if err := s.ns.ReloadOptions(options); err != nil {
-		return fmt.Errorf("change the users of nats: %w", err)
-	}
-	s.config = c
-	return nil
-}
-
 // URL is where clients connect.
 func (s *Server) URL() string { return s.ns.ClientURL() }
 
@@ -220,6 +197,3 @@ func (s *Server) Shutdown() {
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
-
-// Running reports whether the server has not ended.
-func (s *Server) Running() bool { return s.ns.Running() }

@@ -146,5 +146,7 @@ UPDATE outbox SET position = NULL, next_attempt_at = '-infinity' WHERE position 
 UPDATE outbox_receiver SET mark = 0;
 
 -- name: Backlog :one
--- Backlog is what has not been confirmed yet, and since when.
-SELECT count(*)::bigint AS events, count(*) FILTER (WHERE attempts = 0)::bigint AS unsent, count(last_error)::bigint AS failing, coalesce(min(added_at), now())::timestamptz AS oldest FROM outbox;
+-- Backlog is what has not been confirmed yet, and how old the oldest of it is. It counts no further than most, so that a scrape costs
+-- little however much has piled up.
+SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing, coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
+FROM (SELECT outbox.added_at, outbox.last_error FROM outbox ORDER BY outbox.id LIMIT sqlc.arg(most)) AS first;

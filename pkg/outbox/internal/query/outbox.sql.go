@@ -74,26 +74,22 @@ func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error 
 }
 
 const backlog = `-- name: Backlog :one
-SELECT count(*)::bigint AS events, count(*) FILTER (WHERE attempts = 0)::bigint AS unsent, count(last_error)::bigint AS failing, coalesce(min(added_at), now())::timestamptz AS oldest FROM outbox
+SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing, coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
+FROM (SELECT outbox.added_at, outbox.last_error FROM outbox ORDER BY outbox.id LIMIT $1) AS first
 `
 
 type BacklogRow struct {
-	Events  int64
-	Unsent  int64
-	Failing int64
-	Oldest  time.Time
+	Events        int64
+	Failing       int64
+	OldestSeconds float64
 }
 
-// Backlog is what has not been confirmed yet, and since when.
-func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
-	row := q.db.QueryRow(ctx, backlog)
+// Backlog is what has not been confirmed yet, and how old the oldest of it is. It counts no further than most, so that a scrape costs
+// little however much has piled up.
+func (q *Queries) Backlog(ctx context.Context, most int32) (BacklogRow, error) {
+	row := q.db.QueryRow(ctx, backlog, most)
 	var i BacklogRow
-	err := row.Scan(
-		&i.Events,
-		&i.Unsent,
-		&i.Failing,
-		&i.Oldest,
-	)
+	err := row.Scan(&i.Events, &i.Failing, &i.OldestSeconds)
 	return i, err
 }
 

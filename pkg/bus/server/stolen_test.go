@@ -12,9 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/bus/server"
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // key makes a key: its public half, and a file with the seed.
@@ -109,63 +107,5 @@ func TestAStolenKeyOpensNothingButItsOwnAgent(t *testing.T) {
 		if !refused(func() error { _, err := nc.SubscribeSync(subject); return err }) {
 			t.Errorf("agent 42 may subscribe to %s", subject)
 		}
-	}
-}
-
-// Revoking and rotating take effect at once, for that agent and for no other.
-func TestARevokedKeyIsCutOffAtOnce(t *testing.T) {
-	t.Parallel()
-	first, firstSeed := key(t)
-	second, secondSeed := key(t)
-	other, otherSeed := key(t)
-	keys := func(of42 ...string) []server.User {
-		users := []server.User{{Name: bus.RelayUser(43), NKey: other}, {Name: bus.UserWorkflow, Password: "secret"}}
-		for _, public := range of42 {
-			users = append(users, server.User{Name: bus.RelayUser(42), NKey: public})
-		}
-		return users
-	}
-	s := start(t, server.Config{Users: keys(first)})
-	connect := func(agent int64, seedFile string) (*bus.Conn, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		return bus.Connect(ctx, bus.Config{URL: s.URL(), User: bus.RelayUser(agent), NKeySeedFile: seedFile}, bustest.Log(t))
-	}
-	stolen, _ := thief(t, s.URL(), firstSeed)
-	cutOff := make(chan struct{})
-	stolen.SetClosedHandler(func(*nats.Conn) { close(cutOff) })
-	stolen.SetDisconnectErrHandler(func(*nats.Conn, error) {})
-	bystander, err := connect(43, otherSeed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(bystander.Close)
-
-	if err := s.SetUsers(keys(first, second)); err != nil { // rotation: both, until the relay has the new one
-		t.Fatal(err)
-	}
-	rotated, err := connect(42, secondSeed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(rotated.Close)
-	if err := s.SetUsers(keys(second)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	select {
-	case <-cutOff:
-	case <-ctx.Done():
-		t.Fatal("the revoked key still has its connection")
-	}
-	if _, err := connect(42, firstSeed); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("the revoked key logs in again: %v", err)
-	}
-	if bystander.Ready() != nil || rotated.Ready() != nil {
-		t.Errorf("others were cut off, too: %v, %v", bystander.Ready(), rotated.Ready())
-	}
-	if err := s.SetUsers([]server.User{{Name: "admin"}}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a user without permissions: %v", err)
 	}
 }

@@ -1,0 +1,54 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+)
+
+const (
+	// scrapeWithin bounds the question that a scrape asks: a database that does not answer is told of by other metrics.
+	scrapeWithin = 2 * time.Second
+	// countAtMost is as far as a scrape counts.
+	countAtMost = 100_000
+)
+
+// Metrics are how much of an outbox has not been confirmed, for Prometheus. Every replica of a service reports the same outbox: take the
+// maximum, not the sum. While the database does not answer there are none.
+func Metrics(pool *pgxpool.Pool) prometheus.Collector {
+	return metrics{
+		pool:    pool,
+		events:  prometheus.NewDesc("lockstep_outbox_events", "Events of the outbox that their receivers have not confirmed; 100000 stands for more, too.", nil, nil),
+		failing: prometheus.NewDesc("lockstep_outbox_failing_events", "Those of them that the bus has refused.", nil, nil),
+		oldest:  prometheus.NewDesc("lockstep_outbox_oldest_event_age_seconds", "How long ago the oldest of them was added; 0 where there is none.", nil, nil),
+	}
+}
+
+type metrics struct {
+	pool                    *pgxpool.Pool
+	events, failing, oldest *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (m metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.events
+	ch <- m.failing
+	ch <- m.oldest
+}
+
+// Collect implements prometheus.Collector, whose interface has no context.
+func (m metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWithin)
+	defer cancel()
+	b, err := query.New(m.pool).Backlog(ctx, countAtMost)
+	if err != nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(m.events, prometheus.GaugeValue, float64(b.Events))
+	ch <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, float64(b.Failing))
+	ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, b.OldestSeconds)
+}
