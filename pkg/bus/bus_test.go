@@ -184,9 +184,10 @@ func TestALongHandlerIsNotDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	_, conn := setup(t)
 	consumer := watcher()
-	consumer.AckWait = 2 * time.Second
+	// It is renewed after a third of it: a machine that stands still for some seconds is no reason to deliver again.
+	consumer.AckWait = 6 * time.Second
 	c := consume(t, conn, consumer, func(ctx context.Context, _ bus.Delivery) error {
-		return clock.Sleep(ctx, clock.System(), 2*consumer.AckWait)
+		return clock.Sleep(ctx, clock.System(), consumer.AckWait+2*time.Second)
 	})
 	publish(t, conn, healthy(t, 1))
 	if got := next(t, c.handled).Attempt; got != 1 {

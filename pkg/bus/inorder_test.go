@@ -109,7 +109,7 @@ func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
 	consumer := watcher()
-	consumer.MaxAckPending, consumer.AckWait = 8, time.Second
+	consumer.MaxAckPending, consumer.AckWait = 8, 5*time.Second // a busy machine answers for an event sooner
 	if err := conn.Apply(t.Context(), bus.Topology{Consumers: []bus.Consumer{consumer}}); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 	nats := startServer(t, config)
 	t.Cleanup(func() { nats.Shutdown() })
 	connect := func(files certs.Files) (*bus.Conn, error) {
-		brief, cancel := context.WithTimeout(ctx, 20*time.Second)
+		brief, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		return bus.Connect(brief, bus.Config{URL: nats.URL(), User: "u", Password: "u", Name: "u", TLS: files}, bustest.Log(t))
 	}

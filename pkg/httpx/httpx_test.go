@@ -192,11 +192,12 @@ func TestBounds(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(release) })
-	c := client(t, httpx.Config{Allow: []string{"127.0.0.1"}, MaxBody: 1000, Timeout: time.Second})
+	c := client(t, httpx.Config{Allow: []string{"127.0.0.1"}, MaxBody: 1000, Timeout: time.Minute})
 	if body, err := get(t, c, s.URL+"/fits", nil); err != nil || len(body) != 1000 {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
-	for _, path := range []string{"/large", "/announced", "/bomb", "/slow", "/headers"} {
+	brief := client(t, httpx.Config{Allow: []string{"127.0.0.1"}, MaxBody: 1000, Timeout: time.Second})
+	for path, c := range map[string]*http.Client{"/large": c, "/announced": c, "/bomb": c, "/slow": brief, "/headers": c} {
 		if body, err := get(t, c, s.URL+path, nil); err == nil || len(body) > 1000 {
 			t.Errorf("%s: %d bytes, %v; want an error", path, len(body), err)
 		}

@@ -33,7 +33,7 @@ func TestGetWorkflowWaitsForTheEnd(t *testing.T) {
 	}
 	answered := make(chan *autoflowv1.Workflow)
 	go func() {
-		w, _ := get(20 * time.Second) // nil for an error, which is no completed workflow
+		w, _ := get(50 * time.Second) // nil for an error, which is no completed workflow
 		answered <- w
 	}()
 	_, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{

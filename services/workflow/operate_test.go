@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -601,7 +602,9 @@ func TestRetryGoesOnFromTheFailedStep(t *testing.T) {
 		if strings.Contains(call.CallID, "~") {
 			attempt = call.CallID[strings.Index(call.CallID, "~"):strings.Index(call.CallID, "/")] + "/"
 		}
-		calls = append(calls, attempt+op)
+		if id := attempt + op; !slices.Contains(calls, id) { // one that is answered late is sent again
+			calls = append(calls, id)
+		}
 		if strings.HasSuffix(call.CallID, "/0.2") && !mended {
 			return event.FunctionCompleted{Error: &event.CallError{Code: "forbidden", Message: "not yet"}}
 		}

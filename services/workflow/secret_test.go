@@ -113,6 +113,8 @@ func TestASecretLeavesNoTrace(t *testing.T) {
 	}
 	places := map[string]string{"the workflow": w.String(), "its history": history.String(), "its logs": logs.String()}
 	tables(t, s, places)
+	s.down()
+	s.bus.Stop(t) // its files come and go no more
 	files(t, filepath.Dir(filepath.Dir(file)), file, places)
 	if len(places) < 20 || !strings.Contains(places["table entry"], "git.read_file") {
 		t.Errorf("looked at %d places; the history is %q", len(places), places["table entry"])

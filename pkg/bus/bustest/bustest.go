@@ -5,7 +5,7 @@ package bustest
 import (
 	"fmt"
 	"log/slog"
-	"net/url"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 )
 
 // Leftovers are the goroutines that nats-server does not end when it is shut down in the moment that a stream is being made, or a
@@ -41,13 +42,15 @@ type TestServer struct {
 	store string
 	users []server.User
 
+	// port is held for the server until the test ends, also while it is stopped.
+	port int
+
 	mu      sync.Mutex
 	running *server.Server
-	port    int
 	url     string
 }
 
-// Server starts a server on a free port. It has the users registry, domain, workflow and relay-1 to relay-64, whose
+// Server starts a server on a port of its own. It has the users registry, domain, workflow and relay-1 to relay-64, whose
 // passwords are their names.
 func Server(tb testing.TB) *TestServer {
 	tb.Helper()
@@ -62,7 +65,14 @@ func Unrestricted(name string) server.User {
 // ServerWith is Server with more users.
 func ServerWith(tb testing.TB, more ...server.User) *TestServer {
 	tb.Helper()
+	_, number, err := net.SplitHostPort(porttest.FreeAddress(tb))
+	if err != nil {
+		tb.Fatalf("address of nats: %v", err)
+	}
 	s := &TestServer{log: Log(tb), store: filepath.Join(tb.TempDir(), "nats"), users: append(users(), more...)}
+	if s.port, err = strconv.Atoi(number); err != nil {
+		tb.Fatalf("port of nats: %v", err)
+	}
 	s.Start(tb)
 	tb.Cleanup(func() { s.Stop(tb) })
 	return s
@@ -146,24 +156,11 @@ func (s *TestServer) Start(tb testing.TB) {
 	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	config := server.Config{StoreDir: s.store, Port: s.port, Users: s.users, Log: s.log}
-	var err error
-	for range 20 { // somebody may have our port for a moment, as the near end of an outgoing connection
-		s.running, err = server.Start(config)
-		if err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	running, err := server.Start(server.Config{StoreDir: s.store, Port: s.port, Users: s.users, Log: s.log})
 	if err != nil {
 		tb.Fatalf("start nats: %v", err)
 	}
-	u, err := url.Parse(s.running.URL())
-	if err != nil {
-		tb.Fatalf("address of nats: %v", err)
-	}
-	s.url = s.running.URL()
-	s.port, _ = strconv.Atoi(u.Port())
+	s.running, s.url = running, running.URL()
 }
 
 func users() []server.User {
