@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -67,9 +68,7 @@ func start(t *testing.T, db pg.Config) *running {
 	autoflowv1.RegisterAutoFlowServer(grpcServer, r.flow)
 	lis := listen(t)
 	serve(t, func(ctx context.Context) error { return rpc.Serve(ctx, grpcServer, lis) })
-	http := listen(t)
-	address := http.Addr().String()
-	_ = http.Close() // free for the service, which takes it at once
+	address := porttest.FreeAddress(t)
 	c := r.nats.Config(bus.UserDomain)
 	serve(t, func(ctx context.Context) error {
 		return Run(ctx, Config{

@@ -91,7 +91,6 @@ func chaos(t *testing.T, random *rand.Rand, together int, done map[string]int) (
 	}
 	// Not Fast: PostgreSQL crashes, and what it has confirmed must not be lost by its own doing.
 	ctx, first := startIn(t, stack.Config{Dir: dir}, chaosScenario(1))
-	first.Patience = limit
 	worlds := []*world{first}
 	for i := 2; i <= together; i++ {
 		worlds = append(worlds, first.beside(chaosScenario(i)))

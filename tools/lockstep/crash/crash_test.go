@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// limit bounds one test: two run at a time on a small machine that does other things as well.
-const limit = 4 * time.Minute
+// limit bounds one test: two run at a time on a small machine that does other things as well. It is reached only when one fails.
+const limit = 10 * time.Minute
 
 // world is a stack with a scenario that is ready to be deployed to.
 type world struct {
@@ -94,6 +94,7 @@ func startIn(t *testing.T, config stack.Config, scenario demo.Scenario) (context
 		}
 	})
 	w := &world{World: demo.NewWorld(s, scenario, clock.System()), stack: s}
+	w.Patience = limit
 	w.watcher = demo.NewWatcher(w.World, nil)
 	return ctx, w
 }

@@ -234,7 +234,7 @@ func text(o *unstructured.Unstructured, path ...string) string {
 // await looks at an object until it is as wanted.
 func (f *fixture) await(api dynamic.ResourceInterface, name, what string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	f.t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		o, err := api.Get(f.t.Context(), name, metav1.GetOptions{})
 		if err == nil && wanted(o) {

@@ -82,7 +82,7 @@ func TestFewSamplesAreJudgedToo(t *testing.T) {
 // A short soak runs rollouts through every service and samples everything. Whether something grows takes longer to see.
 func TestASoakSamplesEverything(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	r, err := soak(ctx, options{
 		lasting: 3 * time.Second, pace: time.Second, sampling: time.Second, applications: 2, dir: t.TempDir(), database: pgtest.URL(t),

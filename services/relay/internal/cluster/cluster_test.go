@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
@@ -94,9 +95,7 @@ func TestAnswersAreToldApart(t *testing.T) {
 
 func TestAClusterThatIsGoneIsUnavailable(t *testing.T) {
 	t.Parallel()
-	s := httptest.NewServer(http.NotFoundHandler())
-	s.Close()
-	c, err := forConfig(&rest.Config{Host: s.URL}, time.Second, clock.System())
+	c, err := forConfig(&rest.Config{Host: "http://" + porttest.FreeAddress(t)}, time.Second, clock.System())
 	if err != nil {
 		t.Fatal(err)
 	}

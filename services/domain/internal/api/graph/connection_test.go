@@ -249,8 +249,11 @@ func TestATotalIsCountedOnlyWhenAskedFor(t *testing.T) {
 			return f.queries.n.Load() - before
 		}
 		without, with := cost(""), cost("totalCount")
+		// Gates are counted by looking at those that ask. A busy machine may tear a batch in two, now and then, with the total or without.
+		for tries := 1; (with <= without || with > without+3) && tries < 10; tries++ {
+			without, with = min(without, cost("")), min(with, cost("totalCount"))
+		}
 		t.Logf("%s: %d statements, %d with the total", name, without, with)
-		// Gates are counted by looking at those that ask, and a busy machine may tear a batch in two.
 		if with <= without || with > without+3 {
 			t.Errorf("%s: %d statements, %d with the total; expected one more or a few", name, without, with)
 		}
