@@ -17,6 +17,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -559,6 +561,84 @@ print("two")`, "")
 	s.down()
 	if _, _, err := drain(stream, nil); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("while the service stops: %v", err)
+	}
+}
+
+// Where a program has failed is for whoever looks at it, by positions and names alone: a value may be a secret.
+func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	told := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), told)
+	request := &autoflowv1.StartWorkflowRequest{
+		OrganizationId: 1, WorkflowId: "w", Inputs: []byte(`{"password": "hunter2hunter2"}`),
+		Starlark: []byte("load('lib.star', 'call')\ndef deploy(secret):\n    sleep(0.01)\n    call(secret)\ngather(spawn(deploy, password))"),
+		Modules:  map[string][]byte{"lib.star": []byte("def call(value):\n    fail('refused')\n")},
+	}
+	if _, err := s.StartWorkflow(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	got, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*autoflowv1.StackFrame{
+		{Branch: 1, Function: "call", Position: "lib.star:2:9"}, {Branch: 1, Function: "deploy", Position: "main.star:4:9"}, {Function: "<toplevel>", Position: "main.star:5:13"},
+	}
+	if diff := cmp.Diff(want, got.GetWorkflow().GetStack(), protocmp.Transform()); diff != "" {
+		t.Errorf("stack (-want +got):\n%s", diff)
+	}
+	history, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{OrganizationId: 1, WorkflowId: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := protojson.Format(history) + protojson.Format(got); strings.Contains(all, "hunter2") {
+		t.Errorf("a value is shown: %s", all)
+	}
+	// The world is told what has failed, and needs no place in a program.
+	failed, err := event.Decode[event.WorkflowFailed](next(t, told, event.TypeWorkflowFailed))
+	if want := (event.WorkflowFailed{WorkflowID: "w", Error: "lib.star:2:9: fail: refused"}); err != nil || failed != want {
+		t.Errorf("told %+v, error %v", failed, err)
+	}
+}
+
+// A watcher is told what a workflow waits for whenever that is something else, behind the entries that led there and once.
+func TestAWatcherSeesEachWait(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.submit("w", `wait_for_event("com.example.tick", {"n": 1})
+wait_for_event("com.example.never")`, "")
+	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	stream, err := s.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: 1, WorkflowId: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil || len(first.GetWorkflow().GetWaits()) != 1 {
+		t.Fatalf("told first %v, error %v", first, err)
+	}
+	if _, err := s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "ID", "1", 1))}); err != nil {
+		t.Fatal(err)
+	}
+	entered := false
+	for {
+		news, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := news.GetWorkflow()
+		switch {
+		case w == nil:
+			entered = true
+		case w.GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED && len(w.GetWaits()) == 1 && w.GetWaits()[0].GetEventTypes()[0] == "com.example.never":
+			if !entered {
+				t.Error("told what it waits for before the entry that led there")
+			}
+			return
+		}
 	}
 }
 

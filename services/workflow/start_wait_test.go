@@ -75,6 +75,7 @@ func TestAStartThatWaitsAnswersTheEnd(t *testing.T) {
 		"sleeps":     {"sleep(seconds = 0.01)", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
 		"fails":      {"fail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"fails late": {"sleep(seconds = 0.01)\nfail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
+		"fails deep": {"def f():\n    fail('no more')\nf()", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"goes on":    {"def again(n):\n    if n:\n        continue_with(again, n - 1)\ndef main():\n    continue_with(again, 1)", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
 	} {
 		for i := range 2 {

@@ -137,6 +137,13 @@ func (e *engine) show(w *autoflowv1.Workflow) error {
 		for i, wait := range w.GetWaits() {
 			row(out, number(int(wait.GetBranch())), moment(wait.GetSince().AsTime()), strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
 		}
+		if len(w.GetStack()) > 0 {
+			fmt.Fprintln(out)
+			row(out, "BRANCH", "FAILED AT", "IN")
+		}
+		for _, f := range w.GetStack() {
+			row(out, number(int(f.GetBranch())), f.GetPosition(), f.GetFunction())
+		}
 		if len(w.GetRetries()) > 0 {
 			fmt.Fprintln(out)
 			row(out, "RETRIED", "FROM", "REASON", "AFTER")

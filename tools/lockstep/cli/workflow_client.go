@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -15,7 +13,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -111,76 +108,6 @@ func (e *engine) config() (rpc.ClientConfig, error) {
 	}
 	config.Address, config.Insecure = host, scheme == "grpc"
 	return config, nil
-}
-
-// follow prints what happens to a workflow until it has ended. A short absence of AutoFlow does not end it.
-func (e *engine) follow(ctx context.Context, client autoflowv1.AutoFlowClient, id string, after int64) error {
-	lastNews := e.clock.Now()
-	for {
-		final, err := e.followOnce(ctx, client, id, &after, &lastNews)
-		switch {
-		case final != nil && final.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:
-			return notCompleted(final)
-		case final != nil:
-			return nil
-		case !fault.Is(err, fault.Unavailable) || e.clock.Now().Sub(lastNews) > patience:
-			return err
-		}
-		if err := clock.Sleep(ctx, e.clock, watchPause); err != nil {
-			return err
-		}
-	}
-}
-
-// followOnce follows one stream. It answers the workflow in its final state, or why the stream ended before.
-func (e *engine) followOnce(ctx context.Context, client autoflowv1.AutoFlowClient, id string, after *int64, lastNews *time.Time) (*autoflowv1.Workflow, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := client.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, AfterSequence: *after})
-	if err != nil {
-		return nil, err
-	}
-	for {
-		news, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil, fault.New(fault.Unavailable, "the stream has ended, and %s has not", id)
-		}
-		if err != nil {
-			return nil, err
-		}
-		*lastNews = e.clock.Now()
-		if err := e.news(news); err != nil {
-			return nil, err
-		}
-		if entry := news.GetEntry(); entry != nil {
-			*after = entry.GetSequence()
-		}
-		if w := news.GetWorkflow(); w.GetFinishedAt() != nil {
-			return w, nil
-		}
-	}
-}
-
-// news prints one line for people, or one JSON object on a line.
-func (e *engine) news(n *autoflowv1.WatchWorkflowResponse) error {
-	switch {
-	case e.output == "yaml":
-		fmt.Fprintln(e.out, "---")
-		return printYAML(e.out, message{n})
-	case e.output == "json":
-		text, err := message{n}.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(e.out, "%s\n", text)
-	case n.GetEntry() != nil:
-		entry := n.GetEntry()
-		fmt.Fprintf(e.out, "%s %d %s %s %s\n", entry.GetRecordedAt().AsTime().Local().Format("15:04:05"), entry.GetSequence(), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
-	default:
-		w := n.GetWorkflow()
-		fmt.Fprintf(e.out, "%s %s %s\n", w.GetUpdatedAt().AsTime().Local().Format("15:04:05"), stateName(w.GetState()), strings.Join(w.GetWaitingFor(), "; "))
-	}
-	return nil
 }
 
 // pages follows the pages of a list to its end, or to limit items when that is above zero.

@@ -689,8 +689,11 @@ type Workflow struct {
 	// The sequence at which the history of this generation begins. Entries before it are those of generations that have ended;
 	// they are kept for as long as events are.
 	GenerationSequence int64 `protobuf:"varint,16,opt,name=generation_sequence,json=generationSequence,proto3" json:"generation_sequence,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Where the program stood when it failed, for FAILED: the calls that were under way, the innermost first, at most 50, and behind those of a
+	// branch the calls of spawn that led to it. Empty where the error names the only one; ListWorkflows leaves it out.
+	Stack         []*StackFrame `protobuf:"bytes,17,rep,name=stack,proto3" json:"stack,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
@@ -835,6 +838,77 @@ func (x *Workflow) GetGenerationSequence() int64 {
 	return 0
 }
 
+func (x *Workflow) GetStack() []*StackFrame {
+	if x != nil {
+		return x.Stack
+	}
+	return nil
+}
+
+// StackFrame is one call of a program. It holds names and positions of the program, and no values.
+type StackFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The branch of the program, from 0.
+	Branch int32 `protobuf:"varint,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The function that was being carried out: its name, <toplevel> or lambda.
+	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
+	// Where it stood: file:line:column.
+	Position      string `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StackFrame) Reset() {
+	*x = StackFrame{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StackFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StackFrame) ProtoMessage() {}
+
+func (x *StackFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StackFrame.ProtoReflect.Descriptor instead.
+func (*StackFrame) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StackFrame) GetBranch() int32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *StackFrame) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *StackFrame) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
 // Wait is one thing that a workflow waits for.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -862,7 +936,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +948,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +961,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Wait) GetBranch() int32 {
@@ -970,7 +1044,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1056,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1069,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Retry) GetAt() *timestamppb.Timestamp {
@@ -1042,7 +1116,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1128,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1141,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetWorkflowRequest) GetOrganizationId() int64 {
@@ -1102,7 +1176,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1188,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1201,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{12}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -1158,7 +1232,7 @@ type ListWorkflowsRequest struct {
 
 func (x *ListWorkflowsRequest) Reset() {
 	*x = ListWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1244,7 @@ func (x *ListWorkflowsRequest) String() string {
 func (*ListWorkflowsRequest) ProtoMessage() {}
 
 func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1257,7 @@ func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{13}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListWorkflowsRequest) GetOrganizationId() int64 {
@@ -1243,7 +1317,7 @@ type ListWorkflowsResponse struct {
 
 func (x *ListWorkflowsResponse) Reset() {
 	*x = ListWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1329,7 @@ func (x *ListWorkflowsResponse) String() string {
 func (*ListWorkflowsResponse) ProtoMessage() {}
 
 func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1342,7 @@ func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{14}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListWorkflowsResponse) GetWorkflows() []*Workflow {
@@ -1309,7 +1383,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1395,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1408,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{15}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetHistoryRequest) GetOrganizationId() int64 {
@@ -1380,7 +1454,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1466,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1479,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{16}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetHistoryResponse) GetEntries() []*HistoryEntry {
@@ -1455,7 +1529,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1541,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1554,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{17}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HistoryEntry) GetSequence() int64 {
@@ -1558,7 +1632,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1644,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1657,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{18}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetLogsRequest) GetOrganizationId() int64 {
@@ -1636,7 +1710,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1722,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1735,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{19}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetLogsResponse) GetLines() []*LogLine {
@@ -1714,7 +1788,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1800,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1813,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogLine) GetSequence() int64 {
@@ -1827,7 +1901,7 @@ type WatchWorkflowRequest struct {
 
 func (x *WatchWorkflowRequest) Reset() {
 	*x = WatchWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1913,7 @@ func (x *WatchWorkflowRequest) String() string {
 func (*WatchWorkflowRequest) ProtoMessage() {}
 
 func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1926,7 @@ func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
@@ -1892,7 +1966,7 @@ type WatchWorkflowResponse struct {
 
 func (x *WatchWorkflowResponse) Reset() {
 	*x = WatchWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1978,7 @@ func (x *WatchWorkflowResponse) String() string {
 func (*WatchWorkflowResponse) ProtoMessage() {}
 
 func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +1991,7 @@ func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
@@ -1955,7 +2029,8 @@ type WatchWorkflowResponse_Entry struct {
 }
 
 type WatchWorkflowResponse_Workflow struct {
-	// The workflow, whenever its state is another one. After the one in a final state the stream ends.
+	// The workflow, whenever its state is another one or it waits for something else, behind the entries that led there. After the one
+	// in a final state the stream ends.
 	Workflow *Workflow `protobuf:"bytes,2,opt,name=workflow,proto3,oneof"`
 }
 
@@ -1978,7 +2053,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2065,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2078,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -2036,7 +2111,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2123,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2136,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
 }
 
 // TerminateWorkflowRequest names a workflow to end.
@@ -2079,7 +2154,7 @@ type TerminateWorkflowRequest struct {
 
 func (x *TerminateWorkflowRequest) Reset() {
 	*x = TerminateWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2166,7 @@ func (x *TerminateWorkflowRequest) String() string {
 func (*TerminateWorkflowRequest) ProtoMessage() {}
 
 func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2179,7 @@ func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
@@ -2139,7 +2214,7 @@ type TerminateWorkflowResponse struct {
 
 func (x *TerminateWorkflowResponse) Reset() {
 	*x = TerminateWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2226,7 @@ func (x *TerminateWorkflowResponse) String() string {
 func (*TerminateWorkflowResponse) ProtoMessage() {}
 
 func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2239,7 @@ func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
@@ -2192,7 +2267,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2279,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2292,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
@@ -2259,7 +2334,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2346,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2359,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -2311,7 +2386,7 @@ type SendToChannelRequest struct {
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2398,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2411,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -2378,7 +2453,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2465,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2478,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -2428,7 +2503,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2515,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2528,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -2500,7 +2575,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2587,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2600,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -2590,7 +2665,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2677,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2690,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Problem) GetField() string {
@@ -2645,7 +2720,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2732,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2745,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Use) GetName() string {
@@ -2704,7 +2779,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2791,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2804,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -2783,7 +2858,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +2870,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +2883,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -2873,7 +2948,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +2960,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +2973,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -2942,7 +3017,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3029,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3042,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Flow) GetName() string {
@@ -3048,7 +3123,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3135,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3148,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -3110,7 +3185,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3197,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3210,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -3165,7 +3240,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3252,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3265,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -3216,7 +3291,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3303,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3316,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 // DeclareAgentsRequest says whose agents are.
@@ -3255,7 +3330,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3342,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3355,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -3305,7 +3380,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3392,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3405,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -3363,7 +3438,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3450,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3463,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
@@ -3443,7 +3518,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x03(\v2..lockstep.autoflow.v1.StartRefusal.FieldsEntryR\x06fields\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x06\n" +
 	"\bWorkflow\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
@@ -3468,10 +3543,16 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x0f \x01(\x05R\n" +
 	"generation\x12/\n" +
-	"\x13generation_sequence\x18\x10 \x01(\x03R\x12generationSequence\x1a9\n" +
+	"\x13generation_sequence\x18\x10 \x01(\x03R\x12generationSequence\x126\n" +
+	"\x05stack\x18\x11 \x03(\v2 .lockstep.autoflow.v1.StackFrameR\x05stack\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +
+	"\n" +
+	"StackFrame\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\x05R\x06branch\x12\x1a\n" +
+	"\bfunction\x18\x02 \x01(\tR\bfunction\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\tR\bposition\"\xfb\x02\n" +
 	"\x04Wait\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\x05R\x06branch\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -3729,7 +3810,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(*CloudEventRequest)(nil),         // 1: lockstep.autoflow.v1.CloudEventRequest
@@ -3741,147 +3822,149 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*StartResult)(nil),               // 7: lockstep.autoflow.v1.StartResult
 	(*StartRefusal)(nil),              // 8: lockstep.autoflow.v1.StartRefusal
 	(*Workflow)(nil),                  // 9: lockstep.autoflow.v1.Workflow
-	(*Wait)(nil),                      // 10: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 11: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 12: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 13: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 14: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 15: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 16: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 17: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 18: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 19: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 20: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 21: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 22: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 23: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 24: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 25: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 26: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 27: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 28: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 29: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 30: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 31: lockstep.autoflow.v1.SendToChannelResponse
-	(*CheckProgramRequest)(nil),       // 32: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 33: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 34: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 35: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 36: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 37: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 38: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 39: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 40: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 41: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 42: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 43: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 44: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 45: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 46: lockstep.autoflow.v1.DeclareAgentsResponse
-	nil,                               // 47: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 48: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 49: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 50: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 51: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 52: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 53: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 54: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 55: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 56: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 57: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 58: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 60: google.protobuf.Timestamp
+	(*StackFrame)(nil),                // 10: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                      // 11: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 12: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 13: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 14: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 15: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 16: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 17: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 18: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 19: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 20: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 21: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 22: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 23: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 24: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 25: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 26: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 27: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 28: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 29: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 30: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 31: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 32: lockstep.autoflow.v1.SendToChannelResponse
+	(*CheckProgramRequest)(nil),       // 33: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 34: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 35: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 36: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 37: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 38: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 39: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 40: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 41: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 42: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 43: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 44: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 45: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 46: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 47: lockstep.autoflow.v1.DeclareAgentsResponse
+	nil,                               // 48: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 49: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 50: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 51: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 52: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 53: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 54: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 55: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 56: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 57: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 58: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 59: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 60: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 61: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	47, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	48, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	49, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	59, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	48, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	49, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	50, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	60, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	3,  // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	7,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	4,  // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	8,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	50, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	51, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,  // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	51, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	60, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	60, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	10, // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	60, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	52, // 17: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	60, // 18: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	60, // 19: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	60, // 20: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	59, // 21: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	9,  // 22: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	0,  // 23: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	53, // 24: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	9,  // 25: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	18, // 26: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	60, // 27: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	21, // 28: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	60, // 29: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	18, // 30: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	9,  // 31: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 32: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 33: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	54, // 34: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	34, // 35: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	35, // 37: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	35, // 38: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	36, // 39: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	55, // 40: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	56, // 41: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	57, // 42: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	58, // 43: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	39, // 44: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	36, // 45: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	60, // 46: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	39, // 47: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	45, // 48: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	1,  // 49: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 50: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	5,  // 51: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	12, // 52: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	14, // 53: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	16, // 54: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	19, // 55: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	22, // 56: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	24, // 57: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	26, // 58: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	28, // 59: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	30, // 60: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	32, // 61: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	37, // 62: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	40, // 63: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	42, // 64: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	44, // 65: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	2,  // 66: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 67: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	6,  // 68: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	13, // 69: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	15, // 70: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	17, // 71: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	20, // 72: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	23, // 73: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	25, // 74: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	27, // 75: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	29, // 76: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	31, // 77: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	33, // 78: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	38, // 79: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	41, // 80: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	43, // 81: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	46, // 82: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	66, // [66:83] is the sub-list for method output_type
-	49, // [49:66] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	52, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	61, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	61, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	11, // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	61, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	10, // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
+	53, // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	61, // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	61, // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	61, // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	60, // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	9,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,  // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	54, // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	9,  // 26: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	19, // 27: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	61, // 28: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	22, // 29: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	61, // 30: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	19, // 31: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	9,  // 32: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 33: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	9,  // 34: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	55, // 35: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	36, // 37: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	36, // 38: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	36, // 39: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	37, // 40: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	56, // 41: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	57, // 42: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	58, // 43: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	59, // 44: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	40, // 45: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	37, // 46: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	61, // 47: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	40, // 48: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	46, // 49: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	1,  // 50: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	3,  // 51: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	5,  // 52: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	13, // 53: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	15, // 54: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	17, // 55: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	20, // 56: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	23, // 57: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	25, // 58: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	27, // 59: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	29, // 60: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	31, // 61: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	33, // 62: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	38, // 63: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	41, // 64: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	43, // 65: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	45, // 66: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	2,  // 67: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	4,  // 68: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	6,  // 69: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	14, // 70: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	16, // 71: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	18, // 72: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	21, // 73: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	24, // 74: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	26, // 75: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	28, // 76: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	30, // 77: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	32, // 78: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	34, // 79: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	39, // 80: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	42, // 81: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	44, // 82: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	47, // 83: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	67, // [67:84] is the sub-list for method output_type
+	50, // [50:67] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -3893,8 +3976,8 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*StartResult_Started)(nil),
 		(*StartResult_Refused)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23].OneofWrappers = []any{
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
@@ -3904,7 +3987,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,9 @@ func view(v core.View) *autoflowv1.Workflow {
 			AgentId: waiting.Agent, Attempt: int32(waiting.Attempt), Since: timestamppb.New(waiting.Since), Until: timestamppb.New(waiting.Due),
 		})
 	}
+	for _, f := range v.Stack {
+		w.Stack = append(w.Stack, &autoflowv1.StackFrame{Branch: int32(f.Branch), Function: f.Function, Position: f.Position})
+	}
 	for _, r := range v.Retries {
 		w.Retries = append(w.Retries, &autoflowv1.Retry{At: timestamppb.New(r.At), Reason: r.Reason, Error: r.Error, FromSequence: r.From})
 	}

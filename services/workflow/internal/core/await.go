@@ -80,7 +80,7 @@ func (o *Operator) await(ctx context.Context, organization int64, workflow strin
 		case told && end.Attempt == 1:
 			return View{Execution: end}, nil // begun in this process: nothing in the store says more of it
 		case told && e.ID != 0:
-			e.State, e.Error, e.EndedAt, e.UpdatedAt, e.LastSeq = end.State, end.Error, end.EndedAt, end.UpdatedAt, end.LastSeq
+			e.State, e.Error, e.Stack, e.EndedAt, e.UpdatedAt, e.LastSeq = end.State, end.Error, end.Stack, end.EndedAt, end.UpdatedAt, end.LastSeq
 			e.Generation, e.Base = end.Generation, end.Base
 			return o.view(ctx, e)
 		}

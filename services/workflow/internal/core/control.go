@@ -155,6 +155,15 @@ func (o *Operator) view(ctx context.Context, e Execution) (v View, err error) {
 			return View{}, err
 		}
 	}
+	if e.State == Failed && e.Stack == nil {
+		last, err := o.store.History(ctx, e.ID, e.LastSeq-1, 1)
+		if err != nil {
+			return View{}, err
+		}
+		if len(last) > 0 { // else cut by a retry meanwhile
+			v.Stack = last[0].Stack()
+		}
+	}
 	if e.Attempt > 1 {
 		v.Retries, err = o.control.Retries(ctx, e.ID)
 	}

@@ -47,10 +47,17 @@ func (d *driver) ending(ctx context.Context, failure error) (Commit, error) {
 		return Commit{Next: state}, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
 	}
 	emit.ID, emit.Data = d.loaded.Ref+"/"+string(kind), encoded
+	// Whoever reads the history looks for the place in the program. The world is told what it can do something about.
+	stack := stackOf(failure)
+	if len(stack) > 0 {
+		if encoded, err = json.Marshal(failed{data, stack}); err != nil {
+			return Commit{Next: state}, fmt.Errorf("encode the end of %q: %w", d.loaded.Workflow, err)
+		}
+	}
 	d.seq++
 	d.entries = append(d.entries, Entry{Seq: d.seq, Op: OpRef{Branch: -1}, Kind: kind, Value: encoded, At: d.engine.Clock.Now()})
 	d.emits = append(d.emits, d.emit(emit))
-	return Commit{Next: state, Error: text}, nil
+	return Commit{Next: state, Error: text, Stack: stack}, nil
 }
 
 // fail ends an execution that cannot even be replayed, or whose turn cannot be kept.

@@ -66,6 +66,8 @@ type Execution struct {
 	State State
 	// Error says why, for Failed, Cancelled, Quarantined and Terminated.
 	Error string
+	// Stack is where in the program, the innermost call first, for a Failed execution that is looked at by itself.
+	Stack []Frame
 	// Labels are the caller's.
 	Labels map[string]string
 	// Program is the SHA-256 of the main source, hexadecimal.

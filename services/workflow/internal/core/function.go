@@ -143,6 +143,9 @@ func (r *Functions) Names() []string { return slices.Sorted(maps.Keys(r.byName))
 
 // unknown is what a program is told that runs a Function which there is not.
 func (r *Functions) unknown(name string) *FunctionError {
+	if name == EmitFunction {
+		return &FunctionError{Code: CodeUnknownFunction, Message: "emit sends an event, and is no function to poll"}
+	}
 	known := strings.Join(append([]string{EmitFunction}, r.Names()...), ", ")
 	return &FunctionError{Code: CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q, expected one of %s", name, known)}
 }

@@ -190,7 +190,8 @@ func arguments(data json.RawMessage) (map[string]any, error) {
 	return plain, nil
 }
 
-// plainNumbers changes v in place. A number that fits neither type stays as it was written.
+// plainNumbers changes v in place. A number that fits neither type stays as it was written, and so does a whole number that is too
+// long for one: as a float it would be another.
 func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -204,6 +205,9 @@ func plainNumbers(v any) any {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return n
+		}
+		if !strings.ContainsAny(v.String(), ".eE") {
+			return v
 		}
 		f, err := v.Float64()
 		if err != nil {

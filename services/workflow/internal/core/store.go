@@ -245,6 +245,8 @@ type Commit struct {
 	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
 	Next  State
 	Error string
+	// Stack is where the program has failed, for those who wait in this process; the last entry has it as well.
+	Stack []Frame
 	At    time.Time
 	// Continue ends the generation: the next one begins with this call behind LastSeq. Nothing is open then, and Next is Running.
 	Continue json.RawMessage

@@ -72,6 +72,7 @@ func (d *driver) forget(ref OpRef) {
 // answers None. All else is an error (D12).
 func expired(op Op, limit time.Duration) Completion {
 	c := Completion{Op: op.Ref, Value: json.RawMessage("null")}
+	limit = limit.Round(time.Microsecond) // none at all is written as a nanosecond
 	switch {
 	case op.Kind == KindRun:
 		c.Value = nil
@@ -198,7 +199,7 @@ func (d *driver) committed(c Commit, done Committed) {
 	d.entries, d.emits, d.closed = nil, nil, nil
 	if done.State.Ended() {
 		e := d.loaded.Execution
-		e.State, e.Error, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.LastSeq, c.At, c.At
+		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
 		d.engine.endings.tell(e)
 	}
 }

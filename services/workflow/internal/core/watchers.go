@@ -137,8 +137,8 @@ type News struct {
 // watchPage is how many entries are read at once.
 const watchPage = 200
 
-// Watch tells the entries above after, and every state, until the execution has ended or ctx does. The view with the
-// final state is the last news. An error of tell ends it as well.
+// Watch tells where the execution stands, then the entries above after, and behind them every state, and whatever else it waits for,
+// until it has ended or ctx does. The view with the final state is the last news. An error of tell ends it as well.
 func (o *Operator) Watch(ctx context.Context, organization int64, workflow string, after int64, tell func(News) error) error {
 	first, err := o.find(ctx, organization, workflow)
 	if err != nil {
@@ -149,7 +149,7 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 	}
 	next, leave := o.watchers.join(first.ID)
 	defer leave()
-	told := State(-1)
+	told := telling{state: -1, tell: tell}
 	for {
 		changed := next() // before reading: what comes after is not missed
 		e, err := o.store.Get(ctx, organization, workflow)
@@ -159,17 +159,22 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 		if e.Attempt != first.Attempt {
 			return fault.New(fault.Refused, "workflow %q was retried while it was watched, and its history cut; watch it again", workflow)
 		}
-		if !e.State.Ended() && e.State != told {
-			if err := o.tellView(ctx, e, tell); err != nil {
+		begins := told.state < 0 && !e.State.Ended()
+		if begins {
+			if err := o.tellView(ctx, e, &told); err != nil {
 				return err
 			}
-			told = e.State
 		}
 		if after, err = o.tellEntries(ctx, e, after, tell); err != nil {
 			return err
 		}
+		if !begins && told.news(e) {
+			if err := o.tellView(ctx, e, &told); err != nil {
+				return err
+			}
+		}
 		if e.State.Ended() {
-			return o.tellView(ctx, e, tell)
+			return nil
 		}
 		select {
 		case <-changed:
@@ -179,12 +184,31 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 	}
 }
 
-func (o *Operator) tellView(ctx context.Context, e Execution, tell func(News) error) error {
+// telling is what a watcher has been told last of where an execution stands.
+type telling struct {
+	state State
+	seq   int64
+	waits []Waiting
+	tell  func(News) error
+}
+
+// news reports whether there may be something to tell: only a history that has grown lets a parked execution wait for something else.
+func (t *telling) news(e Execution) bool {
+	return e.State != t.state || e.State == Parked && e.LastSeq != t.seq
+}
+
+// tellView tells where an execution stands, unless it stands as it did.
+func (o *Operator) tellView(ctx context.Context, e Execution, told *telling) error {
 	v, err := o.view(ctx, e)
 	if err != nil {
 		return err
 	}
-	return tell(News{View: &v})
+	same := e.State == told.state && slices.EqualFunc(v.Waiting, told.waits, func(a, b Waiting) bool { return a.Op == b.Op })
+	told.state, told.seq, told.waits = e.State, e.LastSeq, v.Waiting
+	if same {
+		return nil
+	}
+	return told.tell(News{View: &v})
 }
 
 // tellEntries tells what lies between after and the end of the history that e has.

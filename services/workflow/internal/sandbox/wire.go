@@ -88,6 +88,7 @@ type failure struct {
 	Fields   []fault.Field  `json:",omitempty"`
 	Mismatch *core.Mismatch `json:",omitempty"`
 	Stack    []byte         `json:",omitempty"`
+	Calls    []core.Frame   `json:",omitempty"`
 }
 
 func wrap(err error) *failure {
@@ -102,6 +103,10 @@ func wrap(err error) *failure {
 	if errors.As(err, &panicked) {
 		f.Stack = panicked.StackTrace()
 	}
+	var traced interface{ CallStack() []core.Frame }
+	if errors.As(err, &traced) {
+		f.Calls = traced.CallStack()
+	}
 	return f
 }
 
@@ -115,6 +120,8 @@ func (f *failure) error() error {
 		return fault.InvalidFields(f.Fields...)
 	case f.Stack != nil:
 		return &panicError{f.Text, f.Stack}
+	case len(f.Calls) > 0:
+		return &tracedError{f.Text, f.Calls}
 	default:
 		return errors.New(f.Text)
 	}
@@ -131,6 +138,18 @@ func (e *panicError) Error() string { return e.text }
 
 // StackTrace is where it happened, for the log.
 func (e *panicError) StackTrace() []byte { return e.stack }
+
+// tracedError is a failure of the program with the calls that led to it.
+type tracedError struct {
+	text  string
+	calls []core.Frame
+}
+
+// Error does not show the calls, which are shown by themselves.
+func (e *tracedError) Error() string { return e.text }
+
+// CallStack is the calls, the innermost first.
+func (e *tracedError) CallStack() []core.Frame { return e.calls }
 
 // send writes a message with its length, four bytes, in front.
 func send(w io.Writer, v any) error {

@@ -36,11 +36,17 @@ type branch struct {
 	asked      core.Op
 	completion core.Completion
 
+	// parent and spawned are the call of spawn that has made the branch; nil for the first one.
+	parent  *branch
+	spawned starlark.CallFrame
+
 	// value and err are set once done is. joiners are the branches that gather this one.
 	done    bool
 	value   starlark.Value
 	err     error
 	joiners []*branch
+	// joined is the branch that this one waits for in gather.
+	joined *branch
 }
 
 // errClosed unwinds a branch whose machine is given up. Programs cannot catch it.
@@ -75,7 +81,7 @@ func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *br
 			}
 		}()
 		value, err := body(b.thread)
-		b.value, b.err = value, locate(err)
+		b.value, b.err = value, b.trace(locate(err))
 	})
 	m.branches = append(m.branches, b)
 	m.ready = append(m.ready, b)
@@ -116,6 +122,7 @@ func (b *branch) block(op core.Op) (core.Completion, error) {
 // join waits for another branch's end.
 func (b *branch) join(other *branch) error {
 	for !other.done {
+		b.joined = other
 		other.joiners = append(other.joiners, b)
 		if err := b.wait(); err != nil {
 			return err
@@ -154,57 +161,20 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 	case m.prints == m.limits.Prints:
 		line = "… further lines are not kept"
 	case len(line) > m.limits.PrintLine:
-		line = line[:m.limits.PrintLine] + core.Cut
+		line = line[:m.limits.PrintLine] + core.Cut // perhaps in the middle of a character
 	}
 	text, err := encode(starlark.String(line), m.limits.Value)
+	marked := text
 	if err != nil {
-		text = []byte(`"(not UTF-8)"`)
+		// The fingerprint is that of histories in which such a line was dropped.
+		marked = []byte(`"(not UTF-8)"`)
+		if text, err = encode(starlark.String(strings.ToValidUTF8(line, "\ufffd")), m.limits.Value); err != nil {
+			text = marked
+		}
 	}
-	op := b.op(core.KindPrint, "", text)
+	op := b.op(core.KindPrint, "", marked)
 	if _, err := m.immediate(op, func() core.Completion { return core.Completion{Op: op.Ref, Value: text} }); err != nil {
 		b.thread.Cancel(err.Error()) // print cannot fail, but the program is not to go on
 		m.failure = err
 	}
 }
-
-// position is where the innermost Starlark code of a thread stands.
-func position(thread *starlark.Thread) string {
-	for i := range thread.CallStackDepth() {
-		if pos := thread.CallFrame(i).Pos; pos.IsValid() && pos.Filename() != builtinFile {
-			return pos.String()
-		}
-	}
-	return ""
-}
-
-const builtinFile = "<builtin>"
-
-// locate puts the position of the innermost Starlark code in front of an error's text.
-func locate(err error) error {
-	eval, ok := errors.AsType[*starlark.EvalError](err)
-	if !ok {
-		return err
-	}
-	for i := range eval.CallStack {
-		frame := eval.CallStack.At(i)
-		if i == 0 && len(eval.CallStack) > 1 && strings.HasPrefix(eval.Msg, "function "+frame.Name+" ") {
-			continue // its arguments do not fit it: at fault is the call, and not the first line of what is called
-		}
-		if pos := frame.Pos; pos.Filename() != builtinFile {
-			return &located{position: pos.String(), cause: eval}
-		}
-	}
-	return eval
-}
-
-// located is a failure of the program with its place.
-type located struct {
-	position string
-	cause    *starlark.EvalError
-}
-
-// Error is "file:line:column: message", on one line for the history.
-func (l *located) Error() string { return l.position + ": " + l.cause.Msg }
-
-// Unwrap leads to the cause, where a *core.Mismatch is looked for.
-func (l *located) Unwrap() error { return l.cause }

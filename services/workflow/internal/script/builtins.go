@@ -2,6 +2,7 @@ package script
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,7 +90,7 @@ func runParameters(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.
 		}
 	}
 	a := &parameters{onError: onErrorFail, retry: starlark.True}
-	err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &a.name, "args?", &a.given, "on_error?", &a.onError, "timeout??", &a.timeout, "retry?", &a.retry)
+	err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &a.name, "args?", &a.given, "on_error?", &a.onError, "timeout??", &a.timeout, "retry??", &a.retry)
 	return *a, err
 }
 
@@ -123,7 +124,7 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	} else {
 		op := b.op(core.KindRun, name, encoded)
 		// Timeout and retry are no part of the fingerprint: they say how long to wait, not what is done.
-		op.Args, op.Timeout, op.NoRetry, op.Retry = encoded, limit, !again, policy
+		op.Args, op.Timeout, op.NoRetry, op.Retry = encoded, within(a.timeout, limit), !again, policy
 		c, err = b.block(op)
 	}
 	if err != nil {
@@ -172,6 +173,10 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "seconds", &seconds); err != nil {
 		return nil, err
 	}
+	// A soak time that somebody forgot is not one of no length. Histories may hold one of the days when it was.
+	if seconds == starlark.None && !b.machine.replaying() {
+		return nil, errors.New("sleep: seconds is None, expected a number of seconds")
+	}
 	d, err := duration("seconds", seconds)
 	if err != nil {
 		return nil, fmt.Errorf("sleep: %w", err)
@@ -207,7 +212,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
 	wanted := core.Filter{}
-	if err := flatten(wanted, "", filter); err != nil {
+	if err := b.flatten(wanted, filter); err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
 	fingerprint, err := json.Marshal([]any{types, wanted, limit})
@@ -215,7 +220,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
 	op := b.op(core.KindWait, joinTypes(types), fingerprint)
-	op.Types, op.Filter, op.Timeout = types, wanted, limit
+	op.Types, op.Filter, op.Timeout = types, wanted, within(timeout, limit)
 	c, err := b.block(op)
 	if err != nil {
 		return nil, err
@@ -319,7 +324,19 @@ func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value 
 	return o
 }
 
-// duration reads seconds; None is 0. So a timeout of 0 is the default as well.
+// noTime is the timeout of an operation that is only to be had if it is there at once. A timeout of 0 is none at all.
+const noTime = time.Nanosecond
+
+// within is the timeout of an operation for what a program gave and duration has read: no time, which is what is left of a
+// deadline that has passed, is not the default.
+func within(given starlark.Value, limit time.Duration) time.Duration {
+	if given != nil && given != starlark.None {
+		return max(limit, noTime)
+	}
+	return limit
+}
+
+// duration reads seconds; None is 0.
 func duration(name string, v starlark.Value) (time.Duration, error) {
 	if v == nil || v == starlark.None {
 		return 0, nil

@@ -91,7 +91,7 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 		return nil, fmt.Errorf("receive: %w", err)
 	}
 	op := b.op(core.KindReceive, "", fingerprint)
-	op.Channels, op.Timeout = tokens, limit
+	op.Channels, op.Timeout = tokens, within(timeout, limit)
 	c, err := b.block(op)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,9 @@ func (p *place) String() string {
 
 func (e *encoder) value(v starlark.Value, at *place, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("value%s is nested more than %d deep", at.String(), maxDepth)
+		const shown = 80
+		where := at.String() // at least one character for each level
+		return fmt.Errorf("value%s… is nested more than %d deep", strings.ToValidUTF8(where[:shown], ""), maxDepth)
 	}
 	// Looked at on the way: a list that holds one large string a thousand times must not be written to its end first.
 	if len(e.out) > e.limit {

@@ -181,8 +181,25 @@ func (m *machine) settle() {
 	m.ended = done
 	if !done && !blocked {
 		m.ended = true
-		m.failure = errors.New("every branch waits for another branch; none can go on")
+		m.failure = m.deadlock()
 	}
+}
+
+// deadlock says which branches wait for which. All that have not ended do.
+func (m *machine) deadlock() error {
+	const shown = 5
+	var waits []string
+	for _, b := range m.branches {
+		if b.done {
+			continue
+		}
+		if len(waits) == shown {
+			waits = append(waits, "…")
+			break
+		}
+		waits = append(waits, fmt.Sprintf("branch %d at %s for branch %d", b.number, position(b.thread), b.joined.number))
+	}
+	return fmt.Errorf("every branch waits for another branch; none can go on: %s", strings.Join(waits, ", "))
 }
 
 func (m *machine) branch(number int) *branch {

@@ -257,7 +257,7 @@ func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
 			return h, fmt.Errorf("on_event: filter is computed, expected a dict of strings, numbers, bools and None, written out")
 		}
 		if filter != starlark.None {
-			if err := flatten(h.Filter, "", filter); err != nil {
+			if err := cmp.Or(flatten(h.Filter, "", filter), matchable(h.Filter, filter)); err != nil {
 				return h, fmt.Errorf("on_event: %w", err)
 			}
 		}

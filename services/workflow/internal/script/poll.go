@@ -39,7 +39,7 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	if err != nil {
 		return nil, err
 	}
-	content, named, err := condition(until)
+	content, named, err := b.condition(until)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -52,9 +52,11 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	if op.Interval < time.Second {
 		return nil, fmt.Errorf("%s: interval is %s, expected at least a second", what, op.Interval)
 	}
-	if op.Timeout, err = duration("timeout", timeout); err != nil {
+	limit, err := duration("timeout", timeout)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
+	op.Timeout = within(timeout, limit)
 	fingerprint, err := json.Marshal([]any{encoded, named})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -88,7 +90,7 @@ func (b *branch) observe(op core.Op, content func(*branch, core.Completion) (boo
 }
 
 // condition is until as a test of an observation, and what of it goes into the fingerprint.
-func condition(until starlark.Value) (content func(*branch, core.Completion) (bool, error), named any, err error) {
+func (b *branch) condition(until starlark.Value) (content func(*branch, core.Completion) (bool, error), named any, err error) {
 	switch until := until.(type) {
 	case nil:
 		return nil, nil, errors.New("until is missing, expected a function of the value or a dict of what it must have")
@@ -96,7 +98,7 @@ func condition(until starlark.Value) (content func(*branch, core.Completion) (bo
 		return func(b *branch, c core.Completion) (bool, error) { return b.asks(until, c) }, until.Name(), nil
 	case starlark.IterableMapping:
 		wanted := core.Filter{}
-		if err := flatten(wanted, "", until); err != nil {
+		if err := b.flatten(wanted, until); err != nil {
 			return nil, nil, fmt.Errorf("until: %w", err)
 		}
 		return func(_ *branch, c core.Completion) (bool, error) { return wanted.Matches(c.Value), nil }, wanted, nil

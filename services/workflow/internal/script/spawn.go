@@ -49,6 +49,8 @@ func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	child := b.machine.start(func(t *starlark.Thread) (starlark.Value, error) {
 		return starlark.Call(t, called, args[1:], kwargs)
 	})
+	// Of the stack of whoever spawns, this one call is kept: there may be a thousand branches, and few fail.
+	child.parent, child.spawned = b, caller(thread)
 	return handle{child}, nil
 }
 

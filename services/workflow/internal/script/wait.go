@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,6 +63,62 @@ func checkName(what, name string) error {
 
 // joinTypes is the name of a wait in its history.
 func joinTypes(types []string) string { return strings.Join(types, ",") }
+
+// flatten reads a filter for the first time, or again: one that nothing or anything would match is refused unless it was recorded.
+func (b *branch) flatten(into core.Filter, filter starlark.Value) error {
+	err := flatten(into, "", filter)
+	if err != nil || b.machine.replaying() {
+		return err
+	}
+	return matchable(into, filter)
+}
+
+// matchable refuses a filter that does not say what was meant: values that no event can have, a path that is there twice, and a
+// dict with nothing in it, which would let every event pass. flat is the same filter, flattened.
+func matchable(flat core.Filter, filter starlark.Value) error {
+	leaves := 0
+	var look func(under string, v starlark.Value) error
+	look = func(under string, v starlark.Value) error {
+		mapping, ok := v.(starlark.IterableMapping)
+		if !ok {
+			leaves++
+			return possible(under, v)
+		}
+		items := mapping.Items()
+		if len(items) == 0 && under != "" {
+			return fmt.Errorf("filter%s is an empty dict, expected what it must have", under)
+		}
+		for _, item := range items {
+			name, _ := starlark.AsString(item[0])
+			if err := look(under+"."+name, item[1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := look("", filter); err != nil {
+		return err
+	}
+	if leaves != len(flat) {
+		return fmt.Errorf("filter has %d values for %d paths: one is there both nested and dotted", leaves, len(flat))
+	}
+	return nil
+}
+
+// possible refuses scalars that JSON cannot say.
+func possible(at string, v starlark.Value) error {
+	switch v := v.(type) {
+	case starlark.Float:
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Errorf("filter%s is %v, which no event can have", at, f)
+		}
+	case starlark.String:
+		if !utf8.ValidString(string(v)) {
+			return fmt.Errorf("filter%s is a string that is not UTF-8, which no event can have", at)
+		}
+	}
+	return nil
+}
 
 // flatten turns nested dicts into dotted paths with canonical values.
 func flatten(into core.Filter, prefix string, v starlark.Value) error {
