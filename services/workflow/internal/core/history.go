@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// NoTime is the Timeout of an operation that is only to be had if it is there at once: a Timeout of 0 is none that was given.
+const NoTime = time.Nanosecond
+
 // Kind says what an entry of a history records, or what an operation is.
 type Kind string
 

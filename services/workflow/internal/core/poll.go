@@ -105,7 +105,7 @@ func (d *driver) pollTime(op Op, known openOp) {
 
 // expired says what was waited for, and what there was instead (D12).
 func (p Polling) expired(op Op, limit time.Duration) *FunctionError {
-	message := fmt.Sprintf("%s was not as expected within %s, asked %d times", op.Name, limit.Round(time.Microsecond), p.Round-1)
+	message := fmt.Sprintf("%s was not as expected within %s, asked %d times", op.Name, limit, p.Round-1)
 	switch {
 	case p.Error != nil:
 		message += fmt.Sprintf("; the last error was %s", p.Error)

@@ -104,6 +104,9 @@ func (d *driver) opening(ctx context.Context, op Op, opened bool) (Opening, *Fun
 	if !ok {
 		return o, d.engine.Functions.unknown(op.Name), nil
 	}
+	if op.Timeout == NoTime && !opened {
+		return o, &FunctionError{Code: CodeTimeout, Message: op.Name + " was not asked: it was to answer within no time"}, nil
+	}
 	if o.Location = f.Location(); o.Location == InProcess {
 		return o, nil, nil
 	}

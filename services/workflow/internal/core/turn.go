@@ -72,7 +72,6 @@ func (d *driver) forget(ref OpRef) {
 // answers None. All else is an error (D12).
 func expired(op Op, limit time.Duration) Completion {
 	c := Completion{Op: op.Ref, Value: json.RawMessage("null")}
-	limit = limit.Round(time.Microsecond) // none at all is written as a nanosecond
 	switch {
 	case op.Kind == KindRun:
 		c.Value = nil

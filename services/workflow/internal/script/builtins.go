@@ -324,14 +324,11 @@ func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value 
 	return o
 }
 
-// noTime is the timeout of an operation that is only to be had if it is there at once. A timeout of 0 is none at all.
-const noTime = time.Nanosecond
-
 // within is the timeout of an operation for what a program gave and duration has read: no time, which is what is left of a
 // deadline that has passed, is not the default.
 func within(given starlark.Value, limit time.Duration) time.Duration {
 	if given != nil && given != starlark.None {
-		return max(limit, noTime)
+		return max(limit, core.NoTime)
 	}
 	return limit
 }
