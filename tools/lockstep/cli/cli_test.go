@@ -98,6 +98,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/elsewhere/v1/events":
 		http.NotFound(w, r)
 		return
+	case "/elsewhere": // as the registry service answers
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"title":"Not Found","errors":[{"field":"path","problem":"found /elsewhere; expected /v1/events"}]}`)
+		return
 	}
 	var request struct {
 		Query     string

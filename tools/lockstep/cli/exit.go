@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -55,8 +54,6 @@ func exitCode(ctx context.Context, err error) int {
 		return stack.ExitConfiguration
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case strings.HasPrefix(err.Error(), "unknown command"):
-		return exitUsage // cobra's own error has no type
 	}
 	switch fault.ClassOf(err) {
 	case fault.Invalid:

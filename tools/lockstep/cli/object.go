@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/near"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
@@ -16,12 +18,7 @@ import (
 func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, GroupID: "objects",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fault.New(fault.Invalid, "command: found %q, expected one of those that `%s --help` lists", args[0], cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if alias != "" {
@@ -29,6 +26,24 @@ func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Comma
 	}
 	cmd.AddCommand(subcommands...)
 	return cmd
+}
+
+// subcommand refuses what is no subcommand of a command that does nothing by itself, and says which one may have been meant.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && (near.Distance(args[0], sub.Name()) <= max(1, len(args[0])/3) || strings.HasPrefix(sub.Name(), args[0])) {
+			names = append(names, strconv.Quote(sub.Name()))
+		}
+	}
+	meant := ""
+	if len(names) > 0 {
+		meant = "did you mean " + strings.Join(near.Order(strconv.Quote(args[0]), names), " or ") + "? "
+	}
+	return fault.New(fault.Invalid, "command: found %q; %s`%s --help` lists what there is", args[0], meant, cmd.CommandPath())
 }
 
 // asking is a subcommand that asks the API.

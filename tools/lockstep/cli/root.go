@@ -78,7 +78,7 @@ func (c *command) root() *cobra.Command {
 		Version:       c.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(c.out)
@@ -88,7 +88,7 @@ func (c *command) root() *cobra.Command {
 		return fault.New(fault.Invalid, "%w; `%s --help` lists what there is", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.endpoint, "endpoint", "", "address of the GraphQL `URL` (LOCKSTEP_ENDPOINT)")
+	flags.StringVar(&c.endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
 	flags.StringVar(&c.token, "token", "", "bearer `token` (LOCKSTEP_TOKEN, which does not show in the list of processes)")
 	flags.StringVar(&c.endpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
 	flags.StringVarP(&c.output, "output", "o", "table", "`format`: table, json or yaml")

@@ -32,7 +32,7 @@ host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of AutoFlow; by default the system's")
 	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with our certificate, for an AutoFlow that asks for one")
 	flags.StringVar(&e.key, "grpc-key", "", "`file` with our certificate's key")
-	flags.Int64Var(&e.organization, "organization", 0, "`number` of the organization; by default the token's")
+	flags.Int64Var(&e.organization, "organization", 0, "`number` of the organization (LOCKSTEP_ORGANIZATION); by default the token's")
 	return cmd
 }
 

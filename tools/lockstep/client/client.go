@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -98,6 +100,9 @@ func (c *Client) request(ctx context.Context, query string, variables map[string
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
+	if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fault.New(fault.Invalid, "endpoint: found %q; expected a URL such as https://lockstep.example.com/graphql", c.endpoint)
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "endpoint %q: %w", c.endpoint, err)
@@ -112,9 +117,9 @@ func (c *Client) request(ctx context.Context, query string, variables map[string
 
 func (c *Client) decode(response *http.Response, text []byte, data any) error {
 	var a answer
-	if err := json.Unmarshal(text, &a); err != nil || (a.Data == nil && len(a.Errors) == 0) {
-		return fault.New(classOfStatus(response.StatusCode), "%s answered %s, expected GraphQL: %s",
-			c.endpoint, response.Status, firstLine(text))
+	if err := json.Unmarshal(text, &a); err != nil || (a.Data == nil && !a.refuses()) {
+		return fault.New(classOfStatus(response.StatusCode), "%s answered %s, expected GraphQL%s: %s",
+			c.endpoint, response.Status, c.elsewhere(), firstLine(text))
 	}
 	if len(a.Errors) > 0 {
 		return graphErrors(a.Errors)
@@ -123,6 +128,21 @@ func (c *Client) decode(response *http.Response, text []byte, data any) error {
 		return fmt.Errorf("decode answer of %s: %w", c.endpoint, err)
 	}
 	return nil
+}
+
+// refuses is whether an answer has errors as GraphQL has them. Those of other APIs (RFC 9457) are called so, too, and have no message.
+func (a answer) refuses() bool {
+	return slices.ContainsFunc(a.Errors, func(e graphError) bool { return e.Message != "" })
+}
+
+// elsewhere is where the API may be, when something else has answered: at the path that every installation has it at.
+func (c *Client) elsewhere() string {
+	const path = "/graphql"
+	u, err := url.Parse(c.endpoint)
+	if err != nil || u.Path == path {
+		return ""
+	}
+	return ", which is at the path " + path
 }
 
 func graphErrors(errs []graphError) error {
