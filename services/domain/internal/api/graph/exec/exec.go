@@ -5507,181 +5507,182 @@ func newExecutionContext(
 var sources = []*ast.Source{
 	{Name: "../schema.graphqls", Input: `"An instant, RFC 3339."
 scalar Time
-"Any JSON value. Opaque blobs (driver configuration, flow definitions) travel as this."
+"Any JSON value. Used for what the API does not interpret: driver configuration, flow definitions."
 scalar JSON
 
-"Anything that has an identifier."
+"An object with a global identifier."
 interface Node {
-  "Opaque; it reads <kind>_<number>."
+  "Opaque to clients; of the form <kind>_<number>."
   id: ID!
 }
 
 type Query {
-  "Any object by its identifier; null when there is none that the viewer may see."
+  "Any object by its identifier; null if it does not exist or the viewer may not see it."
   node(id: ID!): Node
-  "Who asks."
+  "The authenticated caller."
   viewer: Viewer!
-  "Name is a part of the name, in any case; rolledOut, whether there was a rollout of it, however it went."
+  "name matches any part of the name, ignoring case. rolledOut selects applications that have, or have not, had a rollout, whatever its outcome."
   applications(first: Int, after: String, last: Int, before: String, name: String, rolledOut: Boolean, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
   application(name: String!): Application
   """
-  Applications down, environments across, by name: a row for each application that has a cell which meets the whole filter,
-  with all its cells in the environments that are asked for. A cell is an ApplicationEnvironment: what is live there (live,
-  liveSince), what came last (latestVersionSet, state, latest), the gates that hold it up, health, and drift (reconciliation).
-  Columns are environments(…). At 200 rows of ten cells a page is large: without first or last it has 25.
+  The matrix of applications (rows) and environments (columns). There is a row for each application with at least one cell that
+  matches the whole filter, and it has all the application's cells in the selected environments. A cell is an
+  ApplicationEnvironment: what is live there (live, liveSince), the latest rollout (latestVersionSet, state, latest), the gates that
+  block it, health, and drift (reconciliation). Query environments for the columns. Without first or last a page has 25 rows,
+  because rows are large.
   """
   matrix(first: Int, after: String, last: Int, before: String, filter: MatrixFilter, orderBy: ApplicationOrder = NAME): MatrixConnection!
-  "Name is a part of the name, in any case."
+  "name matches any part of the name, ignoring case."
   environments(first: Int, after: String, last: Int, before: String, name: String, tiers: [Tier!], readiness: [Readiness!], orderBy: EnvironmentOrder = CREATED): EnvironmentConnection!
   environment(name: String!): Environment
-  "Newest first. Application and environment are a name or an identifier."
+  "Newest first. application and environment take a name or an identifier."
   rollouts(
     first: Int, after: String, last: Int, before: String, application: String, states: [RolloutState!], environment: String,
     orderBy: RolloutOrder = CREATED_DESC
   ): RolloutConnection!
-  "What waits for the viewer: open gates that the viewer may approve, those of the oldest rollouts first."
+  "Open gates that the viewer may approve, those of the oldest rollouts first."
   gatesForMe(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): GateConnection!
   "The journal of the whole organization, oldest first."
   journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalEntryConnection!
-  "Where that journal ends now: what to follow it from, without missing anything that was not there yet."
+  "The cursor of the journal's current end. Subscribe to journal from here to receive every later row."
   journalCursor: String!
   rollout(id: ID!): Rollout
-  "What a rollout would change; null where nobody has asked, and a week after somebody did."
+  "A preview that was requested with previewRollout; null if there is none, or if it is more than a week old."
   rolloutPreview(id: ID!): RolloutPreview
-  "Who belongs to the organization, in the order in which they came."
+  "The members of the organization, in the order in which they were added."
   members(first: Int, after: String, last: Int, before: String, orderBy: MemberOrder = CREATED): MemberConnection!
   groups(first: Int, after: String, last: Int, before: String, orderBy: GroupOrder = CREATED): GroupConnection!
-  "The relays beside clusters, in the order in which they were registered; without the revoked ones, unless asked for."
+  "The agents (relays), in order of registration. Revoked ones are left out unless withRevoked is true."
   agents(first: Int, after: String, last: Int, before: String, withRevoked: Boolean = false, orderBy: AgentOrder = CREATED): AgentConnection!
-  "One that is not revoked."
+  "An agent by name; null if it does not exist or was revoked."
   agent(name: String!): Agent
-  "Who gave or took whose access, and when; newest first. For owners."
+  "The log of changes to access, newest first. For owners."
   accessChanges(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): AccessChangeConnection!
-  "Those of all applications, or of one, given by name or identifier; oldest first."
+  "The artifact sources of all applications, or of one, by name or identifier; oldest first."
   artifactSources(first: Int, after: String, last: Int, before: String, application: String, orderBy: CreationOrder = CREATED): ArtifactSourceConnection!
-  "The kinds of artifact sources that there are."
+  "The available kinds of artifact sources."
   artifactSourceKinds: [ArtifactSourceKind!]!
-  "The deploy drivers that this installation carries."
+  "The deploy drivers of this installation."
   drivers: [Driver!]!
   """
-  DORA's software delivery metrics (https://dora.dev/guides/dora-metrics/) of an application, which is named or given by identifier: one entry for
-  each environment that its pipeline goes to, in that order, or for the environment that is named. They are of deployments that were over from
-  since (30 days before until, by default) until before until (now, by default, and at most); a window has at most 366 days and 20,000 rollouts.
-  They are worked out of the record with each question. DORA advises against blending or comparing applications, so there is no sum.
+  DORA's software delivery metrics (https://dora.dev/guides/dora-metrics/) of an application, by name or identifier: one entry for each
+  environment of its pipeline, in pipeline order, or only for the given environment. They cover deployments that ended in the window from since
+  (inclusive; by default 30 days before until) to until (exclusive; by default now, which is also the maximum). A window has at most 366 days and
+  20,000 rollouts. The metrics are computed from the journal for each query. There is no total: DORA advises against comparing or blending applications.
   """
   deliveryMetrics(application: String!, environment: String, since: Time, until: Time): [DeliveryMetrics!]!
-  "Where they come from, and what is wrong there: built-in ones, a folder, OCI artifacts."
+  "Where the drivers come from (built in, a folder, OCI artifacts), with any problem found there."
   driverOrigins: [DriverOrigin!]!
   """
-  What is wrong with a configuration by a driver's schema, as the mutations find it that take one; nothing is kept. Empty for
-  one that is right. A driver that this installation does not carry is NOT_FOUND.
+  Validates a configuration against a driver's schema, as the mutations that take one do; nothing is stored. Returns the problems, none if
+  it is valid. NOT_FOUND if this installation does not have the driver.
   """
   validateDriverConfig(driverRef: String!, kind: DriverConfigKind = ENVIRONMENT, config: JSON!): [ConfigProblem!]!
   """
-  What is wrong with a definition that may become a pipeline, as createFlowDefinition would find it now; nothing is kept. Empty for
-  one that is right. Pointers lead into the definition: /steps/0/gates/1/weight.
+  Validates a pipeline definition, as createFlowDefinition would do now; nothing is stored. Returns the problems, none if it is valid.
+  Pointers are relative to the definition: /steps/0/gates/1/weight.
   """
   validateFlowDefinition(definition: JSON!): [ConfigProblem!]!
-  "Runs of the workflow engine, newest first. Subject is what they are run for: rollout_7, environment_2."
+  "Runs of the workflow engine, newest first. subject is the object that a run works for: rollout_7, environment_2."
   workflows(first: Int = 50, after: String, states: [WorkflowState!], program: String, subject: String): WorkflowConnection!
-  "A run by its workflow id; null where there is none."
+  "A run by its workflow id; null if there is none."
   workflow(workflowId: String!): Workflow
-  "Rebuilds the states of a page of rollouts, newest first, from the journal, and says where they differ (R42). For owners."
+  "Rebuilds the states of a page of rollouts, newest first, from the journal, and reports where the stored ones differ (R42). For owners."
   journalCheck(first: Int = 50, after: String): JournalCheck!
 }
 
 type Mutation {
-  "An application with its services and their artifact sources, all or nothing (E52)."
+  "Creates an application with its services and their artifact sources, all or nothing (E52)."
   createApplication(input: CreateApplicationInput!): CreateApplicationPayload!
-  "Another source for a service (R7)."
+  "Adds an artifact source to a service (R7)."
   createArtifactSource(input: CreateArtifactSourceInput!): CreateArtifactSourcePayload!
-  "Changes how a source selects and is polled. What it points at stays."
+  "Changes how a source selects artifacts and how it is polled. The repository it points at cannot be changed."
   setArtifactSourceConfig(input: SetArtifactSourceConfigInput!): SetArtifactSourceConfigPayload!
-  "Looks at a source now, in place of the next look that is due. What it finds becomes a version."
+  "Polls a source now instead of at its next due time. What it finds becomes a version."
   lookAtArtifactSource(input: LookAtArtifactSourceInput!): LookAtArtifactSourcePayload!
-  "Looks at what may become a source, and keeps nothing."
+  "Polls a source that has not been created yet. Nothing is stored."
   tryArtifactSource(input: TryArtifactSourceInput!): TryArtifactSourcePayload!
-  "An environment with its first driver binding; its onboarding is submitted at once (E53)."
+  "Creates an environment with its first driver binding, and starts its onboarding (E53)."
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
-  "Takes an application out of use; refused while a rollout is active. Nothing in any cluster is touched, and the history stays (R51)."
+  "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept (R51)."
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
-  "Takes an environment out of use; refused while an active rollout goes there. Nothing in any cluster is touched, and the history stays (R51)."
+  "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept (R51)."
   archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
-  "Takes an archived application into use again. What was published meanwhile has to be looked for: lookAtArtifactSource."
+  "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
   restoreApplication(input: RestoreApplicationInput!): RestoreApplicationPayload!
-  "Takes an archived environment into use again, and onboards it anew; refused when an agent that it names has been revoked."
+  "Restores an archived environment and onboards it again; refused if an agent that its configuration names has been revoked."
   restoreEnvironment(input: RestoreEnvironmentInput!): RestoreEnvironmentPayload!
-  "A new version of an application's pipeline; its application environments are set up at once (E33, E54)."
+  "Creates a new version of an application's pipeline, and starts the setup of its application environments (E33, E54)."
   createFlowDefinition(input: CreateFlowDefinitionInput!): CreateFlowDefinitionPayload!
-  "Onboards an environment again, after what was missing has been mended (E29)."
+  "Repeats the onboarding of an environment, once the reported problem has been fixed (E29)."
   retryEnvironmentOnboarding(input: RetryEnvironmentOnboardingInput!): RetryEnvironmentOnboardingPayload!
-  "Sets an application environment up again (E29)."
+  "Repeats the setup of an application environment (E29)."
   retryApplicationEnvironmentSetup(input: RetryApplicationEnvironmentSetupInput!): RetryApplicationEnvironmentSetupPayload!
-  "Promotes a version set through the environments of the pipeline. A rollback is this too, with an earlier set (E12)."
+  "Starts a rollout: promotes a version set through the environments of the pipeline. A rollback is a rollout of an earlier set (E12)."
   createRollout(input: CreateRolloutInput!): CreateRolloutPayload!
-  "Asks what a rollout would change, before anybody begins it. The answer comes later: look at the preview until it is not PENDING."
+  "Requests a preview of what a rollout would change. It is made asynchronously: poll rolloutPreview until its state is no longer PENDING."
   previewRollout(input: PreviewRolloutInput!): PreviewRolloutPayload!
   approveGate(input: ResolveGateInput!): ResolveGatePayload!
   rejectGate(input: ResolveGateInput!): ResolveGatePayload!
-  "Ends a rollout where it stands. What is deployed stays as it is."
+  "Cancels a rollout. What has been deployed so far stays deployed."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
-  "What an environment asks of the rollouts that are made from now on, in addition to what their pipelines ask."
+  "Sets the approval that an environment requires of future rollouts, in addition to the gates of their pipelines."
   setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
-  "Takes what is being deployed back to the version that was stable before; the rollout stands there until it is retried (D18)."
+  "Returns what is being deployed to the previous stable version. The rollout stays paused until it is retried (D18)."
   abortRollout(input: AbortRolloutInput!): AbortRolloutPayload!
-  "Starts an aborted rollout again from its first gate; of one that failed or was cancelled, a new one begins (D18)."
+  "Restarts an aborted rollout from its first gate. For one that failed or was cancelled, starts a new rollout (D18)."
   retryRollout(input: RetryRolloutInput!): RetryRolloutPayload!
-  "How an application's rollouts deal with failures and with newer version sets, from now on."
+  "Sets how an application's future rollouts react to failures and to newer version sets."
   setRolloutPolicy(input: SetRolloutPolicyInput!): SetRolloutPolicyPayload!
-  "What an application does by itself about a rollout that fails from now on (E74)."
+  "Sets when an application rolls back automatically after a failed rollout (E74)."
   setRollbackPolicy(input: SetRollbackPolicyInput!): SetRollbackPolicyPayload!
-  "Holds a rollout at the gate where it stands, or, while it is on its way, at the next one."
+  "Pauses a rollout at its current gate or, between gates, at the next one."
   pauseRollout(input: PauseRolloutInput!): PauseRolloutPayload!
-  "Ends a hold: the rollout goes on from where it stands."
+  "Resumes a paused rollout from where it is."
   resumeRollout(input: ResumeRolloutInput!): ResumeRolloutPayload!
-  "Ends a rollout, if it is not over, and begins one of an earlier version set (E12)."
+  "Cancels a rollout unless it has ended, and starts a rollout of an earlier version set (E12)."
   rollbackRollout(input: RollbackRolloutInput!): RollbackRolloutPayload!
-  "A person or a machine that belongs to the organization."
+  "Adds a person or a machine to the organization."
   createMember(input: CreateMemberInput!): MemberPayload!
   setMemberRole(input: SetMemberRoleInput!): MemberPayload!
-  "Ends a membership: its tokens are good for nothing from then on, and what it has done stays on record."
+  "Ends a membership; its tokens stop working. The record of what the member did is kept."
   removeMember(input: RemoveMemberInput!): MemberPayload!
   createGroup(input: CreateGroupInput!): GroupPayload!
-  "Says who belongs to a group from now on."
+  "Replaces the members of a group."
   setGroupMembers(input: SetGroupMembersInput!): GroupPayload!
-  "A token of one's own; those who administer make them for others, too. It is shown here and never again."
+  "Creates a token for the viewer or, with the permission ADMINISTER, for another member. The token is returned here only."
   createToken(input: CreateTokenInput!): CreateTokenPayload!
-  "Has a failed run of the engine go on from the step that failed (E29). What it was run for may be over by then, and stays so."
+  "Continues a failed run of the engine from the step that failed (E29). If the rollout or environment it works for has ended, that stays so."
   retryWorkflow(input: RetryWorkflowInput!): WorkflowPayload!
-  "Asks a run of the engine to stop. What it is run for ends with it."
+  "Requests cancellation of a run of the engine. The object it works for ends with it."
   cancelWorkflow(input: CancelWorkflowInput!): WorkflowPayload!
-  "Ends a token at once, with the sessions that browsers began with it."
+  "Revokes a token at once, together with the browser sessions that were started with it."
   revokeToken(input: RevokeTokenInput!): RevokeTokenPayload!
-  "The relay of a cluster, with its first key. The key is shown here and never again."
+  "Registers the agent (relay) of a cluster and makes its first key. The key is returned here only."
   registerAgent(input: RegisterAgentInput!): AgentKeyPayload!
-  "Another key for an agent; the one before stays good for a while, so that nothing stands still. The key is shown here and never again."
+  "Makes a new key for an agent; the previous one stays valid for overlapSeconds, so that the agent is never locked out. The key is returned here only."
   rotateAgent(input: RotateAgentInput!): AgentKeyPayload!
-  "Ends an agent: its connections are cut off at once, and nobody deploys through it any more."
+  "Revokes an agent: its connections are closed at once, and it cannot be used for deployments any more."
   revokeAgent(input: RevokeAgentInput!): AgentPayload!
-  "Ends one key of an agent at once, with the connections that it has opened."
+  "Revokes one key of an agent at once, and closes the connections made with it."
   revokeAgentKey(input: RevokeAgentKeyInput!): AgentPayload!
 }
 
 type Subscription {
   """
-  Every row of the organization's journal after a cursor, in order, once; without one, from now on. Over SSE. The stream ends
-  after a while with ` + "`" + `complete` + "`" + `: begin again with the cursor of the last row, as after any other end.
+  Every row of the organization's journal after a cursor, in order and exactly once; without a cursor, from now on. Transported over
+  SSE. The stream ends from time to time with ` + "`" + `complete` + "`" + `; as after any other end, subscribe again with the cursor of the last row.
   """
   journal(
     after: String
-    "Only what belongs to this rollout."
+    "Only rows of this rollout."
     rollout: ID
   ): JournalEntry!
 }
 
-"A row of any journal of the organization, and where it stands in all of them."
+"A row of the organization's journal, with its position."
 type JournalEntry {
-  "What to go on from. An event of the stream has it as its id as well, if it is selected under its own name."
+  "The position to continue from. If selected without an alias, it is also the id of the SSE event."
   cursor: String!
   rollout: Rollout!
   transition: Transition!
@@ -5692,27 +5693,27 @@ type JournalEntryConnection {
   "The nodes of the edges."
   nodes: [JournalEntry!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type JournalEntryEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: JournalEntry!
 }
 
-"Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing."
+"Selects the rows of the matrix that have at least one cell matching every condition given. Empty lists do not filter."
 input MatrixFilter {
-  "A part of the application's name, in any case."
+  "Any part of the application's name, ignoring case."
   text: String
-  "Names or identifiers. Other environments' cells are neither looked at nor shown."
+  "Names or identifiers. Cells of other environments are neither matched nor returned."
   environments: [String!]
-  "Drivers (name@major) of environments. Other environments' cells are neither looked at nor shown."
+  "Drivers (name@major) of environments. Cells of other environments are neither matched nor returned."
   drivers: [String!]
-  "How the newest rollout that goes there stands there."
+  "The state, in that environment, of the latest rollout to it."
   states: [RolloutState!]
-  "The worst health of a service there. Where nothing was seen yet there is none to go by."
+  "The worst health of a service there. Cells without any observation do not match."
   health: [Health!]
   "Whether a gate is open there."
   waiting: Boolean
@@ -5721,9 +5722,9 @@ input MatrixFilter {
 "An application in the matrix."
 type MatrixRow {
   application: Application!
-  "Its newest version set; null before the first."
+  "Its newest version set; null if there is none yet."
   newest: VersionSet
-  "In the order of the pipeline's environments as they were made, without those that the filter leaves out."
+  "One for each environment of the pipeline, in the order in which the environments were created, without those that the filter excludes."
   cells: [ApplicationEnvironment!]!
 }
 
@@ -5732,12 +5733,12 @@ type MatrixConnection {
   "The nodes of the edges."
   nodes: [MatrixRow!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type MatrixEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: MatrixRow!
 }
@@ -5745,25 +5746,25 @@ type MatrixEdge {
 enum DriverConfigKind {
   "The driver's configuration of an environment."
   ENVIRONMENT
-  "The driver's part of a deploy step: what an application is in an environment."
+  "The driver's part of a deploy step: the configuration of one application in one environment."
   APPLICATION_ENVIRONMENT
 }
 
-"Something wrong with a configuration."
+"A problem found in a configuration."
 type ConfigProblem {
-  "Where, as a JSON pointer (RFC 6901); empty for the configuration as a whole."
+  "JSON pointer (RFC 6901) to the place of the problem; empty for the configuration as a whole."
   pointer: String!
   "What was found and what was expected."
   message: String!
 }
 
-"By when they were made; CREATED_DESC begins with the newest."
+"By time of creation; CREATED_DESC is newest first."
 enum CreationOrder {
   CREATED
   CREATED_DESC
 }
 
-"By when they were made, or by name; those that end in DESC begin with the greatest."
+"By time of creation or by name; DESC is descending."
 enum ApplicationOrder {
   CREATED
   CREATED_DESC
@@ -5771,7 +5772,7 @@ enum ApplicationOrder {
   NAME_DESC
 }
 
-"By when they were made, or by name; those that end in DESC begin with the greatest."
+"By time of creation or by name; DESC is descending."
 enum EnvironmentOrder {
   CREATED
   CREATED_DESC
@@ -5779,7 +5780,7 @@ enum EnvironmentOrder {
   NAME_DESC
 }
 
-"By when they came, or by name; those that end in DESC begin with the greatest."
+"By time of joining or by name; DESC is descending."
 enum MemberOrder {
   CREATED
   CREATED_DESC
@@ -5787,7 +5788,7 @@ enum MemberOrder {
   NAME_DESC
 }
 
-"By when they were made, or by name; those that end in DESC begin with the greatest."
+"By time of creation or by name; DESC is descending."
 enum GroupOrder {
   CREATED
   CREATED_DESC
@@ -5795,7 +5796,7 @@ enum GroupOrder {
   NAME_DESC
 }
 
-"By when they were registered, or by name; those that end in DESC begin with the greatest."
+"By time of registration or by name; DESC is descending."
 enum AgentOrder {
   CREATED
   CREATED_DESC
@@ -5803,34 +5804,34 @@ enum AgentOrder {
   NAME_DESC
 }
 
-"By when they were asked for, or by when they were over; those that end in DESC begin with the latest."
+"By time of creation or of completion; DESC is latest first."
 enum RolloutOrder {
   CREATED
   CREATED_DESC
-  "Those that are not over come last."
+  "Rollouts that have not ended come last."
   FINISHED
-  "Those that are not over come first."
+  "Rollouts that have not ended come first."
   FINISHED_DESC
 }
 
 """
-A page of a list, as the Relay Cursor Connections Specification has it: first and after from the front, last and before from the
-back, not both first and last; after and before together bound a stretch of the list. Without first and last a page has 50 items,
-and at most 200. A cursor says where an item stands in the list's order: what is added meanwhile shifts nothing, and a deep page
-costs what the first does. The cursors of one order are none of another's.
+Pagination follows the Relay Cursor Connections Specification: first and after page forwards, last and before page backwards. first and
+last cannot be combined; after and before together select a range. A page has 50 items by default and 200 at most. A cursor encodes the
+item's place in the list's order, so items added in the meantime shift nothing, and a deep page costs no more than the first. A cursor is
+only valid for the order it was issued for.
 """
 type PageInfo {
-  "Whether the list goes on behind this page; true as well where before was given."
+  "Whether there are items after this page; also true if before was given."
   hasNextPage: Boolean!
-  "Whether the list begins before this page; true as well where after was given."
+  "Whether there are items before this page; also true if after was given."
   hasPreviousPage: Boolean!
   startCursor: String
   endCursor: String
 }
 
-"Something wrong with what the caller sent. Nothing was changed."
+"A problem with the caller's input. Nothing was changed."
 type UserError {
-  "The input field at fault, as a path; empty for the request as a whole."
+  "Path of the offending input field; empty for the request as a whole."
   field: [String!]!
   "What was found and what was expected."
   message: String!
@@ -5842,34 +5843,34 @@ type Viewer {
   organization: Organization!
   principalType: String!
   principalId: Int!
-  "Null for a principal that is no member."
+  "Null for a principal that is not a member."
   member: Member
-  "What the viewer's role and token allow together."
+  "The permissions granted by both the viewer's role and the token in use."
   permissions: [Permission!]!
-  "What may be done in the organization as a whole."
+  "The actions on the organization as a whole."
   viewerCan: [Ability!]!
 }
 
-"What a role allows, and what a token is good for."
+"A permission that roles grant, and to which tokens can be restricted."
 enum Permission {
-  "To look at everything of the organization."
+  "Read everything in the organization."
   READ
-  "To begin rollouts, and to act on those under way."
+  "Start rollouts and act on them."
   DEPLOY
-  "To answer gates."
+  "Approve or reject gates."
   APPROVE
-  "To make and change applications, environments, pipelines and policies."
+  "Create and change applications, environments, pipelines and policies."
   CONFIGURE
-  "To say who may do what."
+  "Manage access: who belongs to the organization, and what they may do."
   ADMINISTER
 }
 
-"Whether the viewer may do something now. The mutation refuses by the same rule, with the same words."
+"Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason."
 type Ability {
   "The name of the mutation."
   action: String!
   allowed: Boolean!
-  "Why not; null when it is allowed."
+  "Why not; null if it is allowed."
   reason: String
 }
 
@@ -5883,27 +5884,27 @@ enum MemberKind {
 enum Role {
   "Reads."
   VIEWER
-  "Reads, and answers gates."
+  "Reads, and approves or rejects gates."
   APPROVER
-  "Reads, begins rollouts, and acts on them."
+  "Reads, starts rollouts, and acts on them."
   DEPLOYER
-  "All that approvers and deployers do, and changes applications, environments and pipelines."
+  "All that approvers and deployers may do; also creates and changes applications, environments and pipelines."
   MAINTAINER
-  "All of it, and says who may do what."
+  "Everything, including the management of access."
   OWNER
 }
 
 type Member implements Node {
   id: ID!
-  "Such as an address; unique among those who belong."
+  "For example an email address; unique among current members."
   name: String!
   kind: MemberKind!
   role: Role!
   createdAt: Time!
-  "Null while it belongs."
+  "Null for a current member."
   removedAt: Time
   groups: [Group!]!
-  "The latest hundred, newest first; null for whoever may not see them: they are the member's own, and for those who administer."
+  "The latest hundred, newest first. Null unless the viewer is this member or has the permission ADMINISTER."
   tokens: [AccessToken!]
 }
 
@@ -5912,17 +5913,17 @@ type MemberConnection {
   "The nodes of the edges."
   nodes: [Member!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type MemberEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Member!
 }
 
-"A named set of members, for gates that not everybody may answer."
+"A named set of members, for gates that only they may approve."
 type Group implements Node {
   id: ID!
   name: String!
@@ -5935,48 +5936,48 @@ type GroupConnection {
   "The nodes of the edges."
   nodes: [Group!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type GroupEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Group!
 }
 
-"What a member shows to say who it is; the token itself is kept nowhere."
+"A bearer token of a member. Only its hash is stored."
 type AccessToken {
   id: ID!
   name: String!
-  "What it is good for, as far as its holder's role allows that too."
+  "The permissions it is restricted to. Those that the member's role does not grant have no effect."
   scopes: [Permission!]!
   createdAt: Time!
   expiresAt: Time!
-  "To the minute; null for never."
+  "To the minute; null if never."
   lastUsedAt: Time
-  "Null while it is good, or has expired by itself."
+  "Null unless it was revoked; an expired token has not been."
   revokedAt: Time
 }
 
-"The relay beside a cluster, which acts there for this organization and for no other."
+"The relay beside a cluster. It belongs to exactly one organization."
 type Agent implements Node {
   id: ID!
-  "What configurations of environments name it by."
+  "The number by which environment configurations refer to it."
   number: Int!
   name: String!
   createdAt: Time!
-  "Null while it is good. Once revoked it never is again."
+  "Null unless it was revoked, which is final."
   revokedAt: Time
-  "Whether it has a connection, as far as is known."
+  "Whether it is connected, as far as is known."
   connected: Boolean!
-  "When it had one last, to the minute; null for never."
+  "When it was last connected, to the minute; null if never."
   lastSeenAt: Time
   "The latest twenty, newest first."
   keys: [AgentKey!]!
-  "Those that deploy through it."
+  "The environments that deploy through it."
   environments: [Environment!]!
-  "What may be done with it."
+  "The actions on it, and whether the viewer may perform them."
   viewerCan: [Ability!]!
 }
 
@@ -5985,41 +5986,41 @@ type AgentConnection {
   "The nodes of the edges."
   nodes: [Agent!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type AgentEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Agent!
 }
 
-"What an agent shows to say which it is. The secret half is kept nowhere."
+"A key with which an agent authenticates. The private half is not stored."
 type AgentKey {
   id: ID!
   publicKey: String!
   createdAt: Time!
-  "Set once another key replaces this one."
+  "Set when another key has replaced this one."
   expiresAt: Time
   revokedAt: Time
-  "To the minute; null for never."
+  "To the minute; null if never."
   lastSeenAt: Time
 }
 
-"A row of the log of who gave or took whose access."
+"An entry in the log of changes to access."
 type AccessChange {
   principalType: String!
   principalId: Int
-  "The member whose number that is."
+  "The member with that principalId."
   principal: Member
   "The name of the mutation."
   action: String!
   "member_7, group_1, accesstoken_4, agent_2 or agentkey_3."
   subject: ID!
-  "What it was called then."
+  "Its name at that time."
   subjectName: String!
-  "What was given or taken, for people."
+  "What changed, as text."
   detail: String!
   createdAt: Time!
 }
@@ -6029,12 +6030,12 @@ type AccessChangeConnection {
   "The nodes of the edges."
   nodes: [AccessChange!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type AccessChangeEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: AccessChange!
 }
@@ -6046,9 +6047,9 @@ type Organization implements Node {
 
 type Application implements Node {
   id: ID!
-  "Since when nothing is rolled out any more; null while it lives."
+  "When it was archived; null while it is in use."
   archivedAt: Time
-  "Who has archived and restored it: the latest twenty times, newest first."
+  "When and by whom it was archived and restored: the latest twenty, newest first."
   archivings: [Archiving!]!
   name: String!
   description: String!
@@ -6056,23 +6057,23 @@ type Application implements Node {
   services: [Service!]!
   "Newest first."
   versionSets(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionSetConnection!
-  "The latest pipeline; null before the first."
+  "The current pipeline; null if there is none yet."
   flowDefinition: FlowDefinition
-  "One for each environment that the pipeline deploys to."
+  "One for each environment of the pipeline."
   environments: [ApplicationEnvironment!]!
   "Newest first."
   rollouts(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): RolloutConnection!
-  "The rollout that is not over yet; at most one (R14)."
+  "The rollout that has not ended; there is at most one (R14)."
   activeRollout: Rollout
-  "What was asked for while another rollout was active, and begins when that is over."
+  "A rollout that was requested while another was active; it starts when that one has ended."
   queuedRollout: QueuedRollout
   rollbackPolicy: RollbackPolicy!
   rolloutPolicy: RolloutPolicy!
-  "What may be done with it as it stands."
+  "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
 }
 
-"A rollout that will begin when the active one is over."
+"A rollout that will start when the active one has ended."
 type QueuedRollout {
   versionSet: VersionSet!
   reason: String!
@@ -6081,38 +6082,38 @@ type QueuedRollout {
   principalId: Int
 }
 
-"How an application's rollouts deal with failures and with each other."
+"How an application's rollouts react to failures and to newer version sets."
 type RolloutPolicy {
   onFailure: FailurePolicy!
   onNewer: NewerPolicy!
 }
 
 enum FailurePolicy {
-  "Everything stays as it is, for people to look at; the rollback policy goes on from there (E67)."
+  "Stop, and leave everything as it is for people to examine. The rollback policy still applies (E67)."
   STOP
-  "What is being deployed goes back to the version that was stable before."
+  "Return what is being deployed to the previous stable version."
   ABORT
-  "Rolled back at once, however it failed."
+  "Roll back at once, whatever the failure."
   ROLLBACK
 }
 
 enum NewerPolicy {
-  "One rollout at a time (R14)."
+  "Refuse a new rollout while one is active (R14)."
   REFUSE
-  "The latest one asked for begins when the active one is over."
+  "Start the most recently requested rollout when the active one has ended."
   QUEUE
-  "An older rollout that is paused or waits for approval is cancelled."
+  "Cancel an older rollout that is paused or awaiting approval."
   SUPERSEDE
 }
 
-"What an application does by itself about a rollout that failed: at most once, and never about a rollback."
+"When an application rolls back automatically: at most once per rollout, and never a rollback itself."
 type RollbackPolicy {
   "Roll back at once."
   onFailed: Boolean!
-  "Roll back when a service has been degraded for some time, also after the rollout, unless a newer one is active (D13)."
+  "Roll back when a service has been degraded for degradedAfterSeconds, even after the rollout has ended, unless a newer one is active (D13)."
   onDegraded: Boolean!
   degradedAfterSeconds: Int!
-  "A way back is promoted at once, without the gates by weight (D14)."
+  "Promote rollbacks in full at once, without stopping at weight gates (D14)."
   inFull: Boolean!
 }
 
@@ -6121,12 +6122,12 @@ type ApplicationConnection {
   "The nodes of the edges."
   nodes: [Application!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type ApplicationEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Application!
 }
@@ -6144,12 +6145,12 @@ type ArtifactSourceConnection {
   "The nodes of the edges."
   nodes: [ArtifactSource!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type ArtifactSourceEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: ArtifactSource!
 }
@@ -6158,21 +6159,21 @@ type ArtifactSourceEdge {
 type ArtifactSourceKind {
   "name@major"
   ref: String!
-  "For reflection: JSON Schema with gitlabUi annotations (R23)."
+  "JSON Schema with gitlabUi annotations, from which forms are generated (R23)."
   schema: JSON!
 }
 
-"How a source is doing, as the registry service tells."
+"The polling state of a source, as the registry service reports it."
 type ArtifactSourceState {
-  "Whether it is looked at by itself. Others hear from webhooks and CI alone."
+  "Whether it is polled. Other sources receive artifacts only through webhooks and CI."
   polled: Boolean!
   lookedAt: Time
   nextLookAt: Time
-  "How many looks in a row have failed."
+  "The number of consecutive failed polls."
   failures: Int!
-  "Why the last look failed; empty when it went well."
+  "Why the last poll failed; empty if it succeeded."
   lastError: String!
-  "What a look found last, as image:tag@digest; empty before the first."
+  "The artifact found last, as image:tag@digest; empty before the first."
   lastArtifact: String!
   lastArtifactAt: Time
 }
@@ -6180,10 +6181,10 @@ type ArtifactSourceState {
 type ArtifactSource implements Node {
   id: ID!
   service: Service!
-  "The kind of source, versioned: oci-image@1."
+  "The kind of source with its major version: oci-image@1."
   sourceRef: String!
   sourceConfig: JSON!
-  "Null while the registry service does not answer, or does not know the source yet."
+  "Null if the registry service cannot be reached or does not know the source yet."
   state: ArtifactSourceState
   "Newest first."
   versions(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionConnection!
@@ -6202,12 +6203,12 @@ type VersionConnection {
   "The nodes of the edges."
   nodes: [Version!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type VersionEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Version!
 }
@@ -6230,12 +6231,12 @@ type VersionSetConnection {
   "The nodes of the edges."
   nodes: [VersionSet!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type VersionSetEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: VersionSet!
 }
@@ -6248,7 +6249,7 @@ type FlowDefinition implements Node {
 }
 
 enum Readiness {
-  "Not looked at yet, or being looked at."
+  "Not checked yet, or being checked."
   PENDING
   READY
   NOT_READY
@@ -6256,35 +6257,35 @@ enum Readiness {
 
 type Environment implements Node {
   id: ID!
-  "Since when nothing is rolled out there any more; null while it lives."
+  "When it was archived; null while it is in use."
   archivedAt: Time
-  "Who has archived and restored it: the latest twenty times, newest first."
+  "When and by whom it was archived and restored: the latest twenty, newest first."
   archivings: [Archiving!]!
   name: String!
   description: String!
   tier: Tier!
   readiness: Readiness!
-  "Why it is not ready; empty when it is."
+  "Why it is not ready; empty if it is."
   readinessReason: String!
   createdAt: Time!
   "Newest first."
   driverBindings: [DriverBinding!]!
-  "What it asks of every rollout that is to enter it; null for nothing beside what pipelines ask."
+  "The approval required of every rollout before it enters; null for none beyond what pipelines require."
   approval: EnvironmentApproval
-  "Whether anybody can be reached who acts here, and since when; null before anybody was heard of."
+  "Whether the agent that deploys here can be reached, and since when; null before the first report."
   contact: Contact
-  "How the services do that were seen here, whether or not a rollout is under way."
+  "The health of the services observed here, whether or not a rollout is active."
   healths: [ServiceHealth!]!
-  "What may be done with it."
+  "The actions on it, and whether the viewer may perform them."
   viewerCan: [Ability!]!
 }
 
-"Whether anybody can be reached who acts in an environment."
+"Whether the agent that deploys to an environment can be reached."
 type Contact {
   reachable: Boolean!
-  "Why not; empty when it is."
+  "Why not; empty if it is."
   reason: String!
-  "It has been so since then."
+  "Since when."
   since: Time!
   observedAt: Time!
 }
@@ -6296,26 +6297,26 @@ enum Health {
   DEGRADED
 }
 
-"The latest health seen of a service in an environment. It changes no deployment, which is over when it is over."
+"The latest observed health of a service in an environment. It does not change the state of a deployment that has ended."
 type ServiceHealth {
   service: Service!
   health: Health!
   reason: String!
-  "The first observation in a row that said so."
+  "Since when it has been so without interruption."
   since: Time!
   observedAt: Time!
 }
 
-"What is in force of an application in an environment, beside what was deployed last."
+"The revision in effect for an application in an environment, compared with the one deployed last."
 type Reconciliation {
-  "What is in force; empty where nobody says."
+  "The revision in effect; empty if unknown."
   revision: String!
   expectedRevision: String!
-  "Whether the reconciler moves by itself, which nobody here has told it to."
+  "Whether the reconciler syncs automatically, which Lockstep did not configure."
   automatic: Boolean!
-  "What differs, in words; empty for nothing."
+  "A description of the difference; empty if there is none."
   drift: String!
-  "It has been so since then."
+  "Since when."
   since: Time!
   observedAt: Time!
 }
@@ -6332,12 +6333,12 @@ type EnvironmentConnection {
   "The nodes of the edges."
   nodes: [Environment!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type EnvironmentEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Environment!
 }
@@ -6355,23 +6356,23 @@ type ApplicationEnvironment implements Node {
   environment: Environment!
   readiness: Readiness!
   readinessReason: String!
-  "What the driver found; opaque."
+  "What the driver discovered during setup; not interpreted."
   discovered: JSON
-  "The set of the last rollout that completed here; null before the first."
+  "The version set of the last rollout that completed here; null before the first."
   live: VersionSet
   liveSince: Time
-  "Where the newest rollout that goes here stands here; null before the first."
+  "This environment in the latest rollout that includes it; null before the first."
   latest: RolloutEnvironment
-  "What that rollout brings, and how it stands here; null before the first."
+  "The version set of that rollout, and its state here; null before the first."
   latestVersionSet: VersionSet
   state: RolloutState
-  "Open gates that hold that rollout up before or in this environment."
+  "The open gates that block that rollout before or in this environment."
   gates: [Gate!]!
-  "The worst health of the application's services here, rollout or not; UNKNOWN before any was seen."
+  "The worst health of the application's services here, whether or not a rollout is active; UNKNOWN before the first observation."
   health: Health!
-  "What is in force here beside what was deployed last; null before anybody has looked."
+  "The revision in effect here, compared with the one deployed last; null before the first observation."
   reconciliation: Reconciliation
-  "What may be done with it."
+  "The actions on it, and whether the viewer may perform them."
   viewerCan: [Ability!]!
 }
 
@@ -6399,24 +6400,24 @@ type Rollout implements Node {
   versionSet: VersionSet!
   flowDefinition: FlowDefinition!
   state: RolloutState!
-  "The handle of the workflow that drives it; null until it has been handed over."
+  "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
-  "Derived: the target was live before in the first environment (R18)."
+  "Derived: the version set was live in the first environment before (R18)."
   isRollback: Boolean!
   "Derived: a gate is open (R38)."
   awaitingApproval: Boolean!
-  "Derived: somebody has paused it, and it has not come to a gate yet (D17)."
+  "Derived: it has been asked to pause and has not reached a gate yet (D17)."
   pauseRequested: Boolean!
   openGates: [Gate!]!
-  "Every condition that it needs and does not have, in the order of promotion; none for one that is over."
+  "Every unmet condition that it waits for, in the order of promotion; empty once it has ended."
   waitingOn: [Wait!]!
-  "What may be done with it as it stands."
+  "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
   createdAt: Time!
   startedAt: Time
   finishedAt: Time
   environments: [RolloutEnvironment!]!
-  "Oldest first: the record of who did what and why, of the rollout and its deployments (R39). Without first or last, 200 rows."
+  "The record of who did what and why, for the rollout and its deployments, oldest first (R39). Without first or last a page has 200 rows."
   journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalConnection!
 }
 
@@ -6425,17 +6426,17 @@ type RolloutConnection {
   "The nodes of the edges."
   nodes: [Rollout!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type RolloutEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Rollout!
 }
 
-"A question that is not answered yet: nobody has rejected it, its time is not over, and fewer people than its quorum have approved it (D24)."
+"A gate that is still open: it has not been rejected, has not expired, and has fewer approvals than its quorum (D24)."
 type Gate {
   gateId: String!
   rollout: Rollout!
@@ -6443,17 +6444,17 @@ type Gate {
   requestedAt: Time!
   "How many different people have to approve it."
   quorum: Int!
-  "The group that those who decide belong to; null for anybody."
+  "The group whose members may approve it; null for anybody with the permission."
   group: String
-  "Whether whoever has asked for the rollout may approve it (D28)."
+  "Whether the person who requested the rollout may approve it (D28)."
   requesterMayApprove: Boolean!
-  "When it is closed without an answer; null for never."
+  "When it expires; null if never."
   expiresAt: Time
-  "What no answer in time means."
+  "The outcome if it expires."
   onExpiry: GateOutcome!
-  "Those who have approved it so far, oldest first."
+  "The approvals so far, oldest first."
   approvals: [GateApproval!]!
-  "Whether the viewer may answer it."
+  "Whether the viewer may approve or reject it."
   viewerCan: [Ability!]!
 }
 
@@ -6471,7 +6472,7 @@ type GateApproval {
   approvedAt: Time!
 }
 
-"What an environment asks of every rollout that is to enter it, whatever its pipeline says."
+"The approval that an environment requires of every rollout before it enters, whatever the pipeline requires."
 type EnvironmentApproval {
   reason: String!
   quorum: Int!
@@ -6482,39 +6483,39 @@ type EnvironmentApproval {
   onExpiry: GateOutcome!
 }
 
-"A condition that a rollout needs and does not have."
+"An unmet condition that a rollout waits for."
 type Wait {
   kind: WaitKind!
-  "What is missing, for people."
+  "What is missing, as text."
   detail: String!
-  "Who or what can end it."
+  "Who or what can resolve it."
   resolver: String!
-  "The permission that ends it; null where no person does."
+  "The permission needed to resolve it; null if no person can."
   neededPermission: Permission
-  "Null where it is not known."
+  "Null if unknown."
   since: Time
-  "When it ends by itself; null where it does not."
+  "When it ends on its own; null if it does not."
   until: Time
   gateId: String
-  "Null when it is about the whole rollout."
+  "Null if it concerns the whole rollout."
   environment: Environment
   service: Service
 }
 
 enum WaitKind {
-  "The workflow engine has not begun the rollout yet."
+  "The workflow engine has not accepted the rollout yet."
   HAND_OVER
   "A gate is open."
   APPROVAL
-  "Somebody holds the rollout."
+  "Somebody has paused the rollout."
   PAUSE
-  "A gate asks for time once every service has come to it."
+  "The soak time of a gate, which begins when every service has reached it, has not passed."
   SOAK
-  "A deployment is on its way to the next gate, or to its end."
+  "A deployment has not reached its next gate, or its end, yet."
   HEALTH
-  "An environment ahead is not ready."
+  "An environment that comes next is not ready."
   ENVIRONMENT
-  "Nobody can be reached who acts in an environment."
+  "The agent of an environment cannot be reached."
   AGENT
 }
 
@@ -6523,12 +6524,12 @@ type GateConnection {
   "The nodes of the edges."
   nodes: [Gate!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type GateEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Gate!
 }
@@ -6540,9 +6541,9 @@ type RolloutEnvironment implements Node {
   position: Int!
   state: RolloutState!
   driverBinding: DriverBinding!
-  "The digest of the driver bundle that is used here, to the byte (D7)."
+  "The digest of the exact driver bundle used here (D7)."
   driverDigest: String!
-  "What was live before; null for the first rollout ever to this environment (R15)."
+  "What was live before; null for the first rollout to this environment (R15)."
   previousVersionSet: VersionSet
   startedAt: Time
   finishedAt: Time
@@ -6556,51 +6557,51 @@ type Deployment implements Node {
   state: DeploymentState!
   startedAt: Time
   finishedAt: Time
-  "What exactly was deployed; null until it has been committed (E46)."
+  "Exactly what was deployed; null until it has been committed (E46)."
   snapshot: DeploymentSnapshot
-  "The gates that it has come to, in order; a gate that no row speaks of is still ahead."
+  "The gates that it has reached, in order. Later gates are not listed."
   gates: [DeploymentGate!]!
 }
 
-"What the journal says of one gate of a deployment."
+"One gate of a deployment, according to the journal."
 type DeploymentGate {
   "<environment>/<weight>"
   gateId: String!
-  "The share of traffic at which it stops, in percent."
+  "The traffic weight at which the deployment stops, in percent."
   weight: Int!
-  "When it stood at the gate; null when it was never seen there."
+  "When it was observed at the gate; null if it never was."
   reachedAt: Time
-  "When it was let past; null while it stands."
+  "When it passed the gate; null while it waits there."
   passedAt: Time
 }
 
 type DeploymentSnapshot {
   commitSha: String!
   manifestDigest: String!
-  "The digest of the driver bundle that deployed it, to the byte (D7, D15)."
+  "The digest of the exact driver bundle that deployed it (D7, D15)."
   driverDigest: String!
   parameters: JSON!
-  "What the commit changed for this service; empty where nothing, and for drivers that do not tell."
+  "What the commit changed for this service; empty if nothing, or if the driver does not report it."
   changes: [FileChange!]!
 }
 
-"What changes in one file."
+"The change to one file."
 type FileChange {
   path: String!
-  "In the unified form, as Git writes it."
+  "A unified diff, as Git writes it."
   diff: String!
-  "Whether the rest of the diff was left out."
+  "Whether the diff was cut off."
   truncated: Boolean!
 }
 
-"What a rollout of a version set would have changed, had it been begun when it was asked."
+"What a rollout of a version set would have changed at the time of the request."
 type RolloutPreview {
   id: ID!
   versionSet: VersionSet!
   state: PreviewState!
   "Why it failed; empty otherwise."
   reason: String!
-  "In the order of promotion; empty before it is made."
+  "In the order of promotion; empty until the preview has been made."
   environments: [PreviewedEnvironment!]!
   requestedAt: Time!
 }
@@ -6611,31 +6612,31 @@ enum PreviewState {
   FAILED
 }
 
-"What would change in one environment."
+"The changes to one environment."
 type PreviewedEnvironment {
   environment: Environment!
   changes: [FileChange!]!
-  "Why that cannot be told; empty otherwise."
+  "Why the changes are not known; empty if they are."
   reason: String!
 }
 
-"One row of a journal."
+"One row of the journal: a change of state, or an action."
 type Transition {
   "rollout_7, rolloutenvironment_9 or deployment_11."
   subject: ID!
-  "Where that is; null for a rollout as a whole."
+  "The environment of the subject; null for a rollout as a whole."
   environment: Environment
-  "What is deployed there; null for all but a deployment."
+  "The service being deployed; null unless the subject is a deployment."
   service: Service
   fromState: String
   toState: String!
-  "The verb: start, request_approval, approve, reach_gate, pass_gate, complete, fail …"
+  "What happened: start, request_approval, approve, reach_gate, pass_gate, complete, fail …"
   event: String!
-  "The gate it is about; null for most."
+  "The gate concerned; null for most events."
   gateId: String
   principalType: String!
   principalId: Int
-  "The member whose number that is; null for the system, policies and schedules."
+  "The member with that principalId; null for the system, policies and schedules."
   principal: Member
   reason: String
   triggeredBy: String
@@ -6647,26 +6648,26 @@ type JournalConnection {
   "The nodes of the edges."
   nodes: [Transition!]!
   pageInfo: PageInfo!
-  "How many there are in all, on whatever page; counted only when it is asked for."
+  "The number of items on all pages; counted only if selected."
   totalCount: Int!
 }
 
 type JournalEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Transition!
 }
 
-"What came of checking a page of rollouts against the journal."
+"The result of checking a page of rollouts against the journal."
 type JournalCheck {
   rollouts: Int!
-  "How many rows of the journal were read."
+  "The number of journal rows read."
   rows: Int!
   differences: [JournalDifference!]!
   pageInfo: PageInfo!
 }
 
-"A cached state that is not what the journal says, or a row that tells what cannot be."
+"A stored state that differs from what the journal implies, or a journal row that is impossible."
 type JournalDifference {
   "rollout_7, rolloutenvironment_9 or deployment_11; application_2 for a cell of the matrix before the first rollout."
   subject: ID!
@@ -6676,63 +6677,63 @@ type JournalDifference {
 type Driver {
   "name@major"
   ref: String!
-  "That of its bundle, to the byte: what a rollout pins (D7)."
+  "The digest of its bundle, which rollouts pin (D7)."
   digest: String!
   "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
   origin: String!
-  "The digest of the OCI artifact that it came in; null for any other."
+  "The digest of the OCI artifact it came in; null for other origins."
   artifactDigest: String
   supportedPipelineSteps: [String!]!
-  "For reflection: JSON Schema with gitlabUi annotations (R23)."
+  "JSON Schema with gitlabUi annotations, from which forms are generated (R23)."
   environmentSchema: JSON!
   applicationEnvironmentSchema: JSON!
 }
 
 """
-DORA's metrics of an application in an environment. A change is a version set: what a commit has become once every service has an artifact; what
-was before that, such as review and build, is not known here. A deployment is a rollout that has begun in the environment, and is over there.
-What there is nothing to tell of is null, never 0.
+DORA's metrics of an application in an environment. A change is a version set, which exists once every service has an artifact; the time before
+that, such as review and build, is not known here. A deployment is a rollout that has started in the environment and has ended there. A metric
+without data is null, never 0.
 """
 type DeliveryMetrics {
   environment: Environment!
   since: Time!
   until: Time!
-  "Deployments that were completed, those of rollbacks with them."
+  "Completed deployments, rollbacks included."
   deployments: Int!
-  "Deployment frequency: deployments for each 24 hours of the window."
+  "Deployment frequency: deployments per 24 hours of the window."
   deploymentsPerDay: Float!
   """
-  Deployments that required intervention: they failed, or were aborted, or were completed and then gone back from, by a person or by policy, before
-  anything else was completed. What was mended by a newer version set without a rollback is not known to have failed.
+  Deployments that required intervention: they failed, were aborted, or were completed and then rolled back, by a person or by policy, before
+  another one was completed. A bad deployment that was fixed by a newer version set, without a rollback, is not counted: it is not known to have failed.
   """
   failures: Int!
-  "Deployments that were cancelled or superseded, without an abort: neither a success nor a failure."
+  "Deployments that were cancelled or superseded without an abort: neither successes nor failures."
   cancelled: Int!
-  "Change fail rate: the failures' part of all that were completed, failed or aborted, 0 to 1."
+  "Change fail rate: failures as a fraction (0 to 1) of all deployments that were completed, failed or aborted."
   changeFailRate: Float
-  "Completed deployments that were made because of a failure: ways back, and whatever was the first to be completed after one."
+  "Completed deployments made because of a failure: rollbacks, and the first deployment completed after one."
   reworked: Int!
-  "Deployment rework rate: the reworked part of the deployments, 0 to 1."
+  "Deployment rework rate: reworked as a fraction (0 to 1) of deployments."
   reworkRate: Float
-  "Change lead time: from the version set to the end of its first deployment here. Ways back and repetitions have none."
+  "Change lead time: from the creation of the version set to the end of its first deployment here. Rollbacks and repeated deployments do not count."
   leadTime: DurationSummary
   """
-  The part of the lead time that people were waited for: until somebody asked for a rollout of the version set, and, after an attempt that came to
-  nothing, asked again; while a gate asked for approval; while the rollout was paused, by hand or after an abort. What overlaps counts once.
+  The part of the lead time spent waiting for people: until somebody requested a rollout of the version set and, after an unsuccessful attempt,
+  requested another; while a gate waited for approval; while the rollout was paused, by hand or after an abort. Overlaps count once.
   """
   leadTimePeople: DurationSummary
-  "The rest of the lead time: what was deployed, soak times, and the line behind another rollout of the application."
+  "The rest of the lead time: deploying, soak times, and waiting behind another rollout of the application."
   leadTimeMachine: DurationSummary
   """
-  Failed deployment recovery time (time to restore): from the end of a deployment that failed, or was gone back from, to the end of the next one
-  that was completed, be that behind the window; from an abort until what was under way had been taken back.
+  Failed deployment recovery time (time to restore): from the end of a deployment that failed or was rolled back to the end of the next completed
+  one, even if that lies after the window; for an abort, until the previous version had been restored.
   """
   recoveryTime: DurationSummary
-  "Failures that nothing has mended yet."
+  "Failures without recovery so far."
   unrecovered: Int!
 }
 
-"What a distribution of durations is told by, in seconds. Median and p90 are members of it (nearest rank)."
+"A summary of a distribution of durations, in seconds. median and p90 are observed values (nearest rank)."
 type DurationSummary {
   count: Int!
   mean: Float!
@@ -6741,35 +6742,35 @@ type DurationSummary {
   longest: Float!
 }
 
-"Where drivers of this installation come from; it is configured, and belongs to no organization."
+"A configured origin of this installation's drivers. It belongs to no organization."
 type DriverOrigin {
   "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
   origin: String!
-  "The digest of the OCI artifact in force; null for any other, and until one has been pulled."
+  "The digest of the OCI artifact in effect; null for other origins, and until one has been pulled."
   digest: String
-  "name@major of each driver from there. A major that a newer artifact has no more stays (R21)."
+  "name@major of each driver from there. A major that a newer artifact no longer contains is kept (R21)."
   drivers: [String!]!
-  "When the registry last said that this artifact is what is there."
+  "When the registry last confirmed that this artifact is current."
   checkedAt: Time
-  "Why what is there now is not in force, with file and line where those are at fault; null when all is well."
+  "Why the current content is not in effect, with file and line where applicable; null if there is no problem."
   problem: String
-  "What kind of problem that is, and so who can do something about it; null when all is well."
+  "The kind of problem, which tells who can fix it; null if there is none."
   problemCode: DriverProblemCode
 }
 
-"What keeps drivers from being in force."
+"What prevents drivers from taking effect."
 enum DriverProblemCode {
-  "No replica of the domain service has heard of the artifact yet."
+  "No replica of the domain service has pulled the artifact yet."
   NOT_PULLED
-  "The registry does not answer, or not as one."
+  "The registry does not answer, or does not answer like a registry."
   UNREACHABLE
-  "The registry refuses, or the rule about what may be reached does."
+  "The registry denies access, or the network policy (allow_networks) forbids reaching it."
   DENIED
   "The registry has nothing under that reference."
   NOT_FOUND
-  "The content is not that of its digest: it was changed in the registry, or on the way."
+  "The content does not match its digest: it was changed in the registry or in transit."
   ALTERED
-  "It is no driver, or one that is at fault, or has a name that another one has."
+  "The content is not a driver, is an invalid one, or has a name that is already taken."
   BROKEN
 }
 
@@ -6817,12 +6818,12 @@ input LookAtArtifactSourceInput {
   artifactSourceId: ID!
 }
 
-"What a look came to."
+"The result of a poll."
 type LookAtArtifactSourcePayload {
   artifactSource: ArtifactSource
-  "The newest artifact, as image:tag@digest; empty when there is none that counts."
+  "The newest matching artifact, as image:tag@digest; empty if there is none."
   artifact: String!
-  "Why the look failed; empty when it went well."
+  "Why the poll failed; empty if it succeeded."
   problem: String!
   errors: [UserError!]!
 }
@@ -6833,9 +6834,9 @@ input TryArtifactSourceInput {
 }
 
 type TryArtifactSourcePayload {
-  "The newest artifact, as image:tag@digest; empty when there is none that counts."
+  "The newest matching artifact, as image:tag@digest; empty if there is none."
   artifact: String!
-  "Why the look failed; empty when it went well."
+  "Why the poll failed; empty if it succeeded."
   problem: String!
   errors: [UserError!]!
 }
@@ -6901,13 +6902,13 @@ type RestoreEnvironmentPayload {
   errors: [UserError!]!
 }
 
-"That something was archived, or restored."
+"An archiving or a restoration."
 type Archiving {
-  "False when it was restored."
+  "False for a restoration."
   archived: Boolean!
   principalType: String!
   principalId: Int!
-  "The member whose number that is."
+  "The member with that principalId."
   principal: Member
   reason: String!
   createdAt: Time!
@@ -6944,7 +6945,7 @@ type RetryApplicationEnvironmentSetupPayload {
 
 input PreviewRolloutInput {
   versionSetId: ID!
-  "Whether the rollout would be a way back, which an application may have pass its gates at once (D14)."
+  "Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so (D14)."
   rollback: Boolean = false
 }
 
@@ -6959,9 +6960,9 @@ input CreateRolloutInput {
 }
 
 type CreateRolloutPayload {
-  "Null also when it was queued."
+  "Null on errors, and if it was queued."
   rollout: Rollout
-  "It begins when the active rollout is over, as the application's policy has it."
+  "Set if the application's policy queues the rollout until the active one has ended."
   queued: QueuedRollout
   errors: [UserError!]!
 }
@@ -7023,7 +7024,7 @@ input RetryRolloutInput {
 }
 
 type RetryRolloutPayload {
-  "The same one, or, where that was over, the new one."
+  "The same rollout or, if that had ended, the new one."
   rollout: Rollout
   errors: [UserError!]!
 }
@@ -7041,9 +7042,9 @@ type SetRolloutPolicyPayload {
 }
 
 input RollbackRolloutInput {
-  "What to go back from."
+  "The rollout to roll back."
   rolloutId: ID!
-  "Any earlier set of the application; without it what was live before, in the last environment."
+  "Any earlier set of the application; by default what was live before in the last environment."
   versionSetId: ID
   reason: String = ""
 }
@@ -7056,7 +7057,7 @@ type RollbackRolloutPayload {
 
 input SetEnvironmentApprovalInput {
   environmentId: ID!
-  "Null asks nothing any more."
+  "Null removes the requirement."
   approval: EnvironmentApprovalInput
 }
 
@@ -7064,9 +7065,9 @@ input EnvironmentApprovalInput {
   reason: String = ""
   "How many different people have to approve, 1 to 20."
   quorum: Int = 1
-  "The group that they belong to; without it anybody."
+  "The group they must belong to; empty for anybody with the permission."
   group: String = ""
-  "Whether whoever has asked for the rollout may be one of them."
+  "Whether the person who requested the rollout may be one of them."
   requesterMayApprove: Boolean = false
   "At most 30 days; 0 for never."
   expiresAfterSeconds: Int = 0
@@ -7115,11 +7116,11 @@ type GroupPayload {
 }
 
 input CreateTokenInput {
-  "Tells its holder's tokens apart."
+  "A name to tell the member's tokens apart."
   name: String!
-  "Whose; the viewer's own without it."
+  "The member to create it for; by default the viewer."
   memberId: ID
-  "What it is good for; everything that the viewer may do without it. Reading always belongs to it."
+  "The permissions to restrict it to; by default all that the viewer has. READ is always included."
   scopes: [Permission!]
   "60 to 31622400 (366 days)."
   lifetimeSeconds: Int = 7776000
@@ -7127,7 +7128,7 @@ input CreateTokenInput {
 
 type CreateTokenPayload {
   accessToken: AccessToken
-  "The token itself: it is kept nowhere, and cannot be shown again."
+  "The token itself. It is not stored and cannot be shown again."
   token: String
   errors: [UserError!]!
 }
@@ -7142,13 +7143,13 @@ type RevokeTokenPayload {
 }
 
 input RegisterAgentInput {
-  "Such as the cluster's; unique among those that are not revoked."
+  "For example the cluster's name; unique among agents that are not revoked."
   name: String!
 }
 
 input RotateAgentInput {
   agentId: ID!
-  "How long the key before stays good: 0 to 2592000 (30 days)."
+  "How long the previous key stays valid: 0 to 2592000 (30 days)."
   overlapSeconds: Int = 86400
 }
 
@@ -7162,7 +7163,7 @@ input RevokeAgentKeyInput {
 
 type AgentKeyPayload {
   agent: Agent
-  "The secret half of the key (an NKey seed), for the relay: it is kept nowhere, and cannot be shown again."
+  "The private half of the key (an NKey seed), for the relay. It is not stored and cannot be shown again."
   seed: String
   errors: [UserError!]!
 }
@@ -7179,7 +7180,7 @@ input SetRollbackPolicyInput {
   onDegraded: Boolean!
   "At most a week."
   degradedAfterSeconds: Int = 1800
-  "Promote a way back at once, without the gates by weight."
+  "Promote rollbacks in full at once, without stopping at weight gates."
   inFull: Boolean = false
 }
 
@@ -7189,31 +7190,31 @@ type SetRollbackPolicyPayload {
 }
 
 enum WorkflowState {
-  "Has something to do now."
+  "Running now."
   RUNNING
-  "Waits for a timer, an event or a Function's answer."
+  "Waiting for a timer, an event or a Function's result."
   PARKED
   COMPLETED
   FAILED
   CANCELLED
   TERMINATED
-  "Set aside: process after process of the engine died while it ran. A retry releases it."
+  "Set aside because several engine processes in a row died while running it. A retry releases it."
   QUARANTINED
 }
 
-"One run of a program in the workflow engine, which keeps it: it is asked for anew each time."
+"One run of a program in the workflow engine. It is read from the engine on every query."
 type Workflow {
   workflowId: String!
   "The engine's handle."
   workflowRef: String!
   state: WorkflowState!
-  "Why, for one that failed or was ended; empty otherwise."
+  "Why it failed or was ended; empty otherwise."
   error: String!
-  "What it waits for, a sentence each; empty in lists."
+  "What it waits for, one sentence each; empty in lists."
   waitingFor: [String!]!
-  "What the driver calls the program; empty for one that was not started here."
+  "The driver's name for the program; empty for a run that the domain service did not start."
   program: String!
-  "What it is run for: rollout_7, environment_2; empty for one that was not started here."
+  "The object it works for: rollout_7, environment_2; empty for a run that the domain service did not start."
   subject: String!
   "SHA-256 of the program, hexadecimal."
   programDigest: String!
@@ -7221,17 +7222,17 @@ type Workflow {
   updatedAt: Time!
   finishedAt: Time
   lastSequence: Int!
-  "How often it has gone on with an empty history, from 1 (continue_with)."
+  "Counts from 1; incremented when the program continues with an empty history (continue_with)."
   generation: Int!
-  "Where the history of this generation begins; only from here on can it be retried."
+  "The sequence at which this generation's history begins. It can be retried only from there on."
   generationSequence: Int!
   "Oldest first; empty in lists."
   retries: [WorkflowRetry!]!
   "What it recorded, oldest first."
   history(first: Int = 50, after: String): WorkflowHistoryConnection!
-  "What it printed and had carried out, oldest first (D29)."
+  "What it printed and which Functions it called, oldest first (D29)."
   logs(first: Int = 50, after: String): WorkflowLogConnection!
-  "What may be done with it as it stands."
+  "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
 }
 
@@ -7243,7 +7244,7 @@ type WorkflowConnection {
 }
 
 type WorkflowEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: Workflow!
 }
@@ -7251,9 +7252,9 @@ type WorkflowEdge {
 type WorkflowRetry {
   at: Time!
   reason: String!
-  "The failure that it was to mend."
+  "The failure that the retry was for."
   error: String!
-  "The first entry of the history that was forgotten."
+  "The first history entry that was discarded."
   fromSequence: Int!
 }
 
@@ -7266,9 +7267,9 @@ type WorkflowEntry {
   branch: Int!
   "run, sleep, wait, now …"
   kind: String!
-  "The Function or the event that it is about."
+  "The Function or the event type."
   name: String!
-  "The result as JSON text, cut where it is long."
+  "The result as JSON text, truncated if long."
   value: String!
   truncated: Boolean!
   recordedAt: Time!
@@ -7282,7 +7283,7 @@ type WorkflowHistoryConnection {
 }
 
 type WorkflowHistoryEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: WorkflowEntry!
 }
@@ -7290,14 +7291,14 @@ type WorkflowHistoryEdge {
 type WorkflowLine {
   sequence: Int!
   branch: Int!
-  "print, run, poll, emit, or the end."
+  "print, run, poll, emit, or how the run ended."
   kind: String!
   name: String!
   text: String!
-  "The code of a call that failed; empty for one that did not."
+  "The error code of a failed call; empty otherwise."
   code: String!
   truncated: Boolean!
-  "Something in it looked like a secret, and was replaced."
+  "Whether something that looked like a secret was replaced."
   redacted: Boolean!
   recordedAt: Time!
 }
@@ -7310,7 +7311,7 @@ type WorkflowLogConnection {
 }
 
 type WorkflowLogEdge {
-  "What a page begins or ends with that goes on from here."
+  "Pass as after, or before, to continue from this item."
   cursor: String!
   node: WorkflowLine!
 }
@@ -7318,7 +7319,7 @@ type WorkflowLogEdge {
 input RetryWorkflowInput {
   workflowId: String!
   reason: String = ""
-  "The entry of the history to begin with; it and all after it are forgotten. 0 for the step that failed."
+  "The history entry to restart from; it and all later entries are discarded. 0 for the step that failed."
   fromSequence: Int = 0
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Whether the viewer may do something now. The mutation refuses by the same rule, with the same words.
+// Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
 type Ability struct {
 	// The name of the mutation.
 	Action  string `json:"action"`
 	Allowed bool   `json:"allowed"`
-	// Why not; null when it is allowed.
+	// Why not; null if it is allowed.
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -33,7 +33,7 @@ type AbortRolloutPayload struct {
 
 type AgentKeyPayload struct {
 	Agent *Agent `json:"agent,omitempty"`
-	// The secret half of the key (an NKey seed), for the relay: it is kept nowhere, and cannot be shown again.
+	// The private half of the key (an NKey seed), for the relay. It is not stored and cannot be shown again.
 	Seed   *string     `json:"seed,omitempty"`
 	Errors []UserError `json:"errors"`
 }
@@ -79,9 +79,9 @@ type CancelWorkflowInput struct {
 	Reason     *string `json:"reason,omitempty"`
 }
 
-// Something wrong with a configuration.
+// A problem found in a configuration.
 type ConfigProblem struct {
-	// Where, as a JSON pointer (RFC 6901); empty for the configuration as a whole.
+	// JSON pointer (RFC 6901) to the place of the problem; empty for the configuration as a whole.
 	Pointer string `json:"pointer"`
 	// What was found and what was expected.
 	Message string `json:"message"`
@@ -152,9 +152,9 @@ type CreateRolloutInput struct {
 }
 
 type CreateRolloutPayload struct {
-	// Null also when it was queued.
+	// Null on errors, and if it was queued.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// It begins when the active rollout is over, as the application's policy has it.
+	// Set if the application's policy queues the rollout until the active one has ended.
 	Queued *QueuedRollout `json:"queued,omitempty"`
 	Errors []UserError    `json:"errors"`
 }
@@ -166,11 +166,11 @@ type CreateServiceInput struct {
 }
 
 type CreateTokenInput struct {
-	// Tells its holder's tokens apart.
+	// A name to tell the member's tokens apart.
 	Name string `json:"name"`
-	// Whose; the viewer's own without it.
+	// The member to create it for; by default the viewer.
 	MemberID *string `json:"memberId,omitempty"`
-	// What it is good for; everything that the viewer may do without it. Reading always belongs to it.
+	// The permissions to restrict it to; by default all that the viewer has. READ is always included.
 	Scopes []core.Permission `json:"scopes,omitempty"`
 	// 60 to 31622400 (366 days).
 	LifetimeSeconds *int `json:"lifetimeSeconds,omitempty"`
@@ -178,7 +178,7 @@ type CreateTokenInput struct {
 
 type CreateTokenPayload struct {
 	AccessToken *AccessToken `json:"accessToken,omitempty"`
-	// The token itself: it is kept nowhere, and cannot be shown again.
+	// The token itself. It is not stored and cannot be shown again.
 	Token  *string     `json:"token,omitempty"`
 	Errors []UserError `json:"errors"`
 }
@@ -187,9 +187,9 @@ type EnvironmentApprovalInput struct {
 	Reason *string `json:"reason,omitempty"`
 	// How many different people have to approve, 1 to 20.
 	Quorum *int `json:"quorum,omitempty"`
-	// The group that they belong to; without it anybody.
+	// The group they must belong to; empty for anybody with the permission.
 	Group *string `json:"group,omitempty"`
-	// Whether whoever has asked for the rollout may be one of them.
+	// Whether the person who requested the rollout may be one of them.
 	RequesterMayApprove *bool `json:"requesterMayApprove,omitempty"`
 	// At most 30 days; 0 for never.
 	ExpiresAfterSeconds *int              `json:"expiresAfterSeconds,omitempty"`
@@ -205,27 +205,27 @@ type LookAtArtifactSourceInput struct {
 	ArtifactSourceID string `json:"artifactSourceId"`
 }
 
-// What a look came to.
+// The result of a poll.
 type LookAtArtifactSourcePayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
-	// The newest artifact, as image:tag@digest; empty when there is none that counts.
+	// The newest matching artifact, as image:tag@digest; empty if there is none.
 	Artifact string `json:"artifact"`
-	// Why the look failed; empty when it went well.
+	// Why the poll failed; empty if it succeeded.
 	Problem string      `json:"problem"`
 	Errors  []UserError `json:"errors"`
 }
 
-// Which rows of the matrix are shown: those with one cell that meets everything given here. Empty lists ask nothing.
+// Selects the rows of the matrix that have at least one cell matching every condition given. Empty lists do not filter.
 type MatrixFilter struct {
-	// A part of the application's name, in any case.
+	// Any part of the application's name, ignoring case.
 	Text *string `json:"text,omitempty"`
-	// Names or identifiers. Other environments' cells are neither looked at nor shown.
+	// Names or identifiers. Cells of other environments are neither matched nor returned.
 	Environments []string `json:"environments,omitempty"`
-	// Drivers (name@major) of environments. Other environments' cells are neither looked at nor shown.
+	// Drivers (name@major) of environments. Cells of other environments are neither matched nor returned.
 	Drivers []string `json:"drivers,omitempty"`
-	// How the newest rollout that goes there stands there.
+	// The state, in that environment, of the latest rollout to it.
 	States []core.RolloutState `json:"states,omitempty"`
-	// The worst health of a service there. Where nothing was seen yet there is none to go by.
+	// The worst health of a service there. Cells without any observation do not match.
 	Health []core.Health `json:"health,omitempty"`
 	// Whether a gate is open there.
 	Waiting *bool `json:"waiting,omitempty"`
@@ -243,14 +243,14 @@ type NewArtifactSourceInput struct {
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
-// A page of a list, as the Relay Cursor Connections Specification has it: first and after from the front, last and before from the
-// back, not both first and last; after and before together bound a stretch of the list. Without first and last a page has 50 items,
-// and at most 200. A cursor says where an item stands in the list's order: what is added meanwhile shifts nothing, and a deep page
-// costs what the first does. The cursors of one order are none of another's.
+// Pagination follows the Relay Cursor Connections Specification: first and after page forwards, last and before page backwards. first and
+// last cannot be combined; after and before together select a range. A page has 50 items by default and 200 at most. A cursor encodes the
+// item's place in the list's order, so items added in the meantime shift nothing, and a deep page costs no more than the first. A cursor is
+// only valid for the order it was issued for.
 type PageInfo struct {
-	// Whether the list goes on behind this page; true as well where before was given.
+	// Whether there are items after this page; also true if before was given.
 	HasNextPage bool `json:"hasNextPage"`
-	// Whether the list begins before this page; true as well where after was given.
+	// Whether there are items before this page; also true if after was given.
 	HasPreviousPage bool    `json:"hasPreviousPage"`
 	StartCursor     *string `json:"startCursor,omitempty"`
 	EndCursor       *string `json:"endCursor,omitempty"`
@@ -268,7 +268,7 @@ type PauseRolloutPayload struct {
 
 type PreviewRolloutInput struct {
 	VersionSetID string `json:"versionSetId"`
-	// Whether the rollout would be a way back, which an application may have pass its gates at once (D14).
+	// Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so (D14).
 	Rollback *bool `json:"rollback,omitempty"`
 }
 
@@ -278,7 +278,7 @@ type PreviewRolloutPayload struct {
 }
 
 type RegisterAgentInput struct {
-	// Such as the cluster's; unique among those that are not revoked.
+	// For example the cluster's name; unique among agents that are not revoked.
 	Name string `json:"name"`
 }
 
@@ -352,7 +352,7 @@ type RetryRolloutInput struct {
 }
 
 type RetryRolloutPayload struct {
-	// The same one, or, where that was over, the new one.
+	// The same rollout or, if that had ended, the new one.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
@@ -360,7 +360,7 @@ type RetryRolloutPayload struct {
 type RetryWorkflowInput struct {
 	WorkflowID string  `json:"workflowId"`
 	Reason     *string `json:"reason,omitempty"`
-	// The entry of the history to begin with; it and all after it are forgotten. 0 for the step that failed.
+	// The history entry to restart from; it and all later entries are discarded. 0 for the step that failed.
 	FromSequence *int `json:"fromSequence,omitempty"`
 }
 
@@ -382,9 +382,9 @@ type RevokeTokenPayload struct {
 }
 
 type RollbackRolloutInput struct {
-	// What to go back from.
+	// The rollout to roll back.
 	RolloutID string `json:"rolloutId"`
-	// Any earlier set of the application; without it what was live before, in the last environment.
+	// Any earlier set of the application; by default what was live before in the last environment.
 	VersionSetID *string `json:"versionSetId,omitempty"`
 	Reason       *string `json:"reason,omitempty"`
 }
@@ -397,7 +397,7 @@ type RollbackRolloutPayload struct {
 
 type RotateAgentInput struct {
 	AgentID string `json:"agentId"`
-	// How long the key before stays good: 0 to 2592000 (30 days).
+	// How long the previous key stays valid: 0 to 2592000 (30 days).
 	OverlapSeconds *int `json:"overlapSeconds,omitempty"`
 }
 
@@ -413,7 +413,7 @@ type SetArtifactSourceConfigPayload struct {
 
 type SetEnvironmentApprovalInput struct {
 	EnvironmentID string `json:"environmentId"`
-	// Null asks nothing any more.
+	// Null removes the requirement.
 	Approval *EnvironmentApprovalInput `json:"approval,omitempty"`
 }
 
@@ -439,7 +439,7 @@ type SetRollbackPolicyInput struct {
 	OnDegraded  bool   `json:"onDegraded"`
 	// At most a week.
 	DegradedAfterSeconds *int `json:"degradedAfterSeconds,omitempty"`
-	// Promote a way back at once, without the gates by weight.
+	// Promote rollbacks in full at once, without stopping at weight gates.
 	InFull *bool `json:"inFull,omitempty"`
 }
 
@@ -466,16 +466,16 @@ type TryArtifactSourceInput struct {
 }
 
 type TryArtifactSourcePayload struct {
-	// The newest artifact, as image:tag@digest; empty when there is none that counts.
+	// The newest matching artifact, as image:tag@digest; empty if there is none.
 	Artifact string `json:"artifact"`
-	// Why the look failed; empty when it went well.
+	// Why the poll failed; empty if it succeeded.
 	Problem string      `json:"problem"`
 	Errors  []UserError `json:"errors"`
 }
 
-// Something wrong with what the caller sent. Nothing was changed.
+// A problem with the caller's input. Nothing was changed.
 type UserError struct {
-	// The input field at fault, as a path; empty for the request as a whole.
+	// Path of the offending input field; empty for the request as a whole.
 	Field []string `json:"field"`
 	// What was found and what was expected.
 	Message string `json:"message"`
@@ -487,11 +487,11 @@ type Viewer struct {
 	Organization  Organization `json:"organization"`
 	PrincipalType string       `json:"principalType"`
 	PrincipalID   int          `json:"principalId"`
-	// Null for a principal that is no member.
+	// Null for a principal that is not a member.
 	Member *Member `json:"member,omitempty"`
-	// What the viewer's role and token allow together.
+	// The permissions granted by both the viewer's role and the token in use.
 	Permissions []core.Permission `json:"permissions"`
-	// What may be done in the organization as a whole.
+	// The actions on the organization as a whole.
 	ViewerCan []Ability `json:"viewerCan"`
 }
 
@@ -500,21 +500,21 @@ type WorkflowPayload struct {
 	Errors   []UserError `json:"errors"`
 }
 
-// What keeps drivers from being in force.
+// What prevents drivers from taking effect.
 type DriverProblemCode string
 
 const (
-	// No replica of the domain service has heard of the artifact yet.
+	// No replica of the domain service has pulled the artifact yet.
 	DriverProblemCodeNotPulled DriverProblemCode = "NOT_PULLED"
-	// The registry does not answer, or not as one.
+	// The registry does not answer, or does not answer like a registry.
 	DriverProblemCodeUnreachable DriverProblemCode = "UNREACHABLE"
-	// The registry refuses, or the rule about what may be reached does.
+	// The registry denies access, or the network policy (allow_networks) forbids reaching it.
 	DriverProblemCodeDenied DriverProblemCode = "DENIED"
 	// The registry has nothing under that reference.
 	DriverProblemCodeNotFound DriverProblemCode = "NOT_FOUND"
-	// The content is not that of its digest: it was changed in the registry, or on the way.
+	// The content does not match its digest: it was changed in the registry or in transit.
 	DriverProblemCodeAltered DriverProblemCode = "ALTERED"
-	// It is no driver, or one that is at fault, or has a name that another one has.
+	// The content is not a driver, is an invalid one, or has a name that is already taken.
 	DriverProblemCodeBroken DriverProblemCode = "BROKEN"
 )
 
