@@ -62,7 +62,7 @@ type Server struct {
 }
 
 const (
-	readyWithin = 10 * time.Second
+	readyWithin = 30 * time.Second
 	readyPoll   = 50 * time.Millisecond
 	// tlsWithin is how long a handshake may take: the server's own two seconds are short on a busy machine.
 	tlsWithin = 10 * time.Second

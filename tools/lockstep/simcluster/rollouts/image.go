@@ -30,7 +30,8 @@ type pulled struct {
 var _ Images = (*Registry)(nil)
 
 const (
-	pullTimeout = 2 * time.Second
+	// pullTimeout is for a registry that hangs. One that is slow on a busy machine is no reason for pods to fail.
+	pullTimeout = 20 * time.Second
 	pullBackoff = time.Second
 )
 

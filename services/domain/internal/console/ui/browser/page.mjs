@@ -23,7 +23,7 @@ export async function open(browser, stack, { dark = false, width = 1360, height 
     deviceScaleFactor: zoom, forcedColors: forced ? 'active' : 'none', reducedMotion: 'reduce',
   })
   const page = await context.newPage()
-  page.setDefaultTimeout(30_000)
+  page.setDefaultTimeout(60_000) // reached only when something does not come
   const wrong = []
   page.on('pageerror', (e) => wrong.push(`thrown: ${e.message}`))
   page.on('console', (m) => {
@@ -72,5 +72,5 @@ export async function tabTo(page, locator) {
     if (await locator.evaluate((e) => e === document.activeElement)) return true
     await page.keyboard.press('Tab')
     return false
-  }, 20_000)
+  })
 }
