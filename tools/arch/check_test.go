@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 		{"events and the store", pkg{ImportPath: own + "services/domain/internal/events", Imports: []string{own + "services/domain/internal/store"}}, "internal/store"},
 		{"api and pgx", pkg{ImportPath: own + "services/domain/internal/api/graph", Imports: []string{"github.com/jackc/pgx/v5"}}, "pgx"},
 		{"store and NATS", pkg{ImportPath: own + "services/workflow/internal/store", Imports: []string{"github.com/nats-io/nats.go"}}, "nats"},
-		{"store and generated SQL", pkg{ImportPath: own + "services/workflow/internal/store", Imports: []string{own + "services/workflow/internal/store/sqlc", "github.com/jackc/pgx/v5"}}, ""},
+		{"store and generated SQL", pkg{ImportPath: own + "services/workflow/internal/store", Imports: []string{own + "services/workflow/internal/store/query", "github.com/jackc/pgx/v5"}}, ""},
 		{"an adapter and another", pkg{ImportPath: own + "services/workflow/internal/function", Imports: []string{own + "services/workflow/internal/git"}}, "internal/git"},
 		{"root knows its adapters", pkg{ImportPath: own + "services/workflow", Imports: []string{own + "services/workflow/internal/git", own + "services/workflow/internal/store", own + "pkg/bus"}}, ""},
 		{"root and another service", pkg{ImportPath: own + "services/workflow", Imports: []string{own + "services/domain"}}, "services/domain"},

@@ -6,18 +6,18 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-func member(r sqlc.Member) core.Member {
+func member(r query.Member) core.Member {
 	return core.Member{ID: r.ID, Name: r.Name, Kind: core.PrincipalType(r.Kind), Role: core.Role(r.Role), RemovedAt: r.RemovedAt, CreatedAt: r.CreatedAt}
 }
 
-func group(r sqlc.Group) core.Group {
+func group(r query.Group) core.Group {
 	return core.Group{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt}
 }
 
-func accessToken(r sqlc.AccessToken) core.AccessToken {
+func accessToken(r query.AccessToken) core.AccessToken {
 	return core.AccessToken{
 		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes),
 		ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
@@ -26,7 +26,7 @@ func accessToken(r sqlc.AccessToken) core.AccessToken {
 
 // EnsureOwner makes the first member of an organization, which the configured token stands for.
 func (s *Store) EnsureOwner(ctx context.Context, organization, id int64, name string) error {
-	return s.view(ctx, organization, func(q *sqlc.Queries) error {
+	return s.view(ctx, organization, func(q *query.Queries) error {
 		if err := q.EnsureMember(ctx, organization, id, name); err != nil {
 			return pg.Classify(err, "ensure owner %d of organization %d", id, organization)
 		}
@@ -36,14 +36,14 @@ func (s *Store) EnsureOwner(ctx context.Context, organization, id int64, name st
 
 // OrganizationsWithToken implements core.Store.
 func (s *Store) OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithToken(ctx, digest)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithToken(ctx, digest)
 	return ids, pg.Classify(err, "find the organization of a token")
 }
 
 // Members implements core.Reads.
 func (r reader) Members(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Member], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "members", func(q *sqlc.Queries, w core.Window) ([]sqlc.Member, error) {
-		return q.ListMembers(ctx, sqlc.ListMembersParams{
+	return list(ctx, r, organization, p, core.OrderCreated, "members", func(q *query.Queries, w core.Window) ([]query.Member, error) {
+		return q.ListMembers(ctx, query.ListMembersParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
 			ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -52,17 +52,17 @@ func (r reader) Members(ctx context.Context, organization int64, p core.Page) (c
 
 // CountMembers implements core.Counts.
 func (r reader) CountMembers(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "members", func(q *sqlc.Queries) (int64, error) { return q.CountMembers(ctx, organization) })
+	return count(ctx, r, organization, "members", func(q *query.Queries) (int64, error) { return q.CountMembers(ctx, organization) })
 }
 
 // MembersByID implements core.Reads.
 func (r reader) MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error) {
-	return byKey(ctx, r, organization, ids, "members", (*sqlc.Queries).MembersByID, keyed(member, func(m core.Member) int64 { return m.ID }))
+	return byKey(ctx, r, organization, ids, "members", (*query.Queries).MembersByID, keyed(member, func(m core.Member) int64 { return m.ID }))
 }
 
 // MemberByName implements core.Reads.
 func (r reader) MemberByName(ctx context.Context, organization int64, name string) (m core.Member, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.MemberByName(ctx, organization, name)
 		m = member(row)
 		return missing(err, "member", name)
@@ -72,8 +72,8 @@ func (r reader) MemberByName(ctx context.Context, organization int64, name strin
 
 // Groups implements core.Reads.
 func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "groups", func(q *sqlc.Queries, w core.Window) ([]sqlc.Group, error) {
-		return q.ListGroups(ctx, sqlc.ListGroupsParams{
+	return list(ctx, r, organization, p, core.OrderCreated, "groups", func(q *query.Queries, w core.Window) ([]query.Group, error) {
+		return q.ListGroups(ctx, query.ListGroupsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
 			ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -82,17 +82,17 @@ func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (co
 
 // CountGroups implements core.Counts.
 func (r reader) CountGroups(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "groups", func(q *sqlc.Queries) (int64, error) { return q.CountGroups(ctx, organization) })
+	return count(ctx, r, organization, "groups", func(q *query.Queries) (int64, error) { return q.CountGroups(ctx, organization) })
 }
 
 // GroupsByID implements core.Reads.
 func (r reader) GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Group, error) {
-	return byKey(ctx, r, organization, ids, "groups", (*sqlc.Queries).GroupsByID, keyed(group, func(g core.Group) int64 { return g.ID }))
+	return byKey(ctx, r, organization, ids, "groups", (*query.Queries).GroupsByID, keyed(group, func(g core.Group) int64 { return g.ID }))
 }
 
 // GroupByName implements core.Reads.
 func (r reader) GroupByName(ctx context.Context, organization int64, name string) (g core.Group, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.GroupByName(ctx, organization, name)
 		g = group(row)
 		return missing(err, "group", name)
@@ -102,34 +102,34 @@ func (r reader) GroupByName(ctx context.Context, organization int64, name string
 
 // MembersByGroup implements core.Reads.
 func (r reader) MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error) {
-	return under(ctx, r, organization, groups, "members of groups", (*sqlc.Queries).MembersByGroup,
-		func(row sqlc.MembersByGroupRow) (int64, core.Member) { return row.GroupID, member(row.Member) })
+	return under(ctx, r, organization, groups, "members of groups", (*query.Queries).MembersByGroup,
+		func(row query.MembersByGroupRow) (int64, core.Member) { return row.GroupID, member(row.Member) })
 }
 
 // GroupsByMember implements core.Reads.
 func (r reader) GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error) {
-	return under(ctx, r, organization, members, "groups of members", (*sqlc.Queries).GroupsByMember,
-		func(row sqlc.GroupsByMemberRow) (int64, core.Group) { return row.MemberID, group(row.Group) })
+	return under(ctx, r, organization, members, "groups of members", (*query.Queries).GroupsByMember,
+		func(row query.GroupsByMemberRow) (int64, core.Group) { return row.MemberID, group(row.Group) })
 }
 
 // TokensByID implements core.Reads.
 func (r reader) TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error) {
-	return byKey(ctx, r, organization, ids, "tokens", (*sqlc.Queries).TokensByID, keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
+	return byKey(ctx, r, organization, ids, "tokens", (*query.Queries).TokensByID, keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
 }
 
 // TokensByMember implements core.Reads.
 func (r reader) TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.AccessToken, error) {
-	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.TokensByMemberRow, error) {
+	read := func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.TokensByMemberRow, error) {
 		return q.TokensByMember(ctx, ids, organization)
 	}
-	return under(ctx, r, organization, members, "tokens of members", query, func(row sqlc.TokensByMemberRow) (int64, core.AccessToken) {
+	return under(ctx, r, organization, members, "tokens of members", read, func(row query.TokensByMemberRow) (int64, core.AccessToken) {
 		return row.AccessToken.MemberID, accessToken(row.AccessToken)
 	})
 }
 
 // AddMember implements core.Tx.
 func (t *tx) AddMember(ctx context.Context, m core.Member) (core.Member, error) {
-	row, err := t.q.InsertMember(ctx, sqlc.InsertMemberParams{OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind), Role: string(m.Role)})
+	row, err := t.q.InsertMember(ctx, query.InsertMemberParams{OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind), Role: string(m.Role)})
 	return member(row), pg.Classify(err, "add member %q", m.Name)
 }
 
@@ -141,7 +141,7 @@ func (t *tx) LockMembers(ctx context.Context, id int64) ([]core.Member, error) {
 
 // SaveMember implements core.Tx.
 func (t *tx) SaveMember(ctx context.Context, m core.Member) error {
-	n, err := t.q.SaveMember(ctx, sqlc.SaveMemberParams{OrganizationID: t.organization, ID: m.ID, Role: string(m.Role), RemovedAt: m.RemovedAt})
+	n, err := t.q.SaveMember(ctx, query.SaveMemberParams{OrganizationID: t.organization, ID: m.ID, Role: string(m.Role), RemovedAt: m.RemovedAt})
 	return one(n, err, "member", m.ID)
 }
 
@@ -153,7 +153,7 @@ func (t *tx) MemberByIdentity(ctx context.Context, issuer, subject string) (core
 
 // SetMemberIdentity implements core.Tx.
 func (t *tx) SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error {
-	n, err := t.q.SetMemberIdentity(ctx, sqlc.SetMemberIdentityParams{OrganizationID: t.organization, ID: id, Issuer: issuer, Subject: subject})
+	n, err := t.q.SetMemberIdentity(ctx, query.SetMemberIdentityParams{OrganizationID: t.organization, ID: id, Issuer: issuer, Subject: subject})
 	return one(n, err, "member without an identity", id)
 }
 
@@ -174,7 +174,7 @@ func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at 
 	if members == nil {
 		members = []int64{} // NULL would mean that nobody knows
 	}
-	if err := t.q.LeaveGroup(ctx, sqlc.LeaveGroupParams{At: at, OrganizationID: t.organization, GroupID: id, Members: members}); err != nil {
+	if err := t.q.LeaveGroup(ctx, query.LeaveGroupParams{At: at, OrganizationID: t.organization, GroupID: id, Members: members}); err != nil {
 		return pg.Classify(err, "take members out of group %d", id)
 	}
 	return pg.Classify(t.q.JoinGroup(ctx, t.organization, id, members), "put members into group %d", id)
@@ -182,7 +182,7 @@ func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at 
 
 // AddToken implements core.Tx.
 func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte) (core.AccessToken, error) {
-	row, err := t.q.InsertToken(ctx, sqlc.InsertTokenParams{
+	row, err := t.q.InsertToken(ctx, query.InsertTokenParams{
 		OrganizationID: t.organization, MemberID: token.MemberID, ParentID: orNull(token.ParentID), Name: token.Name, Digest: digest,
 		Scopes: int16(token.Scopes), ExpiresAt: token.ExpiresAt,
 	})
@@ -206,14 +206,14 @@ const usedWithin = time.Minute
 
 // TouchToken implements core.Tx.
 func (t *tx) TouchToken(ctx context.Context, id int64, at time.Time) error {
-	err := t.q.TouchToken(ctx, sqlc.TouchTokenParams{At: at, OrganizationID: t.organization, ID: id, UnlessSince: at.Add(-usedWithin)})
+	err := t.q.TouchToken(ctx, query.TouchTokenParams{At: at, OrganizationID: t.organization, ID: id, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of token %d", id)
 }
 
 // AddRequest implements core.Tx.
 func (t *tx) AddRequest(ctx context.Context, p core.Principal, r core.Request) (bool, error) {
 	// Of two at the same moment the second waits for the first one's commit, and finds it.
-	n, err := t.q.InsertRequest(ctx, sqlc.InsertRequestParams{
+	n, err := t.q.InsertRequest(ctx, query.InsertRequestParams{
 		OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: r.Key, Fingerprint: r.Fingerprint,
 	})
 	return n == 1, pg.Classify(err, "keep request %q", r.Key)
@@ -221,12 +221,12 @@ func (t *tx) AddRequest(ctx context.Context, p core.Principal, r core.Request) (
 
 // PriorRequest implements core.Tx.
 func (t *tx) PriorRequest(ctx context.Context, p core.Principal, key string) (core.PriorRequest, error) {
-	row, err := t.q.GetRequest(ctx, sqlc.GetRequestParams{OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	row, err := t.q.GetRequest(ctx, query.GetRequestParams{OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
 	return core.PriorRequest{Fingerprint: row.Fingerprint, Answered: row.Answer != nil, Answer: row.Answer}, missing(err, "request", key)
 }
 
 // AnswerRequest implements core.Tx.
 func (t *tx) AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error {
-	err := t.q.AnswerRequest(ctx, sqlc.AnswerRequestParams{Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	err := t.q.AnswerRequest(ctx, query.AnswerRequestParams{Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
 	return pg.Classify(err, "keep the answer to request %q", key)
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-func agent(r sqlc.Agent) core.Agent {
+func agent(r query.Agent) core.Agent {
 	return core.Agent{ID: r.ID, Name: r.Name, RevokedAt: r.RevokedAt, CreatedAt: r.CreatedAt}
 }
 
-func agentKey(r sqlc.AgentKey) core.AgentKey {
+func agentKey(r query.AgentKey) core.AgentKey {
 	return core.AgentKey{
 		ID: r.ID, AgentID: r.AgentID, PublicKey: r.PublicKey, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt, CreatedAt: r.CreatedAt,
 	}
 }
 
-func accessChange(r sqlc.AccessChange) core.AccessChange {
+func accessChange(r query.AccessChange) core.AccessChange {
 	return core.AccessChange{
 		ID: r.ID, Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Action: core.Action(r.Action),
 		Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName}, Detail: r.Detail, CreatedAt: r.CreatedAt,
@@ -29,8 +29,8 @@ func accessChange(r sqlc.AccessChange) core.AccessChange {
 
 // Agents implements core.Reads.
 func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool, p core.Page) (core.Slice[core.Agent], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "agents", func(q *sqlc.Queries, w core.Window) ([]sqlc.Agent, error) {
-		return q.ListAgents(ctx, sqlc.ListAgentsParams{
+	return list(ctx, r, organization, p, core.OrderCreated, "agents", func(q *query.Queries, w core.Window) ([]query.Agent, error) {
+		return q.ListAgents(ctx, query.ListAgentsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
 			WithRevoked: withRevoked, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -39,17 +39,17 @@ func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool
 
 // CountAgents implements core.Counts.
 func (r reader) CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error) {
-	return count(ctx, r, organization, "agents", func(q *sqlc.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
+	return count(ctx, r, organization, "agents", func(q *query.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
 }
 
 // AgentsByID implements core.Reads.
 func (r reader) AgentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Agent, error) {
-	return byKey(ctx, r, organization, ids, "agents", (*sqlc.Queries).AgentsByID, keyed(agent, func(a core.Agent) int64 { return a.ID }))
+	return byKey(ctx, r, organization, ids, "agents", (*query.Queries).AgentsByID, keyed(agent, func(a core.Agent) int64 { return a.ID }))
 }
 
 // AgentByName implements core.Reads.
 func (r reader) AgentByName(ctx context.Context, organization int64, name string) (a core.Agent, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.AgentByName(ctx, organization, name)
 		a = agent(row)
 		return missing(err, "agent", name)
@@ -59,31 +59,31 @@ func (r reader) AgentByName(ctx context.Context, organization int64, name string
 
 // AgentKeysByID implements core.Reads.
 func (r reader) AgentKeysByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AgentKey, error) {
-	return byKey(ctx, r, organization, ids, "keys of agents", (*sqlc.Queries).AgentKeysByID, keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
+	return byKey(ctx, r, organization, ids, "keys of agents", (*query.Queries).AgentKeysByID, keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
 }
 
 // AgentKeysByAgent implements core.Reads.
 func (r reader) AgentKeysByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.AgentKey, error) {
-	query := func(q *sqlc.Queries, ctx context.Context, organization int64, ids []int64) ([]sqlc.AgentKeysByAgentRow, error) {
+	read := func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.AgentKeysByAgentRow, error) {
 		return q.AgentKeysByAgent(ctx, ids, organization)
 	}
-	return under(ctx, r, organization, agents, "keys of agents", query, func(row sqlc.AgentKeysByAgentRow) (int64, core.AgentKey) {
+	return under(ctx, r, organization, agents, "keys of agents", read, func(row query.AgentKeysByAgentRow) (int64, core.AgentKey) {
 		return row.AgentKey.AgentID, agentKey(row.AgentKey)
 	})
 }
 
 // EnvironmentsByAgent implements core.Reads.
 func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.Environment, error) {
-	return under(ctx, r, organization, agents, "environments of agents", (*sqlc.Queries).EnvironmentsByAgent,
-		func(row sqlc.EnvironmentsByAgentRow) (int64, core.Environment) {
+	return under(ctx, r, organization, agents, "environments of agents", (*query.Queries).EnvironmentsByAgent,
+		func(row query.EnvironmentsByAgentRow) (int64, core.Environment) {
 			return row.AgentID, environment(row.Environment)
 		})
 }
 
 // AccessChanges implements core.Reads.
 func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (core.Slice[core.AccessChange], error) {
-	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *sqlc.Queries, w core.Window) ([]sqlc.AccessChange, error) {
-		return q.ListAccessChanges(ctx, sqlc.ListAccessChangesParams{
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *query.Queries, w core.Window) ([]query.AccessChange, error) {
+		return q.ListAccessChanges(ctx, query.ListAccessChangesParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
 	}, accessChange, numbered(func(c core.AccessChange) int64 { return c.ID }))
@@ -91,12 +91,12 @@ func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Pa
 
 // CountAccessChanges implements core.Counts.
 func (r reader) CountAccessChanges(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "changes of access", func(q *sqlc.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
+	return count(ctx, r, organization, "changes of access", func(q *query.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
 }
 
 // AgentOfKey implements core.Store.
 func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (core.AgentLogin, error) {
-	rows, err := sqlc.New(s.deps.Pool).AgentOfKey(ctx, public, at)
+	rows, err := query.New(s.deps.Pool).AgentOfKey(ctx, public, at)
 	if err != nil {
 		return core.AgentLogin{}, pg.Classify(err, "find the agent of a key")
 	}
@@ -108,8 +108,8 @@ func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (co
 
 // AgentOwners implements core.Store.
 func (s *Store) AgentOwners(ctx context.Context) ([]core.AgentOwner, error) {
-	rows, err := sqlc.New(s.deps.Pool).AgentOwners(ctx)
-	owners := convertAll(rows, func(r sqlc.AgentOwnersRow) core.AgentOwner {
+	rows, err := query.New(s.deps.Pool).AgentOwners(ctx)
+	owners := convertAll(rows, func(r query.AgentOwnersRow) core.AgentOwner {
 		return core.AgentOwner{AgentID: r.AgentID, Organization: r.OrganizationID, Revoked: r.Revoked}
 	})
 	return owners, pg.Classify(err, "read whose agents are")
@@ -117,7 +117,7 @@ func (s *Store) AgentOwners(ctx context.Context) ([]core.AgentOwner, error) {
 
 // GoodAgentKeys implements core.Store.
 func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error) {
-	rows, err := sqlc.New(s.deps.Pool).GoodAgentKeys(ctx, keys, at)
+	rows, err := query.New(s.deps.Pool).GoodAgentKeys(ctx, keys, at)
 	good := make(map[int64]int64, len(rows))
 	for _, r := range rows {
 		good[r.KeyID] = r.OrganizationID
@@ -127,7 +127,7 @@ func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (
 
 // EnsureAgent makes an agent of a given number with a key, unless it is there.
 func (s *Store) EnsureAgent(ctx context.Context, organization, number int64, name, public string) error {
-	return s.view(ctx, organization, func(q *sqlc.Queries) error {
+	return s.view(ctx, organization, func(q *query.Queries) error {
 		if err := q.EnsureAgent(ctx, organization, number, name); err != nil {
 			return pg.Classify(err, "ensure agent %d", number)
 		}
@@ -185,13 +185,13 @@ func (t *tx) AgentNumbers(ctx context.Context) ([]int64, error) {
 
 // SeeAgentKeys implements core.Tx.
 func (t *tx) SeeAgentKeys(ctx context.Context, ids []int64, at time.Time) error {
-	err := t.q.SeeAgentKeys(ctx, sqlc.SeeAgentKeysParams{At: at, OrganizationID: t.organization, Ids: ids, UnlessSince: at.Add(-usedWithin)})
+	err := t.q.SeeAgentKeys(ctx, query.SeeAgentKeysParams{At: at, OrganizationID: t.organization, Ids: ids, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of keys of agents")
 }
 
 // AddAccessChange implements core.Tx.
 func (t *tx) AddAccessChange(ctx context.Context, c core.AccessChange) error {
-	err := t.q.InsertAccessChange(ctx, sqlc.InsertAccessChangeParams{
+	err := t.q.InsertAccessChange(ctx, query.InsertAccessChangeParams{
 		OrganizationID: t.organization, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, Action: string(c.Action),
 		SubjectKind: string(c.Subject.Kind), SubjectNumber: c.Subject.ID, SubjectName: c.Subject.Name, Detail: c.Detail,
 	})

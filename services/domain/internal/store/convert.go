@@ -4,33 +4,33 @@ import (
 	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-func application(r sqlc.Application) core.Application {
+func application(r query.Application) core.Application {
 	return core.Application{ID: r.ID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt, ArchivedAt: r.ArchivedAt}
 }
 
-func service(r sqlc.Service) core.Service {
+func service(r query.Service) core.Service {
 	return core.Service{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt}
 }
 
-func artifactSource(r sqlc.ArtifactSource) core.ArtifactSource {
+func artifactSource(r query.ArtifactSource) core.ArtifactSource {
 	return core.ArtifactSource{ID: r.ID, ServiceID: r.ServiceID, Ref: r.SourceRef, Config: r.SourceConfig, CreatedAt: r.CreatedAt}
 }
 
-func version(r sqlc.Version) core.Version {
+func version(r query.Version) core.Version {
 	return core.Version{
 		ID: r.ID, ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest, Reference: r.Reference,
 		PublishedAt: r.PublishedAt, CreatedAt: r.CreatedAt,
 	}
 }
 
-func versionSet(r sqlc.VersionSet) core.VersionSet {
+func versionSet(r query.VersionSet) core.VersionSet {
 	return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, EntriesDigest: r.EntriesDigest, CreatedAt: r.CreatedAt}
 }
 
-func environment(r sqlc.Environment) core.Environment {
+func environment(r query.Environment) core.Environment {
 	return core.Environment{
 		ID: r.ID, Name: r.Name, Description: r.Description, Tier: core.Tier(r.Tier), Readiness: core.Readiness(r.Readiness),
 		ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt), CreatedAt: r.CreatedAt,
@@ -38,19 +38,19 @@ func environment(r sqlc.Environment) core.Environment {
 	}
 }
 
-func driverBinding(r sqlc.DriverBinding) core.DriverBinding {
+func driverBinding(r query.DriverBinding) core.DriverBinding {
 	return core.DriverBinding{
 		ID: r.ID, EnvironmentID: r.EnvironmentID, Version: int(r.Version), DriverRef: r.DriverRef, DriverConfig: r.DriverConfig, CreatedAt: r.CreatedAt,
 	}
 }
 
-func flowDefinition(r sqlc.FlowDefinition) core.FlowDefinition {
+func flowDefinition(r query.FlowDefinition) core.FlowDefinition {
 	return core.FlowDefinition{
 		ID: r.ID, ApplicationID: r.ApplicationID, Version: int(r.Version), Definition: json.RawMessage(r.Definition), CreatedAt: r.CreatedAt,
 	}
 }
 
-func applicationEnvironment(r sqlc.ApplicationEnvironment) core.ApplicationEnvironment {
+func applicationEnvironment(r query.ApplicationEnvironment) core.ApplicationEnvironment {
 	return core.ApplicationEnvironment{
 		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, Readiness: core.Readiness(r.Readiness),
 		ReadinessReason: r.ReadinessReason, Discovered: r.Discovered, SetupAttempt: int(r.SetupAttempt), SetupWanted: r.SetupWanted,
@@ -58,7 +58,7 @@ func applicationEnvironment(r sqlc.ApplicationEnvironment) core.ApplicationEnvir
 	}
 }
 
-func rollout(r sqlc.Rollout) core.Rollout {
+func rollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State),
@@ -66,7 +66,7 @@ func rollout(r sqlc.Rollout) core.Rollout {
 	}
 }
 
-func rolloutEnvironment(r sqlc.RolloutEnvironment) core.RolloutEnvironment {
+func rolloutEnvironment(r query.RolloutEnvironment) core.RolloutEnvironment {
 	return core.RolloutEnvironment{
 		ID: r.ID, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Position: int(r.Position), DriverBindingID: r.DriverBindingID,
 		DriverDigest: r.DriverDigest, PreviousVersionSetID: orZero(r.PreviousVersionSetID), State: core.RolloutState(r.State),
@@ -74,21 +74,21 @@ func rolloutEnvironment(r sqlc.RolloutEnvironment) core.RolloutEnvironment {
 	}
 }
 
-func deployment(r sqlc.Deployment) core.Deployment {
+func deployment(r query.Deployment) core.Deployment {
 	return core.Deployment{
 		ID: r.ID, RolloutEnvironmentID: r.RolloutEnvironmentID, ServiceID: r.ServiceID, State: core.DeploymentState(r.State),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }
 
-func snapshot(r sqlc.SnapshotsByDeploymentRow) core.Snapshot {
+func snapshot(r query.SnapshotsByDeploymentRow) core.Snapshot {
 	return core.Snapshot{
 		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest, DriverDigest: r.DriverDigest,
 		Parameters: r.Snapshot.Parameters, Changes: r.Snapshot.Changes, CreatedAt: r.Snapshot.CreatedAt,
 	}
 }
 
-func transition(r sqlc.JournalsByRolloutRow) core.Transition {
+func transition(r query.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
@@ -96,7 +96,7 @@ func transition(r sqlc.JournalsByRolloutRow) core.Transition {
 	}
 }
 
-func gateWord(r sqlc.GateWordsRow) core.Transition {
+func gateWord(r query.GateWordsRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
@@ -104,7 +104,7 @@ func gateWord(r sqlc.GateWordsRow) core.Transition {
 }
 
 // deploymentGates makes one gate of the rows about it; the first of each kind counts.
-func deploymentGates(rows []sqlc.GatesByDeploymentRow) []core.DeploymentGate {
+func deploymentGates(rows []query.GatesByDeploymentRow) []core.DeploymentGate {
 	var gates []core.DeploymentGate
 	at := map[string]int{}
 	for _, r := range rows {
@@ -126,7 +126,7 @@ func deploymentGates(rows []sqlc.GatesByDeploymentRow) []core.DeploymentGate {
 	return gates
 }
 
-func handoff(r sqlc.Handoff) core.Handoff {
+func handoff(r query.Handoff) core.Handoff {
 	return core.Handoff{
 		ID: r.ID, Kind: core.HandoffKind(r.Kind), WorkflowID: r.WorkflowID, Subject: core.HandoffSubject(r.SubjectKind), SubjectID: r.SubjectID,
 		Program: orZero(r.Program), DriverDigest: orZero(r.DriverDigest), Inputs: r.Inputs, Reason: r.Reason,

@@ -5,16 +5,16 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // Attempts implements core.Reads.
 func (r reader) Attempts(ctx context.Context, organization int64, s core.DeliverySearch) (all []core.Attempt, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
 		}
-		rows, err := q.Attempts(ctx, sqlc.AttemptsParams{
+		rows, err := q.Attempts(ctx, query.AttemptsParams{
 			OrganizationID: organization, ApplicationID: s.ApplicationID, Environments: s.Environments, Since: s.Since, Until: s.Until,
 			AfterAt: s.After, AfterID: s.AfterID, Most: int32(s.Most), Around: int32(s.Around),
 		})

@@ -6,23 +6,23 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // reader is core.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
-	run func(ctx context.Context, organization int64, fn func(*sqlc.Queries) error) error
+	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
 }
 
 // together runs reads in one transaction: they show one state, and travel with one begin and one end.
 func (r reader) together(ctx context.Context, organization int64, fn func(reader) error) error {
-	return r.run(ctx, organization, func(q *sqlc.Queries) error { return fn(within(q, organization)) })
+	return r.run(ctx, organization, func(q *query.Queries) error { return fn(within(q, organization)) })
 }
 
 // within are the reads of a transaction. Only its own organization may be asked for: the transaction has entered that one,
 // and a slip in the core must not become a look into another's rows (R5).
-func within(q *sqlc.Queries, organization int64) reader {
-	return reader{run: func(_ context.Context, asked int64, fn func(*sqlc.Queries) error) error {
+func within(q *query.Queries, organization int64) reader {
+	return reader{run: func(_ context.Context, asked int64, fn func(*query.Queries) error) error {
 		if asked != organization {
 			return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
 		}
@@ -31,24 +31,24 @@ func within(q *sqlc.Queries, organization int64) reader {
 }
 
 // batch is a generated query that reads rows by a list of identifiers.
-type batch[R any] func(*sqlc.Queries, context.Context, int64, []int64) ([]R, error)
+type batch[R any] func(*query.Queries, context.Context, int64, []int64) ([]R, error)
 
 // fetch runs a batch; no identifiers, no query.
-func fetch[R any](ctx context.Context, r reader, organization int64, ids []int64, what string, query batch[R]) (rows []R, err error) {
+func fetch[R any](ctx context.Context, r reader, organization int64, ids []int64, what string, read batch[R]) (rows []R, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		// Assigned, not appended to: the transaction may run again.
-		rows, err = query(q, ctx, organization, ids)
+		rows, err = read(q, ctx, organization, ids)
 		return pg.Classify(err, "read %s", what)
 	})
 	return rows, err
 }
 
 // byKey reads at most one thing for each key.
-func byKey[R, T any](ctx context.Context, r reader, organization int64, ids []int64, what string, query batch[R], convert func(R) (int64, T)) (map[int64]T, error) {
-	rows, err := fetch(ctx, r, organization, ids, what, query)
+func byKey[R, T any](ctx context.Context, r reader, organization int64, ids []int64, what string, read batch[R], convert func(R) (int64, T)) (map[int64]T, error) {
+	rows, err := fetch(ctx, r, organization, ids, what, read)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func byKey[R, T any](ctx context.Context, r reader, organization int64, ids []in
 }
 
 // under reads any number of things for each parent, in the order of the query.
-func under[R, T any](ctx context.Context, r reader, organization int64, parents []int64, what string, query batch[R], convert func(R) (int64, T)) (map[int64][]T, error) {
-	rows, err := fetch(ctx, r, organization, parents, what, query)
+func under[R, T any](ctx context.Context, r reader, organization int64, parents []int64, what string, read batch[R], convert func(R) (int64, T)) (map[int64][]T, error) {
+	rows, err := fetch(ctx, r, organization, parents, what, read)
 	if err != nil {
 		return nil, err
 	}
@@ -85,18 +85,18 @@ func keyed[R, T any](convert func(R) T, key func(T) int64) func(R) (int64, T) {
 // list reads one page of a list that goes by usual where nothing else is asked for.
 func list[R, T any](
 	ctx context.Context, r reader, organization int64, p core.Page, usual core.Order, what string,
-	query func(*sqlc.Queries, core.Window) ([]R, error), convert func(R) T, position func(T) core.Position,
+	read func(*query.Queries, core.Window) ([]R, error), convert func(R) T, position func(T) core.Position,
 ) (s core.Slice[T], err error) {
 	w, err := p.Open(usual)
 	if err != nil {
 		return s, err
 	}
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		// Ways and keys are values of the queries: see queries/lists.sql.
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
 		}
-		rows, err := query(q, w)
+		rows, err := read(q, w)
 		s = core.Cut(w, convertAll(rows, convert), position)
 		return pg.Classify(err, "list %s", what)
 	})
@@ -106,17 +106,17 @@ func list[R, T any](
 // pages reads the same page of what belongs to each parent.
 func pages[R, T any](
 	ctx context.Context, r reader, organization int64, parents []int64, p core.Page, usual core.Order, what string,
-	query func(*sqlc.Queries, []int64, core.Window) ([]R, error), convert func(R) (int64, T), number func(T) int64,
+	read func(*query.Queries, []int64, core.Window) ([]R, error), convert func(R) (int64, T), number func(T) int64,
 ) (map[int64]core.Slice[T], error) {
 	w, err := p.Open(usual)
 	if err != nil {
 		return nil, err
 	}
-	all, err := under(ctx, r, organization, parents, what, func(q *sqlc.Queries, ctx context.Context, _ int64, ids []int64) ([]R, error) {
+	all, err := under(ctx, r, organization, parents, what, func(q *query.Queries, ctx context.Context, _ int64, ids []int64) ([]R, error) {
 		if err := q.PlanForValues(ctx); err != nil {
 			return nil, err
 		}
-		return query(q, ids, w)
+		return read(q, ids, w)
 	}, convert)
 	return cut(w, parents, all, number), err
 }
@@ -139,9 +139,9 @@ func numbered[T any](number func(T) int64) func(T) core.Position {
 func limit(w core.Window) int32 { return int32(w.Limit()) }
 
 // count runs a query that counts.
-func count(ctx context.Context, r reader, organization int64, what string, query func(*sqlc.Queries) (int64, error)) (n int, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
-		counted, err := query(q)
+func count(ctx context.Context, r reader, organization int64, what string, read func(*query.Queries) (int64, error)) (n int, err error) {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
+		counted, err := read(q)
 		n = int(counted)
 		return pg.Classify(err, "count %s", what)
 	})

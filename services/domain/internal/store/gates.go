@@ -11,11 +11,11 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // gate is an open gate with the approvals so far, which the query hands over as one JSON list.
-func gate(row sqlc.OpenGatesRow) (core.Gate, error) {
+func gate(row query.OpenGatesRow) (core.Gate, error) {
 	var approvals []struct {
 		Type   string    `json:"type"`
 		ID     *int64    `json:"id"`
@@ -47,7 +47,7 @@ func gateRule(quorum int32, group string, requester bool, expiresAfter int32, on
 
 // AddGateRule implements core.Tx.
 func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error {
-	err := t.q.InsertRolloutGate(ctx, sqlc.InsertRolloutGateParams{
+	err := t.q.InsertRolloutGate(ctx, query.InsertRolloutGateParams{
 		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
 		RequesterMayApprove: r.RequesterMayApprove, ExpiresAfterSeconds: int32(r.ExpiresAfter / time.Second), OnExpiry: string(r.OnExpiry),
 	})
@@ -66,7 +66,7 @@ func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.Gate
 
 // ScheduleGateExpiry implements core.Tx.
 func (t *tx) ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time.Time) error {
-	err := t.q.InsertGateExpiry(ctx, sqlc.InsertGateExpiryParams{
+	err := t.q.InsertGateExpiry(ctx, query.InsertGateExpiryParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, GateID: e.GateID, AskedAt: e.AskedAt, DueAt: due,
 	})
 	return pg.Classify(err, "schedule expiry of gate %s of rollout %d", e.GateID, e.RolloutID)
@@ -88,14 +88,14 @@ func (t *tx) SettleGateExpiry(ctx context.Context, id int64) error {
 
 // OrganizationsWithDueGateExpiries implements core.Store.
 func (s *Store) OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueGateExpiries(ctx, at)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueGateExpiries(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due gates")
 }
 
 // EnvironmentApprovals implements core.Reads.
 func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error) {
-	return byKey(ctx, r, organization, environments, "approvals of environments", (*sqlc.Queries).EnvironmentApprovals,
-		func(row sqlc.EnvironmentApproval) (int64, core.EnvironmentApproval) {
+	return byKey(ctx, r, organization, environments, "approvals of environments", (*query.Queries).EnvironmentApprovals,
+		func(row query.EnvironmentApproval) (int64, core.EnvironmentApproval) {
 			return row.EnvironmentID, core.EnvironmentApproval{
 				EnvironmentID: row.EnvironmentID, Reason: row.Reason,
 				GateRule: gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
@@ -105,7 +105,7 @@ func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, en
 
 // SaveEnvironmentApproval implements core.Tx.
 func (t *tx) SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error {
-	err := t.q.SaveEnvironmentApproval(ctx, sqlc.SaveEnvironmentApprovalParams{
+	err := t.q.SaveEnvironmentApproval(ctx, query.SaveEnvironmentApprovalParams{
 		OrganizationID: t.organization, EnvironmentID: a.EnvironmentID, Reason: a.Reason, Quorum: int32(a.Quorum), ApproverGroup: a.Group,
 		RequesterMayApprove: a.RequesterMayApprove, ExpiresAfterSeconds: int32(a.ExpiresAfter / time.Second), OnExpiry: string(a.OnExpiry),
 	})

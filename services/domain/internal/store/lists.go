@@ -6,17 +6,17 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // Applications implements core.Reads.
 func (r reader) Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (core.Slice[core.Application], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		named, few, err := named(ctx, q, organization, f.Contains)
 		if err != nil || few && len(named) == 0 {
 			return nil, err
 		}
-		return q.ListApplications(ctx, sqlc.ListApplicationsParams{
+		return q.ListApplications(ctx, query.ListApplicationsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
 			Among: few, Applications: named, Contains: strings.ToLower(f.Contains), RolledOut: f.RolledOut, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -25,15 +25,15 @@ func (r reader) Applications(ctx context.Context, organization int64, f core.App
 
 // CountApplications implements core.Counts.
 func (r reader) CountApplications(ctx context.Context, organization int64, f core.ApplicationFilter) (int, error) {
-	return count(ctx, r, organization, "applications", func(q *sqlc.Queries) (int64, error) {
+	return count(ctx, r, organization, "applications", func(q *query.Queries) (int64, error) {
 		return q.CountApplications(ctx, organization, f.Contains, f.RolledOut)
 	})
 }
 
 // Environments implements core.Reads.
 func (r reader) Environments(ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page) (core.Slice[core.Environment], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "environments", func(q *sqlc.Queries, w core.Window) ([]sqlc.Environment, error) {
-		return q.ListEnvironments(ctx, sqlc.ListEnvironmentsParams{
+	return list(ctx, r, organization, p, core.OrderCreated, "environments", func(q *query.Queries, w core.Window) ([]query.Environment, error) {
+		return q.ListEnvironments(ctx, query.ListEnvironmentsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
 			Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f), ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -42,8 +42,8 @@ func (r reader) Environments(ctx context.Context, organization int64, f core.Env
 
 // CountEnvironments implements core.Counts.
 func (r reader) CountEnvironments(ctx context.Context, organization int64, f core.EnvironmentFilter) (int, error) {
-	return count(ctx, r, organization, "environments", func(q *sqlc.Queries) (int64, error) {
-		return q.CountEnvironments(ctx, sqlc.CountEnvironmentsParams{
+	return count(ctx, r, organization, "environments", func(q *query.Queries) (int64, error) {
+		return q.CountEnvironments(ctx, query.CountEnvironmentsParams{
 			OrganizationID: organization, Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f),
 		})
 	})
@@ -61,11 +61,11 @@ func readinessOf(f core.EnvironmentFilter) []string {
 
 // RolloutsAsking implements core.Reads.
 func (r reader) RolloutsAsking(ctx context.Context, organization int64, of core.Range) (ids []int64, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
 		}
-		ids, err = q.RolloutsAsking(ctx, sqlc.RolloutsAskingParams{
+		ids, err = q.RolloutsAsking(ctx, query.RolloutsAskingParams{
 			OrganizationID: organization, Above: of.Above, Below: of.Below, Falling: of.Falling, AtMost: int32(of.Most),
 		})
 		return pg.Classify(err, "find rollouts that ask")
@@ -75,14 +75,14 @@ func (r reader) RolloutsAsking(ctx context.Context, organization int64, of core.
 
 // JournalBetween implements core.Reads.
 func (r reader) JournalBetween(ctx context.Context, organization int64, of core.Range) (all []core.JournalEntry, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
 		}
-		rows, err := q.JournalBetween(ctx, sqlc.JournalBetweenParams{
+		rows, err := q.JournalBetween(ctx, query.JournalBetweenParams{
 			OrganizationID: organization, Above: of.Above, Below: of.Below, Falling: of.Falling, AtMost: int32(of.Most),
 		})
-		all = convertAll(rows, func(row sqlc.JournalBetweenRow) core.JournalEntry {
+		all = convertAll(rows, func(row query.JournalBetweenRow) core.JournalEntry {
 			return core.JournalEntry{RolloutID: row.RolloutID, Transition: core.Transition{
 				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: row.FromState, To: row.ToState, Verb: core.Verb(row.Event),
 				GateID: orZero(row.GateID), PrincipalType: core.PrincipalType(row.PrincipalType), PrincipalID: orZero(row.PrincipalID),
@@ -96,7 +96,7 @@ func (r reader) JournalBetween(ctx context.Context, organization int64, of core.
 
 // JournalHorizon implements core.Reads.
 func (r reader) JournalHorizon(ctx context.Context, organization int64) (h core.Horizon, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.JournalHorizon(ctx, organization)
 		h = core.Horizon{Position: row.Position, Oldest: row.Oldest, Next: row.Next}
 		return pg.Classify(err, "look how far the journal goes")
@@ -106,5 +106,5 @@ func (r reader) JournalHorizon(ctx context.Context, organization int64) (h core.
 
 // CountJournal implements core.Counts.
 func (r reader) CountJournal(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "rows of the journal", func(q *sqlc.Queries) (int64, error) { return q.CountJournal(ctx, organization) })
+	return count(ctx, r, organization, "rows of the journal", func(q *query.Queries) (int64, error) { return q.CountJournal(ctx, organization) })
 }

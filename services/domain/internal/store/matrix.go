@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // CellsByID implements core.Reads.
@@ -44,7 +44,7 @@ func (r reader) CellsByApplication(ctx context.Context, organization int64, appl
 // cells reads what is shown of places: a query for each kind of thing, however many places there are.
 func (r reader) cells(ctx context.Context, organization int64, places []core.ApplicationEnvironment) (map[int64]core.Cell, error) {
 	ids := convertAll(places, func(p core.ApplicationEnvironment) int64 { return p.ID })
-	known, err := byKey(ctx, r, organization, ids, "cells of the matrix", (*sqlc.Queries).Cells, func(row sqlc.CellsRow) (int64, sqlc.CellsRow) { return row.ID, row })
+	known, err := byKey(ctx, r, organization, ids, "cells of the matrix", (*query.Queries).Cells, func(row query.CellsRow) (int64, query.CellsRow) { return row.ID, row })
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func health(worst int16) core.Health {
 
 // EnvironmentsOfDrivers implements core.Reads.
 func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, refs []string) (ids []int64, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		ids, err = q.EnvironmentsOfDrivers(ctx, organization, refs)
 		return pg.Classify(err, "find environments of drivers")
 	})
@@ -129,7 +129,7 @@ func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, r
 
 // StopsAsking implements core.Reads.
 func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int64, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
 		}
@@ -141,14 +141,14 @@ func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int6
 
 // MatrixApplications implements core.Reads.
 func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
-	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *sqlc.Queries, w core.Window) ([]sqlc.Application, error) {
+	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		return matrix(ctx, q, organization, f, stops, w)
 	}, application, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
 }
 
 // matrix takes the query that has an index for what is asked.
-func matrix(ctx context.Context, q *sqlc.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window) ([]sqlc.Application, error) {
-	asked := sqlc.MatrixAmongParams{
+func matrix(ctx context.Context, q *query.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window) ([]query.Application, error) {
+	asked := query.MatrixAmongParams{
 		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: strings.ToLower(f.Contains), Environments: f.EnvironmentIDs,
 		States: standings(f.States), Healths: worst(f.Healths), Falling: w.Falling, AtMost: limit(w),
 		// Empty lists, not none: NULL would meet no condition.
@@ -175,12 +175,12 @@ func matrix(ctx context.Context, q *sqlc.Queries, organization int64, f core.Mat
 	case few:
 		return q.MatrixAmong(ctx, asked)
 	case len(asked.Environments) > 0 && len(asked.Environments) <= fewEnvironments:
-		return q.MatrixByEnvironment(ctx, sqlc.MatrixByEnvironmentParams{
+		return q.MatrixByEnvironment(ctx, query.MatrixByEnvironmentParams{
 			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
 			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
 		})
 	default:
-		return q.MatrixByCell(ctx, sqlc.MatrixByCellParams{
+		return q.MatrixByCell(ctx, query.MatrixByCellParams{
 			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
 			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
 		})
@@ -206,8 +206,8 @@ func (r reader) CountMatrixApplications(ctx context.Context, organization int64,
 			waiting = waitingOnly
 		}
 	}
-	return count(ctx, r, organization, "applications of the matrix", func(q *sqlc.Queries) (int64, error) {
-		return q.CountMatrix(ctx, sqlc.CountMatrixParams{
+	return count(ctx, r, organization, "applications of the matrix", func(q *query.Queries) (int64, error) {
+		return q.CountMatrix(ctx, query.CountMatrixParams{
 			OrganizationID: organization, States: standings(f.States), Healths: worst(f.Healths), Environments: append([]int64{}, f.EnvironmentIDs...),
 			Contains: strings.ToLower(f.Contains), Waiting: waiting, Stops: append([]int64{}, stops...),
 		})
@@ -248,7 +248,7 @@ func worst(healths []core.Health) []int16 {
 const fewNamed = 200
 
 // named are the applications that have a text in their names, where those are few; not few for an empty text.
-func named(ctx context.Context, q *sqlc.Queries, organization int64, text string) (ids []int64, few bool, err error) {
+func named(ctx context.Context, q *query.Queries, organization int64, text string) (ids []int64, few bool, err error) {
 	if text == "" {
 		return nil, false, nil
 	}
@@ -262,8 +262,8 @@ func named(ctx context.Context, q *sqlc.Queries, organization int64, text string
 
 // CellDifferences implements core.Reads.
 func (r reader) CellDifferences(ctx context.Context, organization int64, applications []int64) ([]core.CellDifference, error) {
-	rows, err := fetch(ctx, r, organization, applications, "cells that differ", (*sqlc.Queries).CellDifferences)
-	return convertAll(rows, func(row sqlc.CellDifferencesRow) core.CellDifference {
+	rows, err := fetch(ctx, r, organization, applications, "cells that differ", (*query.Queries).CellDifferences)
+	return convertAll(rows, func(row query.CellDifferencesRow) core.CellDifference {
 		return core.CellDifference{
 			ApplicationID: row.ApplicationID, EnvironmentID: row.EnvironmentID, StopID: row.StopID,
 			Kept: core.CellContent{

@@ -9,12 +9,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // SaveHealth implements core.Tx.
 func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error) {
-	counts, err := t.q.SaveHealth(ctx, sqlc.SaveHealthParams{
+	counts, err := t.q.SaveHealth(ctx, query.SaveHealthParams{
 		OrganizationID: t.organization, ServiceID: h.ServiceID, EnvironmentID: h.EnvironmentID,
 		Health: int16(h.Health), Reason: h.Reason, ObservedAt: h.ObservedAt,
 	})
@@ -44,7 +44,7 @@ func (t *tx) DegradedSince(ctx context.Context, rollout int64) (time.Time, bool,
 
 // SaveReconciliation implements core.Tx.
 func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) error {
-	err := t.q.SaveReconciliation(ctx, sqlc.SaveReconciliationParams{
+	err := t.q.SaveReconciliation(ctx, query.SaveReconciliationParams{
 		OrganizationID: t.organization, ApplicationEnvironmentID: r.ApplicationEnvironmentID, Revision: r.Revision,
 		ExpectedRevision: r.ExpectedRevision, Automatic: r.Automatic, Drift: r.Drift, ObservedAt: r.ObservedAt,
 	})
@@ -53,7 +53,7 @@ func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) erro
 
 // SaveContact implements core.Tx.
 func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
-	err := t.q.SaveContact(ctx, sqlc.SaveContactParams{
+	err := t.q.SaveContact(ctx, query.SaveContactParams{
 		OrganizationID: t.organization, EnvironmentID: c.EnvironmentID, Reachable: c.Reachable, Reason: c.Reason, ObservedAt: c.ObservedAt,
 	})
 	return pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
@@ -61,8 +61,8 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
 
 // HealthsByEnvironment implements core.Reads.
 func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.ServiceHealth, error) {
-	return under(ctx, r, organization, environments, "healths", (*sqlc.Queries).HealthsByEnvironment,
-		func(row sqlc.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
+	return under(ctx, r, organization, environments, "healths", (*query.Queries).HealthsByEnvironment,
+		func(row query.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
 			return row.EnvironmentID, core.ServiceHealth{
 				ServiceID: row.ServiceID, EnvironmentID: row.EnvironmentID, Health: core.Health(row.Health), Reason: row.Reason,
 				Since: row.Since, ObservedAt: row.ObservedAt,
@@ -72,8 +72,8 @@ func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, en
 
 // Reconciliations implements core.Reads.
 func (r reader) Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error) {
-	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*sqlc.Queries).Reconciliations,
-		func(row sqlc.Reconciliation) (int64, core.Reconciliation) {
+	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*query.Queries).Reconciliations,
+		func(row query.Reconciliation) (int64, core.Reconciliation) {
 			return row.ApplicationEnvironmentID, core.Reconciliation{
 				ApplicationEnvironmentID: row.ApplicationEnvironmentID, Revision: row.Revision, ExpectedRevision: row.ExpectedRevision,
 				Automatic: row.Automatic, Drift: row.Drift, Since: row.Since, ObservedAt: row.ObservedAt,
@@ -83,8 +83,8 @@ func (r reader) Reconciliations(ctx context.Context, organization int64, applica
 
 // Contacts implements core.Reads.
 func (r reader) Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]core.Contact, error) {
-	return byKey(ctx, r, organization, environments, "contacts", (*sqlc.Queries).Contacts,
-		func(row sqlc.Contact) (int64, core.Contact) {
+	return byKey(ctx, r, organization, environments, "contacts", (*query.Queries).Contacts,
+		func(row query.Contact) (int64, core.Contact) {
 			return row.EnvironmentID, core.Contact{
 				EnvironmentID: row.EnvironmentID, Reachable: row.Reachable, Reason: row.Reason, Since: row.Since, ObservedAt: row.ObservedAt,
 			}

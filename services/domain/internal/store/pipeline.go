@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // pipeline is a transaction in which writes that nobody waits for are kept back, and sent together with the next statement
@@ -19,7 +19,7 @@ type pipeline struct {
 	kept pgx.Batch
 }
 
-var _ sqlc.DBTX = (*pipeline)(nil)
+var _ query.DBTX = (*pipeline)(nil)
 
 // flush sends what is kept back.
 func (p *pipeline) flush(ctx context.Context) error {
@@ -31,7 +31,7 @@ func (p *pipeline) flush(ctx context.Context) error {
 	return pg.Classify(p.tx.SendBatch(ctx, &kept).Close(), "write what was kept back")
 }
 
-// Exec implements sqlc.DBTX.
+// Exec implements query.DBTX.
 func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	if err := p.flush(ctx); err != nil {
 		return pgconn.CommandTag{}, err
@@ -39,7 +39,7 @@ func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	return p.tx.Exec(ctx, sql, args...) //nolint:wrapcheck // whoever asked gives it its words
 }
 
-// Query implements sqlc.DBTX.
+// Query implements query.DBTX.
 func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if err := p.flush(ctx); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	return p.tx.Query(ctx, sql, args...) //nolint:wrapcheck // whoever asked gives it its words
 }
 
-// QueryRow implements sqlc.DBTX.
+// QueryRow implements query.DBTX.
 func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := p.flush(ctx); err != nil {
 		return noRow{err}
@@ -67,7 +67,7 @@ type later struct {
 	then func(pgconn.CommandTag) error
 }
 
-// Exec implements sqlc.DBTX. The tag that it answers says nothing.
+// Exec implements query.DBTX. The tag that it answers says nothing.
 func (l later) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	l.kept.Queue(sql, args...).Exec(l.then)
 	return pgconn.CommandTag{}, nil

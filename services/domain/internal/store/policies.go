@@ -9,13 +9,13 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // RollbackPolicies implements core.Reads.
 func (r reader) RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RollbackPolicy, error) {
-	return byKey(ctx, r, organization, applications, "rollback policies", (*sqlc.Queries).RollbackPolicies,
-		func(row sqlc.ApplicationPolicy) (int64, core.RollbackPolicy) {
+	return byKey(ctx, r, organization, applications, "rollback policies", (*query.Queries).RollbackPolicies,
+		func(row query.ApplicationPolicy) (int64, core.RollbackPolicy) {
 			return row.ApplicationID, core.RollbackPolicy{
 				ApplicationID: row.ApplicationID, OnFailed: row.RollbackOnFailed, OnDegraded: row.RollbackOnDegraded,
 				DegradedAfter: time.Duration(row.DegradedAfterSeconds) * time.Second, InFull: row.RollbackInFull,
@@ -25,7 +25,7 @@ func (r reader) RollbackPolicies(ctx context.Context, organization int64, applic
 
 // SaveRollbackPolicy implements core.Tx.
 func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) error {
-	err := t.q.SaveRollbackPolicy(ctx, sqlc.SaveRollbackPolicyParams{
+	err := t.q.SaveRollbackPolicy(ctx, query.SaveRollbackPolicyParams{
 		OrganizationID: t.organization, ApplicationID: p.ApplicationID, RollbackOnFailed: p.OnFailed, RollbackOnDegraded: p.OnDegraded,
 		DegradedAfterSeconds: int32(p.DegradedAfter / time.Second), RollbackInFull: p.InFull,
 	})
@@ -35,7 +35,7 @@ func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) erro
 // ScheduleRollback implements core.Tx.
 func (t *tx) ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error {
 	// The statement itself leaves out what a policy has made: an automatic rollback is never rolled back by itself (D13).
-	err := t.q.ScheduleRollback(ctx, sqlc.ScheduleRollbackParams{OrganizationID: t.organization, RolloutID: r.RolloutID, Cause: r.Cause, DueAt: due})
+	err := t.q.ScheduleRollback(ctx, query.ScheduleRollbackParams{OrganizationID: t.organization, RolloutID: r.RolloutID, Cause: r.Cause, DueAt: due})
 	return pg.Classify(err, "schedule rollback of rollout %d", r.RolloutID)
 }
 
@@ -55,12 +55,12 @@ func (t *tx) DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollb
 
 // SettleRollback implements core.Tx.
 func (t *tx) SettleRollback(ctx context.Context, r core.AutomaticRollback) error {
-	err := t.q.SettleRollback(ctx, sqlc.SettleRollbackParams{OrganizationID: t.organization, ID: r.ID, Outcome: r.Outcome, MadeRolloutID: orNull(r.MadeRolloutID)})
+	err := t.q.SettleRollback(ctx, query.SettleRollbackParams{OrganizationID: t.organization, ID: r.ID, Outcome: r.Outcome, MadeRolloutID: orNull(r.MadeRolloutID)})
 	return pg.Classify(err, "settle rollback %d", r.ID)
 }
 
 // OrganizationsWithDueRollbacks implements core.Store.
 func (s *Store) OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueRollbacks(ctx, at)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueRollbacks(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due rollbacks")
 }

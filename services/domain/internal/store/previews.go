@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // AddPreview implements core.Tx.
@@ -22,7 +22,7 @@ func (t *tx) ForgetPreviews(ctx context.Context, before time.Time, most int) err
 
 // SettlePreview implements core.Tx.
 func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
-	err := t.q.SettlePreview(ctx, sqlc.SettlePreviewParams{
+	err := t.q.SettlePreview(ctx, query.SettlePreviewParams{
 		OrganizationID: t.organization, ID: p.ID, State: int16(p.State), Reason: p.Reason, Environments: given(p.Environments),
 	})
 	return pg.Classify(err, "settle preview %d", p.ID)
@@ -30,10 +30,10 @@ func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 
 // PreviewsByID implements core.Reads.
 func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error) {
-	return byKey(ctx, r, organization, ids, "previews", (*sqlc.Queries).PreviewsByID, keyed(preview, func(p core.Preview) int64 { return p.ID }))
+	return byKey(ctx, r, organization, ids, "previews", (*query.Queries).PreviewsByID, keyed(preview, func(p core.Preview) int64 { return p.ID }))
 }
 
-func preview(row sqlc.RolloutPreview) core.Preview {
+func preview(row query.RolloutPreview) core.Preview {
 	return core.Preview{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, State: core.PreviewState(row.State), Reason: row.Reason,
 		Environments: row.Environments, RequestedAt: row.CreatedAt,

@@ -9,13 +9,13 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // RolloutPolicies implements core.Reads.
 func (r reader) RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RolloutPolicy, error) {
-	return byKey(ctx, r, organization, applications, "rollout policies", (*sqlc.Queries).RollbackPolicies,
-		func(row sqlc.ApplicationPolicy) (int64, core.RolloutPolicy) {
+	return byKey(ctx, r, organization, applications, "rollout policies", (*query.Queries).RollbackPolicies,
+		func(row query.ApplicationPolicy) (int64, core.RolloutPolicy) {
 			return row.ApplicationID, core.RolloutPolicy{
 				ApplicationID: row.ApplicationID, OnFailure: core.FailurePolicy(row.OnFailure), OnNewer: core.NewerPolicy(row.OnNewer),
 			}
@@ -24,7 +24,7 @@ func (r reader) RolloutPolicies(ctx context.Context, organization int64, applica
 
 // SaveRolloutPolicy implements core.Tx.
 func (t *tx) SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error {
-	err := t.q.SaveRolloutPolicy(ctx, sqlc.SaveRolloutPolicyParams{
+	err := t.q.SaveRolloutPolicy(ctx, query.SaveRolloutPolicyParams{
 		OrganizationID: t.organization, ApplicationID: p.ApplicationID, OnFailure: string(p.OnFailure), OnNewer: string(p.OnNewer),
 	})
 	return pg.Classify(err, "save rollout policy of application %d", p.ApplicationID)
@@ -32,11 +32,11 @@ func (t *tx) SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error 
 
 // QueuedRollouts implements core.Reads.
 func (r reader) QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error) {
-	return byKey(ctx, r, organization, applications, "queued rollouts", (*sqlc.Queries).QueuedRollouts,
+	return byKey(ctx, r, organization, applications, "queued rollouts", (*query.Queries).QueuedRollouts,
 		keyed(queuedRollout, func(q core.QueuedRollout) int64 { return q.ApplicationID }))
 }
 
-func queuedRollout(row sqlc.QueuedRollout) core.QueuedRollout {
+func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 	return core.QueuedRollout{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
 		Requester: core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
@@ -45,7 +45,7 @@ func queuedRollout(row sqlc.QueuedRollout) core.QueuedRollout {
 
 // QueueRollout implements core.Tx.
 func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
-	err := t.q.SaveQueuedRollout(ctx, sqlc.SaveQueuedRolloutParams{
+	err := t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
 	})
@@ -63,7 +63,7 @@ func (t *tx) FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, e
 
 // SettleQueuedRollout implements core.Tx.
 func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error {
-	err := t.q.SettleQueuedRollout(ctx, sqlc.SettleQueuedRolloutParams{
+	err := t.q.SettleQueuedRollout(ctx, query.SettleQueuedRolloutParams{
 		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID),
 	})
 	return pg.Classify(err, "settle queued rollout %d", q.ID)
@@ -71,13 +71,13 @@ func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) erro
 
 // OrganizationsWithFreeQueue implements core.Store.
 func (s *Store) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithFreeQueue(ctx)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithFreeQueue(ctx)
 	return ids, pg.Classify(err, "find organizations with queued rollouts")
 }
 
 // ScheduleClosing implements core.Tx.
 func (t *tx) ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error {
-	err := t.q.InsertClosing(ctx, sqlc.InsertClosingParams{OrganizationID: t.organization, RolloutID: rollout, Reason: reason, DueAt: due})
+	err := t.q.InsertClosing(ctx, query.InsertClosingParams{OrganizationID: t.organization, RolloutID: rollout, Reason: reason, DueAt: due})
 	return pg.Classify(err, "schedule closing of rollout %d", rollout)
 }
 
@@ -97,6 +97,6 @@ func (t *tx) SettleClosing(ctx context.Context, rollout int64) error {
 
 // OrganizationsWithDueClosings implements core.Store.
 func (s *Store) OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueClosings(ctx, at)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueClosings(ctx, at)
 	return ids, pg.Classify(err, "find organizations with rollouts to close")
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // Rollouts implements core.Reads.
 func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (core.Slice[core.Rollout], error) {
-	return list(ctx, r, organization, p, core.OrderCreatedDesc, "rollouts", func(q *sqlc.Queries, w core.Window) ([]core.Rollout, error) {
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "rollouts", func(q *query.Queries, w core.Window) ([]core.Rollout, error) {
 		rows, err := listRollouts(ctx, q, organization, f, w)
 		if err != nil {
 			return nil, err
@@ -27,24 +27,24 @@ func (r reader) Rollouts(ctx context.Context, organization int64, f core.Rollout
 }
 
 // listRollouts takes the query that has an index for what is asked.
-func listRollouts(ctx context.Context, q *sqlc.Queries, organization int64, f core.RolloutFilter, w core.Window) ([]sqlc.Rollout, error) {
+func listRollouts(ctx context.Context, q *query.Queries, organization int64, f core.RolloutFilter, w core.Window) ([]query.Rollout, error) {
 	states, active := statesOf(f), len(f.States) > 0
 	for _, state := range f.States {
 		active = active && !state.Terminal()
 	}
 	switch {
 	case w.Key == core.OrderFinished:
-		return q.ListRolloutsByFinish(ctx, sqlc.ListRolloutsByFinishParams{
+		return q.ListRolloutsByFinish(ctx, query.ListRolloutsByFinishParams{
 			OrganizationID: organization, AboveAt: w.Above.At, Above: w.Above.Number, BelowAt: w.Below.At, Below: w.Below.Number,
 			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
 		})
 	case active:
-		return q.ListActiveRollouts(ctx, sqlc.ListActiveRolloutsParams{
+		return q.ListActiveRollouts(ctx, query.ListActiveRolloutsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number,
 			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
 		})
 	default:
-		return q.ListRollouts(ctx, sqlc.ListRolloutsParams{
+		return q.ListRollouts(ctx, query.ListRolloutsParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number,
 			ApplicationID: f.ApplicationID, States: states, EnvironmentID: f.EnvironmentID, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -53,8 +53,8 @@ func listRollouts(ctx context.Context, q *sqlc.Queries, organization int64, f co
 
 // CountRollouts implements core.Counts.
 func (r reader) CountRollouts(ctx context.Context, organization int64, f core.RolloutFilter) (int, error) {
-	return count(ctx, r, organization, "rollouts", func(q *sqlc.Queries) (int64, error) {
-		return q.CountRollouts(ctx, sqlc.CountRolloutsParams{
+	return count(ctx, r, organization, "rollouts", func(q *query.Queries) (int64, error) {
+		return q.CountRollouts(ctx, query.CountRolloutsParams{
 			OrganizationID: organization, ApplicationID: f.ApplicationID, States: statesOf(f), EnvironmentID: f.EnvironmentID,
 		})
 	})
@@ -66,7 +66,7 @@ func statesOf(f core.RolloutFilter) []int16 {
 }
 
 // derive fills in what no column holds: whether each is a rollback, whether a gate is open, and whether it will pause (R18, R38).
-func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core.Rollout) error {
+func derive(ctx context.Context, q *query.Queries, organization int64, all []core.Rollout) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -105,8 +105,8 @@ func derive(ctx context.Context, q *sqlc.Queries, organization int64, all []core
 }
 
 // derived reads rollouts with what is derived of them.
-func (r reader) derived(ctx context.Context, organization int64, what string, fn func(*sqlc.Queries) ([]sqlc.Rollout, error)) (all []core.Rollout, err error) {
-	err = r.run(ctx, organization, func(q *sqlc.Queries) error {
+func (r reader) derived(ctx context.Context, organization int64, what string, fn func(*query.Queries) ([]query.Rollout, error)) (all []core.Rollout, err error) {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
 		rows, err := fn(q)
 		if err != nil {
 			return pg.Classify(err, "read %s", what)
@@ -119,7 +119,7 @@ func (r reader) derived(ctx context.Context, organization int64, what string, fn
 
 // RolloutsByID implements core.Reads.
 func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error) {
-	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
+	all, err := r.derived(ctx, organization, "rollouts", func(q *query.Queries) ([]query.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
 	found := make(map[int64]core.Rollout, len(all))
 	for _, one := range all {
 		found[one.ID] = one
@@ -133,11 +133,11 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.derived(ctx, organization, "rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
+	all, err := r.derived(ctx, organization, "rollouts", func(q *query.Queries) ([]query.Rollout, error) {
 		if err := q.PlanForValues(ctx); err != nil {
 			return nil, err
 		}
-		return q.RolloutsByApplication(ctx, sqlc.RolloutsByApplicationParams{
+		return q.RolloutsByApplication(ctx, query.RolloutsByApplicationParams{
 			OrganizationID: organization, Ids: applications, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
 	})
@@ -150,21 +150,21 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 
 // CountRolloutsByApplication implements core.Counts.
 func (r reader) CountRolloutsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
-	return byKey(ctx, r, organization, applications, "numbers of rollouts", (*sqlc.Queries).CountRolloutsByApplication,
-		func(row sqlc.CountRolloutsByApplicationRow) (int64, int) { return row.ID, int(row.Items) })
+	return byKey(ctx, r, organization, applications, "numbers of rollouts", (*query.Queries).CountRolloutsByApplication,
+		func(row query.CountRolloutsByApplicationRow) (int64, int) { return row.ID, int(row.Items) })
 }
 
 // ActiveRolloutsByEnvironment implements core.Reads.
 func (r reader) ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error) {
-	return byKey(ctx, r, organization, environments, "active rollouts of environments", (*sqlc.Queries).ActiveRolloutsByEnvironment,
-		func(row sqlc.ActiveRolloutsByEnvironmentRow) (int64, core.Rollout) {
+	return byKey(ctx, r, organization, environments, "active rollouts of environments", (*query.Queries).ActiveRolloutsByEnvironment,
+		func(row query.ActiveRolloutsByEnvironmentRow) (int64, core.Rollout) {
 			return row.EnvironmentID, core.Rollout{ID: row.ID, State: core.RolloutState(row.State)}
 		})
 }
 
 // ActiveRollouts implements core.Reads.
 func (r reader) ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error) {
-	all, err := r.derived(ctx, organization, "active rollouts", func(q *sqlc.Queries) ([]sqlc.Rollout, error) {
+	all, err := r.derived(ctx, organization, "active rollouts", func(q *query.Queries) ([]query.Rollout, error) {
 		return q.ActiveRollouts(ctx, organization, applications)
 	})
 	found := make(map[int64]core.Rollout, len(all))
@@ -176,7 +176,7 @@ func (r reader) ActiveRollouts(ctx context.Context, organization int64, applicat
 
 // OpenGates implements core.Reads.
 func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error) {
-	rows, err := fetch(ctx, r, organization, rollouts, "open gates", (*sqlc.Queries).OpenGates)
+	rows, err := fetch(ctx, r, organization, rollouts, "open gates", (*query.Queries).OpenGates)
 	if err != nil {
 		return nil, err
 	}
@@ -193,52 +193,52 @@ func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []in
 
 // GateWordsByRollout implements core.Reads.
 func (r reader) GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error) {
-	return under(ctx, r, organization, rollouts, "gates of rollouts", (*sqlc.Queries).GateWords,
+	return under(ctx, r, organization, rollouts, "gates of rollouts", (*query.Queries).GateWords,
 		keyed(gateWord, func(t core.Transition) int64 { return t.Subject.ID }))
 }
 
 // RolloutEnvironmentsByID implements core.Reads.
 func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.RolloutEnvironment, error) {
-	return byKey(ctx, r, organization, ids, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByID,
+	return byKey(ctx, r, organization, ids, "rollout environments", (*query.Queries).RolloutEnvironmentsByID,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.ID }))
 }
 
 // RolloutEnvironmentsByRollout implements core.Reads.
 func (r reader) RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error) {
-	return under(ctx, r, organization, rollouts, "rollout environments", (*sqlc.Queries).RolloutEnvironmentsByRollout,
+	return under(ctx, r, organization, rollouts, "rollout environments", (*query.Queries).RolloutEnvironmentsByRollout,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.RolloutID }))
 }
 
 // DeploymentsByID implements core.Reads.
 func (r reader) DeploymentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Deployment, error) {
-	return byKey(ctx, r, organization, ids, "deployments", (*sqlc.Queries).DeploymentsByID,
+	return byKey(ctx, r, organization, ids, "deployments", (*query.Queries).DeploymentsByID,
 		keyed(deployment, func(d core.Deployment) int64 { return d.ID }))
 }
 
 // DeploymentsByRolloutEnvironment implements core.Reads.
 func (r reader) DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error) {
-	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*sqlc.Queries).DeploymentsByRolloutEnvironment,
+	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*query.Queries).DeploymentsByRolloutEnvironment,
 		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
 }
 
 // VersionsByDeployment implements core.Reads.
 func (r reader) VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error) {
-	return under(ctx, r, organization, deployments, "versions of deployments", (*sqlc.Queries).VersionsByDeployment,
-		func(row sqlc.VersionsByDeploymentRow) (int64, core.Version) {
+	return under(ctx, r, organization, deployments, "versions of deployments", (*query.Queries).VersionsByDeployment,
+		func(row query.VersionsByDeploymentRow) (int64, core.Version) {
 			return row.DeploymentID, version(row.Version)
 		})
 }
 
 // SnapshotsByDeployment implements core.Reads.
 func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error) {
-	return byKey(ctx, r, organization, deployments, "snapshots", (*sqlc.Queries).SnapshotsByDeployment,
+	return byKey(ctx, r, organization, deployments, "snapshots", (*query.Queries).SnapshotsByDeployment,
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
 // GatesByDeployment implements core.Reads.
 func (r reader) GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.DeploymentGate, error) {
-	rows, err := under(ctx, r, organization, deployments, "gates of deployments", (*sqlc.Queries).GatesByDeployment,
-		func(row sqlc.GatesByDeploymentRow) (int64, sqlc.GatesByDeploymentRow) { return row.DeploymentID, row })
+	rows, err := under(ctx, r, organization, deployments, "gates of deployments", (*query.Queries).GatesByDeployment,
+		func(row query.GatesByDeploymentRow) (int64, query.GatesByDeploymentRow) { return row.DeploymentID, row })
 	found := make(map[int64][]core.DeploymentGate, len(rows))
 	for id, of := range rows {
 		found[id] = deploymentGates(of)
@@ -254,17 +254,17 @@ func (r reader) Journal(ctx context.Context, organization, rollout int64, p core
 
 // JournalsByRollout implements core.Reads.
 func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
-	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, "journals", func(q *sqlc.Queries, ids []int64, w core.Window) ([]sqlc.JournalsByRolloutRow, error) {
-		return q.JournalsByRollout(ctx, sqlc.JournalsByRolloutParams{
+	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, "journals", func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
+		return q.JournalsByRollout(ctx, query.JournalsByRolloutParams{
 			Ids: ids, OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
-	}, func(row sqlc.JournalsByRolloutRow) (int64, core.Transition) {
+	}, func(row query.JournalsByRolloutRow) (int64, core.Transition) {
 		return row.RolloutID, transition(row)
 	}, func(t core.Transition) int64 { return t.ID })
 }
 
 // CountJournalsByRollout implements core.Counts.
 func (r reader) CountJournalsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]int, error) {
-	return byKey(ctx, r, organization, rollouts, "lengths of journals", (*sqlc.Queries).CountJournalsByRollout,
-		func(row sqlc.CountJournalsByRolloutRow) (int64, int) { return row.ID, int(row.Items) })
+	return byKey(ctx, r, organization, rollouts, "lengths of journals", (*query.Queries).CountJournalsByRollout,
+		func(row query.CountJournalsByRolloutRow) (int64, int) { return row.ID, int(row.Items) })
 }

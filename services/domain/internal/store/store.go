@@ -1,5 +1,5 @@
 // Package store keeps the domain in PostgreSQL: the tables with the rules that protect them (migrations), the queries
-// (queries, generated into sqlc), and the ports of core over them.
+// (queries, generated into package query), and the ports of core over them.
 //
 // It decides nothing: what a change means is core's. What it adds is that every statement of an organization runs in a
 // transaction that has entered that organization, and that errors have a class.
@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 //go:embed migrations/*.sql
@@ -46,7 +46,7 @@ func Protect(ctx context.Context, owner pg.Config, role string) error {
 		role = pool.Config().ConnConfig.User
 	}
 	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		q := sqlc.New(tx)
+		q := query.New(tx)
 		// Replicas that start together would change the same privileges at the same moment, which PostgreSQL refuses.
 		if err := q.LockProtection(ctx); err != nil {
 			return pg.Classify(err, "lock the protection of the tables")
@@ -86,9 +86,9 @@ func New(d Deps) *Store {
 
 // In runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
 func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
-	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *sqlc.Queries) error {
+	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *query.Queries) error {
 		line := &pipeline{tx: t}
-		q := sqlc.New(line)
+		q := query.New(line)
 		inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
 		if err := fn(ctx, inside); err != nil {
 			return err
@@ -99,19 +99,19 @@ func (s *Store) In(ctx context.Context, organization int64, fn func(context.Cont
 
 // view is how reads outside of a use case run. The organization is entered on the same journey as the first query: a page
 // makes a score of reads, and each would wait for two journeys more.
-func (s *Store) view(ctx context.Context, organization int64, fn func(*sqlc.Queries) error) error {
+func (s *Store) view(ctx context.Context, organization int64, fn func(*query.Queries) error) error {
 	return pg.InPipeline(ctx, s.deps.Pool, func(t pgx.Tx) error {
-		return entered(ctx, t, organization, func(_ pgx.Tx, q *sqlc.Queries) error { return fn(q) })
+		return entered(ctx, t, organization, func(_ pgx.Tx, q *query.Queries) error { return fn(q) })
 	})
 }
 
-func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
+func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *query.Queries) error) error {
 	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error { return entered(ctx, t, organization, fn) })
 }
 
 // entered runs fn in a transaction of an organization.
-func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, *sqlc.Queries) error) error {
-	q := sqlc.New(t)
+func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, *query.Queries) error) error {
+	q := query.New(t)
 	// For this transaction only: the pooled connection forgets it at the end, so the next one begins outside again.
 	if err := q.EnterOrganization(ctx, organization); err != nil {
 		return pg.Classify(err, "enter organization %d", organization)
@@ -121,7 +121,7 @@ func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, 
 
 // EnsureOrganization makes an organization of a given id, or gives it its present name.
 func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) error {
-	return s.inOrganization(ctx, id, func(_ pgx.Tx, q *sqlc.Queries) error {
+	return s.inOrganization(ctx, id, func(_ pgx.Tx, q *query.Queries) error {
 		if err := q.EnsureOrganization(ctx, id, name); err != nil {
 			return pg.Classify(err, "ensure organization %d", id)
 		}
@@ -132,7 +132,7 @@ func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) e
 
 // OrganizationsWithSources implements core.Store.
 func (s *Store) OrganizationsWithSources(ctx context.Context, matchKeys []string) (map[string][]int64, error) {
-	rows, err := sqlc.New(s.deps.Pool).OrganizationsWithSources(ctx, matchKeys)
+	rows, err := query.New(s.deps.Pool).OrganizationsWithSources(ctx, matchKeys)
 	found := make(map[string][]int64, len(rows))
 	for _, r := range rows {
 		found[r.MatchKey] = append(found[r.MatchKey], r.OrganizationID)
@@ -142,8 +142,8 @@ func (s *Store) OrganizationsWithSources(ctx context.Context, matchKeys []string
 
 // SourcesAfter implements core.Store.
 func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]core.PlacedSource, error) {
-	rows, err := sqlc.New(s.deps.Pool).SourcesAfter(ctx, id, int32(most))
-	return convertAll(rows, func(r sqlc.SourcesAfterRow) core.PlacedSource {
+	rows, err := query.New(s.deps.Pool).SourcesAfter(ctx, id, int32(most))
+	return convertAll(rows, func(r query.SourcesAfterRow) core.PlacedSource {
 		return core.PlacedSource{
 			ArtifactSource: core.ArtifactSource{ID: r.ID, Ref: r.SourceRef, Config: r.SourceConfig}, OrganizationID: r.OrganizationID,
 		}
@@ -152,7 +152,7 @@ func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]core.Pl
 
 // OrganizationsWithDueHandoffs implements core.Store.
 func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error) {
-	ids, err := sqlc.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due hand-overs")
 }
 
@@ -161,7 +161,7 @@ type tx struct {
 	reader
 	pgx  pgx.Tx
 	line *pipeline
-	q    *sqlc.Queries
+	q    *query.Queries
 	// organization is the one that was entered; every statement names it.
 	organization int64
 	deps         Deps

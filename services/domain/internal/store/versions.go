@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // What artifacts lead to: many versions and sets at once, a statement for each kind.
@@ -31,7 +31,7 @@ func (t *tx) SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[st
 
 // VersionsTaken implements core.Tx.
 func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) ([]core.Version, error) {
-	p := sqlc.VersionsTakenParams{OrganizationID: t.organization}
+	p := query.VersionsTakenParams{OrganizationID: t.organization}
 	for _, v := range names {
 		p.SourcesOfNames, p.Names = append(p.SourcesOfNames, v.ArtifactSourceID), append(p.Names, v.Name)
 	}
@@ -39,7 +39,7 @@ func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) (
 		p.SourcesOfDigests, p.Digests = append(p.SourcesOfDigests, v.ArtifactSourceID), append(p.Digests, v.Digest)
 	}
 	rows, err := t.q.VersionsTaken(ctx, p)
-	return convertAll(rows, func(r sqlc.VersionsTakenRow) core.Version {
+	return convertAll(rows, func(r query.VersionsTakenRow) core.Version {
 		return core.Version{ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest}
 	}), pg.Classify(err, "read the names and digests of versions")
 }
@@ -50,7 +50,7 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 		source int64
 		digest string
 	}
-	p, places := sqlc.InsertVersionsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
+	p, places := query.InsertVersionsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
 	for i, v := range all {
 		p.ArtifactSources, p.Names, p.Digests = append(p.ArtifactSources, v.ArtifactSourceID), append(p.Names, v.Name), append(p.Digests, v.Digest)
 		p.Refs, p.Published = append(p.Refs, v.Reference), append(p.Published, v.PublishedAt)
@@ -82,7 +82,7 @@ func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]cor
 		applications[i], digests[i] = s.ApplicationID, s.EntriesDigest
 	}
 	rows, err := t.q.VersionSetsTaken(ctx, applications, digests, t.organization)
-	return convertAll(rows, func(r sqlc.VersionSetsTakenRow) core.VersionSet {
+	return convertAll(rows, func(r query.VersionSetsTakenRow) core.VersionSet {
 		return core.VersionSet{ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest}
 	}), pg.Classify(err, "look for %d version sets", len(all))
 }
@@ -104,7 +104,7 @@ func (t *tx) AddVersionSets(ctx context.Context, all []core.NewVersionSet) error
 		digest      string
 	}
 	// Each set says how many entries it has. A deferred trigger compares at the commit, so that no set is ever kept in part.
-	p, places := sqlc.InsertVersionSetsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
+	p, places := query.InsertVersionSetsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
 	for i, s := range all {
 		p.Applications, p.Names, p.Digests = append(p.Applications, s.ApplicationID), append(p.Names, s.Name), append(p.Digests, s.EntriesDigest)
 		p.Counts, p.Traces = append(p.Counts, int32(len(s.Entries))), append(p.Traces, telemetry.RecordedTrace(traced(ctx, s.In)))
@@ -114,7 +114,7 @@ func (t *tx) AddVersionSets(ctx context.Context, all []core.NewVersionSet) error
 	if err != nil {
 		return pg.Classify(err, "add %d version sets", len(all))
 	}
-	entries := sqlc.InsertVersionSetEntriesParams{OrganizationID: t.organization}
+	entries := query.InsertVersionSetEntriesParams{OrganizationID: t.organization}
 	for _, r := range rows {
 		for _, e := range all[places[key{r.ApplicationID, r.EntriesDigest}]].Entries {
 			entries.VersionSets, entries.Versions = append(entries.VersionSets, r.ID), append(entries.Versions, e.VersionID)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // AddApplication implements core.Tx.
@@ -18,13 +18,13 @@ func (t *tx) AddApplication(ctx context.Context, a core.Application) (core.Appli
 
 // AddService implements core.Tx.
 func (t *tx) AddService(ctx context.Context, s core.Service) (core.Service, error) {
-	row, err := t.q.InsertService(ctx, sqlc.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
+	row, err := t.q.InsertService(ctx, query.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
 	return service(row), pg.Classify(err, "add service %q", s.Name)
 }
 
 // AddArtifactSource implements core.Tx.
 func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error) {
-	row, err := t.q.InsertArtifactSource(ctx, sqlc.InsertArtifactSourceParams{
+	row, err := t.q.InsertArtifactSource(ctx, query.InsertArtifactSourceParams{
 		OrganizationID: t.organization, ServiceID: s.ServiceID, SourceRef: s.Ref, SourceConfig: s.Config, MatchKey: matchKey,
 	})
 	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
@@ -44,7 +44,7 @@ func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, e
 
 // AddFlowDefinition implements core.Tx.
 func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error) {
-	row, err := t.q.InsertFlowDefinition(ctx, sqlc.InsertFlowDefinitionParams{
+	row, err := t.q.InsertFlowDefinition(ctx, query.InsertFlowDefinitionParams{
 		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition),
 	})
 	return flowDefinition(row), pg.Classify(err, "add flow definition %d of application %d", f.Version, f.ApplicationID)
@@ -52,7 +52,7 @@ func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core
 
 // WantSetup implements core.Tx.
 func (t *tx) WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error) {
-	row, err := t.q.WantSetup(ctx, sqlc.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
+	row, err := t.q.WantSetup(ctx, query.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
 	return applicationEnvironment(row), pg.Classify(err, "want application %d set up in environment %d", application, environment)
 }
 
@@ -70,7 +70,7 @@ func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.Appli
 
 // SaveApplicationEnvironment implements core.Tx.
 func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error {
-	n, err := t.q.SaveApplicationEnvironment(ctx, sqlc.SaveApplicationEnvironmentParams{
+	n, err := t.q.SaveApplicationEnvironment(ctx, query.SaveApplicationEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
 		Discovered: e.Discovered, SetupAttempt: int32(e.SetupAttempt), SetupWanted: e.SetupWanted,
 	})
@@ -79,13 +79,13 @@ func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationE
 
 // AddEnvironment implements core.Tx.
 func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error) {
-	row, err := t.q.InsertEnvironment(ctx, sqlc.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
+	row, err := t.q.InsertEnvironment(ctx, query.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
 	return environment(row), pg.Classify(err, "add environment %q", e.Name)
 }
 
 // AddDriverBinding implements core.Tx.
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
-	row, err := t.q.InsertDriverBinding(ctx, sqlc.InsertDriverBindingParams{
+	row, err := t.q.InsertDriverBinding(ctx, query.InsertDriverBindingParams{
 		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig,
 	})
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
@@ -111,7 +111,7 @@ func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironme
 
 // SaveEnvironment implements core.Tx.
 func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
-	n, err := t.q.SaveEnvironment(ctx, sqlc.SaveEnvironmentParams{
+	n, err := t.q.SaveEnvironment(ctx, query.SaveEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt),
 	})
 	return one(n, err, "environment", e.ID)
@@ -119,7 +119,7 @@ func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 
 // KeepBundle implements core.Tx.
 func (t *tx) KeepBundle(ctx context.Context, digest, ref string, content []byte) error {
-	return pg.Classify(t.q.KeepBundle(ctx, sqlc.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
+	return pg.Classify(t.q.KeepBundle(ctx, query.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
 }
 
 // Bundle implements core.Tx.

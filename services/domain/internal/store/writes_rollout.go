@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store/sqlc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // AddRollout implements core.Tx.
@@ -22,7 +22,7 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 	if err != nil {
 		return core.Rollout{}, missing(err, "version set", r.VersionSetID)
 	}
-	row, err := t.q.InsertRollout(ctx, sqlc.InsertRolloutParams{
+	row, err := t.q.InsertRollout(ctx, query.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
@@ -31,7 +31,7 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 
 // AddRolloutEnvironment implements core.Tx.
 func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironment) (core.RolloutEnvironment, error) {
-	row, err := t.q.InsertRolloutEnvironment(ctx, sqlc.InsertRolloutEnvironmentParams{
+	row, err := t.q.InsertRolloutEnvironment(ctx, query.InsertRolloutEnvironmentParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position),
 		DriverBindingID: e.DriverBindingID, DriverDigest: e.DriverDigest, PreviousVersionSetID: orNull(e.PreviousVersionSetID),
 	})
@@ -85,7 +85,7 @@ func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, 
 
 // AddSnapshot implements core.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
-	err := t.q.InsertSnapshot(ctx, sqlc.InsertSnapshotParams{
+	err := t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
 		Changes: given(s.Changes),
 	})
@@ -95,7 +95,7 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 // Record implements core.Tx: the row, and the state that it changes. Neither is waited for: what is wrong with them is told
 // by the next statement, or the commit.
 func (t *tx) Record(ctx context.Context, r core.Transition) error {
-	if err := t.insertTransition(ctx, sqlc.New(later{t.line, whatever}), r); err != nil {
+	if err := t.insertTransition(ctx, query.New(later{t.line, whatever}), r); err != nil {
 		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
 	}
 	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
@@ -110,27 +110,27 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 		}
 		return nil
 	}
-	return pg.Classify(t.setState(ctx, sqlc.New(later{t.line, moved}), r, *r.From), "set state of %s %d", r.Subject.Kind, r.Subject.ID)
+	return pg.Classify(t.setState(ctx, query.New(later{t.line, moved}), r, *r.From), "set state of %s %d", r.Subject.Kind, r.Subject.ID)
 }
 
-func (t *tx) insertTransition(ctx context.Context, q *sqlc.Queries, r core.Transition) error {
+func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Transition) error {
 	var (
 		principal, reason, triggeredBy = orNull(r.PrincipalID), orNull(r.Reason), orNull(r.TriggeredBy)
 		verb, by                       = string(r.Verb), string(r.PrincipalType)
 	)
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
-		return q.InsertRolloutTransition(ctx, sqlc.InsertRolloutTransitionParams{
+		return q.InsertRolloutTransition(ctx, query.InsertRolloutTransitionParams{
 			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
-		return q.InsertRolloutEnvironmentTransition(ctx, sqlc.InsertRolloutEnvironmentTransitionParams{
+		return q.InsertRolloutEnvironmentTransition(ctx, query.InsertRolloutEnvironmentTransitionParams{
 			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
-		return q.InsertDeploymentTransition(ctx, sqlc.InsertDeploymentTransitionParams{
+		return q.InsertDeploymentTransition(ctx, query.InsertDeploymentTransitionParams{
 			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
@@ -139,14 +139,14 @@ func (t *tx) insertTransition(ctx context.Context, q *sqlc.Queries, r core.Trans
 	}
 }
 
-func (t *tx) setState(ctx context.Context, q *sqlc.Queries, r core.Transition, from int16) (err error) {
+func (t *tx) setState(ctx context.Context, q *query.Queries, r core.Transition, from int16) (err error) {
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
-		_, err = q.SetRolloutState(ctx, sqlc.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		_, err = q.SetRolloutState(ctx, query.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	case core.SubjectRolloutEnvironment:
-		_, err = q.SetRolloutEnvironmentState(ctx, sqlc.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		_, err = q.SetRolloutEnvironmentState(ctx, query.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	case core.SubjectDeployment:
-		_, err = q.SetDeploymentState(ctx, sqlc.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		_, err = q.SetDeploymentState(ctx, query.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
 	default:
 		return fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
 	}
@@ -155,7 +155,7 @@ func (t *tx) setState(ctx context.Context, q *sqlc.Queries, r core.Transition, f
 
 // AddHandoff implements core.Tx.
 func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
-	err := t.q.InsertHandoff(ctx, sqlc.InsertHandoffParams{
+	err := t.q.InsertHandoff(ctx, query.InsertHandoffParams{
 		OrganizationID: t.organization, Kind: string(h.Kind), WorkflowID: h.WorkflowID, SubjectKind: string(h.Subject), SubjectID: h.SubjectID,
 		Program: orNull(h.Program), DriverDigest: orNull(h.DriverDigest), Inputs: h.Inputs, Reason: h.Reason, DueAt: h.DueAt,
 		Traceparent: orNull(telemetry.RecordedTrace(ctx)),
@@ -183,7 +183,7 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 // SaveHandoff implements core.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
 	// Only what is pending is saved. No row is no error: somebody else has settled it after the lease ran out.
-	_, err := t.q.SaveHandoff(ctx, sqlc.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
+	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
 	return pg.Classify(err, "save hand-over %d", h.ID)
 }
 

@@ -3,7 +3,7 @@
 //   sqlc v1.31.1
 // source: gates.sql
 
-package sqlc
+package query
 
 import (
 	"context"

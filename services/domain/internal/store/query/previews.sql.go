@@ -3,7 +3,7 @@
 //   sqlc v1.31.1
 // source: previews.sql
 
-package sqlc
+package query
 
 import (
 	"context"
