@@ -1,30 +1,17 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -37,116 +24,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const (
 	token      = "correct-horse"
 	echoMethod = "/lockstep.test.Echo/Say"
 	echoStream = "/lockstep.test.Echo/Repeat"
 )
-
-// say is the handler of the test service.
-type say func(ctx context.Context, text string) (string, error)
-
-// echo describes a service with one call and one stream, without generated code.
-func echo(handle say) *grpc.ServiceDesc {
-	return &grpc.ServiceDesc{
-		ServiceName: "lockstep.test.Echo", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			in := &wrapperspb.StringValue{}
-			if err := decode(in); err != nil {
-				return nil, err
-			}
-			run := func(ctx context.Context, req any) (any, error) {
-				text, err := handle(ctx, req.(*wrapperspb.StringValue).GetValue())
-				return wrapperspb.String(text), err
-			}
-			return interceptor(ctx, in, &grpc.UnaryServerInfo{FullMethod: echoMethod}, run)
-		}}},
-		Streams: []grpc.StreamDesc{{StreamName: "Repeat", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
-			in := &wrapperspb.StringValue{}
-			if err := s.RecvMsg(in); err != nil {
-				return err
-			}
-			for range 2 {
-				text, err := handle(s.Context(), in.GetValue())
-				if err != nil {
-					return err
-				}
-				if err := s.SendMsg(wrapperspb.String(text)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}},
-	}
-}
-
-// fixture is a server that runs until its test ends.
-type fixture struct {
-	address string
-	log     *syncBuffer
-	stop    func() error
-}
-
-func serve(t *testing.T, handle say) *fixture {
-	t.Helper()
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return serveOn(t, lis, handle)
-}
-
-func serveOn(t *testing.T, lis net.Listener, handle say) *fixture {
-	t.Helper()
-	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
-	s := rpc.NewServer(rpc.ServerConfig{Log: telemetry.Logger(f.log, "debug"), Tokens: map[string]rpc.Caller{token: {Organization: 7, Name: "domain"}, "": {Name: "nobody"}}})
-	s.RegisterService(echo(handle), nil)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- rpc.Serve(ctx, s, lis) }()
-	f.stop = sync.OnceValue(func() error { cancel(); return <-done })
-	t.Cleanup(func() {
-		if err := f.stop(); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	return f
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func dial(t *testing.T, address, token string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := rpc.Dial(rpc.ClientConfig{Address: address, Token: token, Insecure: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-func callEcho(ctx context.Context, conn *grpc.ClientConn, text string) (string, error) {
-	out := &wrapperspb.StringValue{}
-	err := conn.Invoke(ctx, echoMethod, wrapperspb.String(text), out)
-	return out.GetValue(), err
-}
 
 func TestErrorsKeepTheirClass(t *testing.T) {
 	t.Parallel()
@@ -417,68 +299,6 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Errorf("stop: %v", err)
 	}
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	certificate, ca := selfSigned(t)
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := rpc.NewServer(rpc.ServerConfig{
-		Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{token: {}},
-		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
-	})
-	s.RegisterService(echo(func(_ context.Context, text string) (string, error) { return text, nil }), nil)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- rpc.Serve(ctx, s, lis) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-
-	conn, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token, CAFile: ca})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if got, err := callEcho(t.Context(), conn, "hello"); got != "hello" || err != nil {
-		t.Errorf("answer %q, error %v", got, err)
-	}
-	stranger, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stranger.Close() })
-	if _, err := callEcho(t.Context(), stranger, "hello"); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a certificate that nobody vouches for: %v, want unavailable", err)
-	}
-}
-
-// selfSigned is a certificate for the loopback address and the file that vouches for it.
-func selfSigned(t *testing.T) (certificate tls.Certificate, caFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, caFile
 }
 
 func TestDialRefuses(t *testing.T) {

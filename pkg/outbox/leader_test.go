@@ -1,0 +1,123 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+)
+
+// running starts senders that run until the test ends, with the system's clock.
+func (s *stage) running(n int) (stop []func()) {
+	for range n {
+		sender := s.newSender(clock.System())
+		ctx, cancel := context.WithCancel(s.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- sender.Run(ctx) }()
+		end := sync.OnceFunc(func() {
+			cancel()
+			if err := <-done; err != nil {
+				s.t.Errorf("run answered %v", err)
+			}
+		})
+		s.t.Cleanup(end)
+		stop = append(stop, end)
+	}
+	return stop
+}
+
+// leaders are the database sessions that hold the lock of an active sender of the stage.
+func (s *stage) leaders() []int {
+	rows, err := s.from.Query(s.t.Context(), `SELECT a.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND a.application_name = current_setting('application_name')`)
+	s.must(err)
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	s.must(err)
+	return pids
+}
+
+func TestOneOfTwoReplicasPublishesAndTheOtherTakesOver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	first := s.running(1)[0]
+	s.add("a")
+	eventually(t, "the first replica publishes", func() bool { return s.stream.stored() == 1 })
+	s.running(1)
+	s.add("b")
+	eventually(t, "it goes on", func() bool { return s.stream.stored() == 2 })
+	same(t, "active senders", len(s.leaders()), 1)
+	first()
+	s.add("c")
+	eventually(t, "the second replica takes over", func() bool { return s.stream.stored() == 3 })
+	same(t, "message ids", ids(s.stream.take()), []string{"a", "b", "c"})
+}
+
+func TestAFollowersCommitWakesTheActiveSender(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	lead := s.newSender(s.clock) // its clock stands still: no poll will find anything
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	all.Go(func() { s.must(lead.Run(ctx)) })
+	s.clock.AwaitTimers(1)
+	follower := s.newSender(s.clock)
+	all.Go(func() { s.must(follower.Run(ctx)) })
+	s.clock.AwaitTimers(2)
+	s.add("a")
+	follower.Wake()
+	s.clock.AwaitTimers(3)                  // it leaves some time between two rounds,
+	s.clock.Advance(100 * time.Millisecond) // much less than to its poll
+	eventually(t, "the active sender publishes", func() bool { return s.stream.stored() == 1 })
+}
+
+// Where many events come, each waits a little for the others, and one that comes alone for none.
+func TestARoundThatPublishedMuchIsFollowedLater(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[int]time.Duration{0: 5 * time.Millisecond, 1: 5 * time.Millisecond, 4: 10 * time.Millisecond, 10: 25 * time.Millisecond, 256: 25 * time.Millisecond} {
+		same(t, fmt.Sprintf("pause after %d events", sent), outbox.Pause(sent), want)
+	}
+	s := newStage(t)
+	sender := s.newSender(s.clock) // its clock stands still
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	all.Go(func() { s.must(sender.Run(ctx)) })
+	s.clock.AwaitTimers(1) // it waits to be woken
+	s.addMany(0, 20)
+	sender.Wake()
+	s.clock.AwaitTimers(2) // woken, it waits for the round's time
+	s.clock.Advance(outbox.Pause(0))
+	eventually(t, "the sender publishes many", func() bool { return s.stream.stored() == 20 })
+	s.add("late")
+	sender.Wake()
+	s.clock.AwaitTimers(2)
+	s.clock.Advance(outbox.Pause(20) - time.Millisecond)
+	same(t, "stored before the next round's time", s.stream.stored(), 20)
+	s.clock.Advance(time.Millisecond)
+	eventually(t, "the sender publishes what came late", func() bool { return s.stream.stored() == 21 })
+}
+
+func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.running(1)
+	s.add("a")
+	eventually(t, "it publishes", func() bool { return s.stream.stored() == 1 })
+	var killed int
+	s.must(s.to.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE application_name = $1`, s.from.Config().ConnConfig.RuntimeParams["application_name"]).Scan(&killed))
+	if killed == 0 {
+		t.Fatal("found no connection to kill")
+	}
+	eventually(t, "the pool works again", func() bool { return s.from.Ping(t.Context()) == nil })
+	s.add("b")
+	eventually(t, "it publishes again", func() bool { return s.stream.stored() == 2 })
+	same(t, "active senders", len(s.leaders()), 1)
+}
