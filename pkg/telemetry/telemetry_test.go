@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -154,9 +155,10 @@ func TestMetrics(t *testing.T) {
 
 func TestEveryHealthShowsWhatTheProcessCounts(t *testing.T) {
 	t.Parallel()
-	end := telemetry.RequestStarted("in a test")
-	telemetry.ObserveRequest(telemetry.ProtocolHTTP, "TEST", "200", 20*time.Millisecond)
-	telemetry.ObserveEvent("tester", "com.gitlab.cd.test", "acknowledged", time.Second, time.Minute)
+	name := rand.Text() // what is counted is the process's, which may run the test more than once
+	end := telemetry.RequestStarted(name)
+	telemetry.ObserveRequest(telemetry.ProtocolHTTP, name, "200", 20*time.Millisecond)
+	telemetry.ObserveEvent(name, "com.gitlab.cd.test", "acknowledged", time.Second, time.Minute)
 	scrape := func() string {
 		rec := httptest.NewRecorder()
 		telemetry.Health(nil).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -164,10 +166,10 @@ func TestEveryHealthShowsWhatTheProcessCounts(t *testing.T) {
 	}
 	first := scrape()
 	for _, want := range []string{
-		`lockstep_requests_in_flight{protocol="in a test"} 1`,
-		`lockstep_request_duration_seconds_bucket{method="TEST",protocol="http",status="200",le="0.025"} 1`,
-		`lockstep_event_duration_seconds_count{consumer="tester",outcome="acknowledged",type="com.gitlab.cd.test"} 1`,
-		`lockstep_event_age_seconds_sum{consumer="tester"} 60`,
+		`lockstep_requests_in_flight{protocol="` + name + `"} 1`,
+		`lockstep_request_duration_seconds_bucket{method="` + name + `",protocol="http",status="200",le="0.025"} 1`,
+		`lockstep_event_duration_seconds_count{consumer="` + name + `",outcome="acknowledged",type="com.gitlab.cd.test"} 1`,
+		`lockstep_event_age_seconds_sum{consumer="` + name + `"} 60`,
 		`lockstep_build_info{commit=`,
 	} {
 		if !strings.Contains(first, want) {
@@ -175,7 +177,7 @@ func TestEveryHealthShowsWhatTheProcessCounts(t *testing.T) {
 		}
 	}
 	end()
-	if want := `lockstep_requests_in_flight{protocol="in a test"} 0`; !strings.Contains(scrape(), want) {
+	if want := `lockstep_requests_in_flight{protocol="` + name + `"} 0`; !strings.Contains(scrape(), want) {
 		t.Errorf("/metrics lacks %s", want)
 	}
 }
