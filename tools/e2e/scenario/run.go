@@ -104,6 +104,7 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r := &run{Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(p.Stack.RepositoryURL(s.Name)), p.Clock), sets: map[string]client.VersionSet{}}
+	r.world.Patience = limit // a machine that does other things as well is slow
 	with, err := p.Cluster.HTTP()
 	if err != nil {
 		return fmt.Errorf("client: %w", err)

@@ -26,7 +26,7 @@ type World struct {
 	Stack    *stack.Stack
 	API      *client.Client
 	Clock    clock.Clock
-	// Patience is how long a rollout that is followed may take; 0 is three minutes.
+	// Patience is how long a rollout that is followed may take, and anything else that is waited for; 0 is three minutes, and one.
 	Patience time.Duration
 	// Interval is the pause between two looks at a rollout that is followed; 0 is a tenth of a second.
 	Interval time.Duration
@@ -229,7 +229,7 @@ func (w *World) push(ctx context.Context, tag string, labels map[string]map[stri
 
 // Await looks until look says that it is so. What look saw last is part of the error when it never is.
 func (w *World) Await(ctx context.Context, what string, look func() (seen string, done bool, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	ctx, cancel := context.WithTimeout(ctx, max(waitLimit, w.Patience))
 	defer cancel()
 	for {
 		seen, done, err := look()
