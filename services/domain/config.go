@@ -14,110 +14,112 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Config is what an operator may set. The zero value works: it serves, and refuses everybody, because nobody has a token.
+// Config is the configuration of the service. The zero value works: the service runs, and rejects all callers, because no token exists.
 type Config struct {
-	// DatabaseURL is the PostgreSQL server, and the account that the service signs in with.
+	// DatabaseURL is the URL of the PostgreSQL server, with the account that the service logs in as.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
-	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
-	// sslmode. Files that are replaced take effect at the next connection.
+	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
+	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
+	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
 	DatabaseCAFile   string `koanf:"database_ca_file"`
 	DatabaseCertFile string `koanf:"database_cert_file"`
 	DatabaseKeyFile  string `koanf:"database_key_file"`
-	// OwnerDatabaseURL is the account that owns the tables and changes them at an upgrade; empty: that of database_url. With
-	// one of its own, the service's account needs no right to change a table.
+	// OwnerDatabaseURL has the account that owns the tables and migrates them; empty for that of database_url. With a separate owner,
+	// the service's own account needs no right to change tables.
 	OwnerDatabaseURL string `koanf:"owner_database_url" secret:"true"`
-	// DatabaseRole is the role that the service works as, whatever account signs in: it sees one organization at a time,
-	// and can neither change nor remove what is append-only. The owner makes it, and grants it, where it may. "none" works
-	// as the account itself, for servers on which nobody may make a role; organizations are still walled off.
+	// DatabaseRole is the role that the service assumes after login: it sees one organization at a time, and cannot change or delete
+	// append-only rows. The owner creates and grants it if allowed to. With "none" the service works as its login account, for servers
+	// on which no role can be created; organizations are still isolated from each other.
 	DatabaseRole string `koanf:"database_role" default:"lockstep_domain"`
-	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"domain"`
-	// MaxConnections bounds the connections to the database.
+	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
-	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"domain"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
-	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
+	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
+	// effect at the next connection.
 	NATSCAFile   string `koanf:"nats_ca_file"`
 	NATSCertFile string `koanf:"nats_cert_file"`
 	NATSKeyFile  string `koanf:"nats_key_file"`
-	// HTTPAddress serves the API, at /graphql, and the web console.
+	// HTTPAddress is the address that serves the API, at /graphql, and the web console.
 	HTTPAddress string `koanf:"http_address" default:":8080"`
-	// HTTPCertFile and HTTPKeyFile are the certificate that it is served with; without them it is plain HTTP, and TLS ends in front
-	// of it. Files that are replaced take effect at the next connection.
+	// HTTPCertFile and HTTPKeyFile are its server certificate; without them it serves plain HTTP, for a proxy in front that terminates
+	// TLS. Replaced files take effect at the next connection.
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
-	// WorkflowAddress is where the workflow service takes calls, host:port, and WorkflowToken what we show it.
+	// WorkflowAddress is the gRPC address of the workflow service, host:port, and WorkflowToken the bearer token for it.
 	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8083"`
 	WorkflowToken   string `koanf:"workflow_token"   secret:"true"`
-	// WorkflowTLS encrypts these calls. Off is for loopback and for networks that encrypt by themselves. WorkflowCAFile
-	// holds the certificates to check the server's against; empty means the system's.
+	// WorkflowTLS encrypts these calls. Leave it off only on loopback, or where the network encrypts. WorkflowCAFile holds the
+	// certificate authorities that the server's certificate is verified against; empty for the system's.
 	WorkflowTLS    bool   `koanf:"workflow_tls"`
 	WorkflowCAFile string `koanf:"workflow_ca_file"`
-	// WorkflowCertFile and WorkflowKeyFile are our certificate, for a workflow service that asks for one (mTLS).
+	// WorkflowCertFile and WorkflowKeyFile are the client certificate, for a workflow service that requires one (mTLS).
 	WorkflowCertFile string `koanf:"workflow_cert_file"`
 	WorkflowKeyFile  string `koanf:"workflow_key_file"`
-	// BootstrapToken is the bearer token of the owner of the first organization; empty: nobody may use the API.
+	// BootstrapToken is the bearer token of the first organization's owner. If empty, there is no such token.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
-	// NATSAuthoritySeed lets this service say which agents may connect to NATS ("lockstep agent authority" makes one). Empty:
-	// NATS's own configuration says so.
+	// NATSAuthoritySeed makes this service decide which agents may connect to NATS (auth callout; "lockstep agent authority" generates a
+	// seed). If empty, NATS's own configuration decides.
 	NATSAuthoritySeed string `koanf:"nats_authority_seed" secret:"true"`
-	// BootstrapAgents belong to the first organization from the start, with keys that were made beforehand.
+	// BootstrapAgents are created in the first organization at the start, with existing keys.
 	BootstrapAgents []BootstrapAgent `koanf:"bootstrap_agents"`
 	// BootstrapOrganization is the name of the first organization, whose id is 1.
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
-	// PublicURL is the address of the console as browsers know it: https://cd.example.com. Only OIDC needs it.
+	// PublicURL is the address under which browsers reach the console: https://cd.example.com. Only OIDC needs it.
 	PublicURL string `koanf:"public_url"`
-	// OIDC is the identity provider where people sign in; without an issuer they sign in with tokens.
+	// OIDC is the identity provider for sign-in; without an issuer people sign in with tokens.
 	OIDC OIDC `koanf:"oidc"`
-	// DriverDir holds deploy drivers beside the built-in ones, one folder each; empty: none.
+	// DriverDir is a folder of deploy drivers in addition to the built-in ones, one subfolder each; empty for none.
 	DriverDir string `koanf:"driver_dir"`
-	// Drivers are deploy drivers that are pulled from OCI registries.
+	// Drivers configures deploy drivers that are pulled from OCI registries.
 	Drivers DriversConfig `koanf:"drivers"`
-	// Vault is where references vault:path#key of drivers.registries lead.
+	// Vault is the server that references vault:path#key in drivers.registries point to.
 	Vault secret.VaultConfig `koanf:"vault"`
-	// DeliveryMetrics are shown at /metrics, for the environments that are named.
+	// DeliveryMetrics selects the delivery metrics that are exported at /metrics.
 	DeliveryMetrics DeliveryMetrics `koanf:"delivery_metrics"`
-	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// DeliveryMetrics says whose delivery metrics /metrics shows. Each application in each of these environments has up to thirteen series of its
-// own, so they are named here; the API has them all.
+// DeliveryMetrics selects the delivery metrics that /metrics exports. Each application in each of these environments has up to thirteen
+// series, so environments are opted in here; the API has the metrics of all.
 type DeliveryMetrics struct {
-	// Environments are those of the first organization that are shown, by name, with every application whose pipeline goes there; none
-	// by default.
+	// Environments are names of the first organization's environments, exported with every application whose pipeline includes them;
+	// none by default.
 	Environments []string `koanf:"environments"`
-	// Days is how long a window they are of, up to now; 366 at most.
+	// Days is the length of the window that ends now; 366 at most.
 	Days int `koanf:"days" default:"30"`
-	// Most is how many pairs of application and environment are shown, in the order of applications' names.
+	// Most is the maximum number of pairs of application and environment that are exported, in the order of the applications' names.
 	Most int `koanf:"most" default:"200"`
 }
 
 // OIDC is an identity provider (OpenID Connect). The redirect address to register there is <public_url>/session/oidc/callback.
 type OIDC struct {
-	// Issuer is its address, as its tokens spell it.
+	// Issuer is its issuer URL, exactly as in its tokens.
 	Issuer string `koanf:"issuer"`
-	// Label is what the console's button calls it.
+	// Label is its name on the console's button.
 	Label string `koanf:"label" default:"single sign-on"`
-	// ClientID and ClientSecret are what it knows this installation by. Public clients have no secret.
+	// ClientID and ClientSecret identify this installation to it. Public clients have no secret.
 	ClientID     string `koanf:"client_id"`
 	ClientSecret string `koanf:"client_secret" secret:"true"`
-	// Scopes are asked for beside openid.
+	// Scopes are requested in addition to openid.
 	Scopes []string `koanf:"scopes" default:"email,profile"`
-	// NameClaim says what somebody is called here. With email, whoever was added under a verified address beforehand is the same
-	// person; any other name is taken only while nobody has it.
+	// NameClaim is the claim that becomes a member's name. With email, a member who was added before under the same verified address is
+	// the same person; a name from any other claim is accepted only if no member has it.
 	NameClaim string `koanf:"name_claim" default:"email"`
-	// GroupsClaim says which groups somebody is in, and Roles what these make of them: platform=owner, shop=deployer. The
-	// greatest counts, at each sign-in anew; who is in none has no access. Without any, roles are those given here.
+	// GroupsClaim is the claim with a person's groups, and Roles maps groups to roles: platform=owner, shop=deployer. The highest role
+	// applies, and is evaluated at each sign-in; a person in none of the groups has no access. Without Roles, members have the roles they
+	// were given in Lockstep.
 	GroupsClaim string   `koanf:"groups_claim" default:"groups"`
 	Roles       []string `koanf:"roles"`
-	// CAFile holds the certificates to check its server's against; empty means the system's.
+	// CAFile holds the certificate authorities that its server's certificate is verified against; empty for the system's.
 	CAFile string `koanf:"ca_file"`
 }
 
@@ -125,23 +127,23 @@ type OIDC struct {
 var publicKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 
 const (
-	// minToken keeps tokens from being guessed.
+	// minToken is the minimum length of the bootstrap token, against guessing.
 	minToken = 16
-	// minConnections leaves something for the API beside the outbox, which keeps one connection to itself.
+	// minConnections leaves connections for the API: the outbox holds one permanently.
 	minConnections = 4
 )
 
-// BootstrapAgent is an agent that is there from the start.
+// BootstrapAgent is an agent that is created at the start.
 type BootstrapAgent struct {
-	// Number is what environments name it by.
+	// Number is the number by which environment configurations refer to it.
 	Number int64 `koanf:"number" yaml:"number" json:"number"`
-	// Name is what people call it.
+	// Name is its display name.
 	Name string `koanf:"name" yaml:"name" json:"name"`
 	// PublicKey is the public half of its key; it begins with U.
 	PublicKey string `koanf:"public_key" yaml:"public_key" json:"public_key"`
 }
 
-// Validate finds mistakes that only this service knows to be some.
+// Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
 func (c Config) Validate() error {
 	var problems []fault.Field
 	if c.BootstrapToken != "" && (len(c.BootstrapToken) < minToken || strings.ContainsAny(c.BootstrapToken, " \t\r\n")) {
@@ -184,7 +186,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config, and adds the one default that depends on another key.
+// withDefaults also serves callers that build a Config without package config. It adds the one default that depends on another key.
 func (c Config) withDefaults() Config {
 	c = config.WithDefaults(c)
 	c.OwnerDatabaseURL = cmp.Or(c.OwnerDatabaseURL, c.DatabaseURL)

@@ -22,36 +22,36 @@ import (
 
 // DriversConfig are deploy drivers that are OCI artifacts. `lockstep driver push` makes them.
 type DriversConfig struct {
-	// Artifacts are their references: oci://registry/repository:tag, or oci://registry/repository@sha256:… for one that never
-	// changes. Whoever may push to a tag decides what is deployed with from then on.
+	// Artifacts are their references: oci://registry/repository:tag, or oci://registry/repository@sha256:… to pin one. Whoever may push
+	// to a tag controls what deploys from then on.
 	Artifacts []string `koanf:"artifacts"`
-	// Refresh is how often a registry is asked what a tag names.
+	// Refresh is how often tags are resolved again.
 	Refresh time.Duration `koanf:"refresh" default:"5m"`
-	// Registries are where to log in.
+	// Registries are the accounts at registries.
 	Registries []DriverRegistry `koanf:"registries"`
-	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
+	// DockerConfig also uses the credentials in Docker's configuration of the service's account, credential helpers included.
 	DockerConfig bool `koanf:"docker_config"`
-	// CAFile holds certificates to check the registries' against, beside the system's. A file that is replaced takes effect at the next
+	// CAFile holds certificate authorities for the registries, in addition to the system's. A replaced file takes effect at the next
 	// connection.
 	CAFile string `koanf:"ca_file"`
-	// AllowNetworks is what may be reached beside the registries of artifacts and public addresses on ports 80 and 443: networks,
-	// addresses and names, each with or without a port. Registries redirect to where their storage is (D41).
+	// AllowNetworks lists what may be reached in addition to the registries of Artifacts and public addresses on ports 80 and 443:
+	// networks, addresses and host names, each with an optional port. Registries redirect to their storage (D41).
 	AllowNetworks []string `koanf:"allow_networks"`
 }
 
-// DriverRegistry is how to log in at a registry that drivers are pulled from.
+// DriverRegistry is an account at a registry that drivers are pulled from.
 type DriverRegistry struct {
-	// Host is the registry, or the registry and the beginning of a path.
+	// Host is the registry's host name, optionally with a path prefix.
 	Host string `koanf:"host"`
-	// Username is empty where the password is a token.
+	// Username is empty if the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, followed each time that it is needed.
+	// Password is a reference, resolved whenever it is needed: env:NAME, file:/path, k8s:namespace/name#key or vault:path#key.
 	Password string `koanf:"password"`
-	// Insecure speaks HTTP where HTTPS is not to be had.
+	// Insecure falls back to HTTP if the registry does not offer HTTPS.
 	Insecure bool `koanf:"insecure"`
 }
 
-// leastRefresh leaves registries alone that count requests.
+// leastRefresh keeps Refresh within the rate limits of registries.
 const leastRefresh = 10 * time.Second
 
 // problems are what is wrong with the configuration.

@@ -10,68 +10,68 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Config is what an operator may set. The zero value works: it listens on all interfaces and refuses every delivery,
-// because nobody has a token.
+// Config is the configuration of the service. The zero value works: the service listens on all interfaces and rejects every delivery,
+// because no token exists.
 type Config struct {
-	// DatabaseURL is the PostgreSQL server.
+	// DatabaseURL is the URL of the PostgreSQL server.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
-	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
-	// sslmode. Files that are replaced take effect at the next connection.
+	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
+	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
+	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
 	DatabaseCAFile   string `koanf:"database_ca_file"`
 	DatabaseCertFile string `koanf:"database_cert_file"`
 	DatabaseKeyFile  string `koanf:"database_key_file"`
-	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"registry"`
-	// MaxConnections bounds the connections to the database.
+	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"8"`
-	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"registry"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
-	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
+	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
+	// effect at the next connection.
 	NATSCAFile   string `koanf:"nats_ca_file"`
 	NATSCertFile string `koanf:"nats_cert_file"`
 	NATSKeyFile  string `koanf:"nats_key_file"`
-	// HTTPAddress is where deliveries are taken.
+	// HTTPAddress is the address that receives deliveries.
 	HTTPAddress string `koanf:"http_address" default:":8082"`
-	// HTTPCertFile and HTTPKeyFile are the certificate that it is served with; without them it is plain HTTP, and TLS ends in front
-	// of it, or tokens and the paths of hooks travel in the clear. Files that are replaced take effect at the next connection.
+	// HTTPCertFile and HTTPKeyFile are its server certificate. Without them it serves plain HTTP: put a proxy in front that terminates
+	// TLS, or tokens and hook paths are sent unencrypted. Replaced files take effect at the next connection.
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
-	// Tokens are the bearer tokens of those who may deliver. Several are good at once, so that a new one can be handed out
-	// before the old one goes. None: nobody may.
+	// Tokens are the bearer tokens accepted for deliveries. Several may be valid at once, so that they can be rotated. Without any, all
+	// deliveries with a token are rejected.
 	Tokens []string `koanf:"tokens" secret:"true"`
-	// Hooks are the endpoints of senders that have a way of their own to prove who they are.
+	// Hooks are the endpoints for senders that authenticate in their own way, such as a signature.
 	Hooks []HookConfig `koanf:"hooks"`
-	// Registries are where to log in to ask for digests and tags. Git repositories of sources are looked up here too, by host
-	// and path.
+	// Registries are the accounts for requests to registries (digests, tags) and, by host and path, to the Git repositories of sources.
 	Registries []AccountConfig `koanf:"registries"`
-	// Vault is where references vault:path#key of hooks and registries lead.
+	// Vault is the server that references vault:path#key in hooks and registries point to.
 	Vault secret.VaultConfig `koanf:"vault"`
-	// PollRate is how many looks at sources one registry or forge gets in a second, from this process.
+	// PollRate is the maximum number of polls per second that this process sends to one registry or forge.
 	PollRate int `koanf:"poll_rate" default:"10"`
-	// DockerConfig also logs in with what docker's configuration of this account has, credential helpers included.
+	// DockerConfig also uses the credentials in Docker's configuration of the service's account, credential helpers included.
 	DockerConfig bool `koanf:"docker_config"`
-	// AllowNetworks is what may be reached beyond public addresses on ports 80 and 443 when a registry is asked: networks,
-	// addresses and names, each with or without a port.
-	// Hosts come out of payloads and redirects (D41): with an empty list, no payload makes us reach inside.
+	// AllowNetworks lists what requests to registries may reach in addition to public addresses on ports 80 and 443: networks, addresses
+	// and host names, each with an optional port. Hosts come from payloads and redirects (D41); with an empty list none of them can make
+	// the service connect to an internal address.
 	AllowNetworks []string `koanf:"allow_networks"`
-	// RegistriesCAFile holds authorities that vouch for registries and Git repositories, beside the system's; empty for those alone. A
-	// file that is replaced counts from the next connection on.
+	// RegistriesCAFile holds certificate authorities for registries and Git servers, in addition to the system's; empty for the system's
+	// alone. A replaced file takes effect at the next connection.
 	RegistriesCAFile string `koanf:"registries_ca_file"`
-	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server. It is an address of its own, so that
-	// what the internet reaches for deliveries shows no metrics.
+	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none. It is separate from HTTPAddress,
+	// which may be exposed to the internet.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// minConnections leaves something for deliveries beside the outbox, which keeps one connection to itself.
+// minConnections leaves connections for deliveries: the outbox holds one permanently.
 const minConnections = 4
 
-// Validate finds mistakes that only this service knows to be some.
+// Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
 func (c Config) Validate() error {
 	var problems []fault.Field
 	// A header loses spaces at its ends and cannot carry a line break: with one left over from a file, every sender would

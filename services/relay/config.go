@@ -12,21 +12,22 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Config is everything that an operator can set. Only the agent's id has no default.
+// Config is the configuration of the relay. Only agent_id is required.
 type Config struct {
-	// AgentID is the number that environments name as their cluster_agent_id; one relay per number.
+	// AgentID is the number that environments refer to as cluster_agent_id. There is one relay per number.
 	AgentID int64 `koanf:"agent_id"`
 
-	// NATSURL is where the control plane's NATS listens: nats://host:4222, tls://host:4222.
+	// NATSURL is the address of the control plane's NATS server: nats://host:4222, tls://host:4222.
 	NATSURL string `koanf:"nats_url" default:"nats://127.0.0.1:4222"`
 	// NATSUser is the relay's account; "" means relay-<agent_id>.
 	NATSUser string `koanf:"nats_user"`
-	// NATSPassword belongs to NATSUser.
+	// NATSPassword is the password of NATSUser.
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSNKeySeedFile is a file with an NKey seed, instead of a password.
+	// NATSNKeySeedFile is a file with an NKey seed, in place of a password.
 	NATSNKeySeedFile string `koanf:"nats_nkey_seed_file"`
-	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
-	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
+	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
+	// effect at the next connection.
 	NATSCAFile   string `koanf:"nats_ca_file"`
 	NATSCertFile string `koanf:"nats_cert_file"`
 	NATSKeyFile  string `koanf:"nats_key_file"`
@@ -35,24 +36,23 @@ type Config struct {
 	Kubeconfig string `koanf:"kubeconfig"`
 	// KubeContext is the context of that file; "" means its current one.
 	KubeContext string `koanf:"kube_context"`
-	// KubeTimeout ends a request to the cluster that is not answered.
+	// KubeTimeout is the timeout of a request to the Kubernetes API.
 	KubeTimeout time.Duration `koanf:"kube_timeout" default:"10s"`
 
-	// HeartbeatInterval is how often the relay says that it is alive. The control plane takes an agent for lost after a few.
+	// HeartbeatInterval is the time between heartbeats. After a few missing ones the control plane considers the agent offline.
 	HeartbeatInterval time.Duration `koanf:"heartbeat_interval" default:"5s"`
-	// PollInterval is how long a wait goes without looking when no watch reports a change.
+	// PollInterval is how often a waiting call reads the cluster when no watch event arrives.
 	PollInterval time.Duration `koanf:"poll_interval" default:"5s"`
-	// Concurrency is how many calls are carried out at once. A sync or a promotion holds its place for minutes, mostly
-	// waiting.
+	// Concurrency is the maximum number of calls in progress. A sync or a promotion takes minutes, most of them spent waiting.
 	Concurrency int `koanf:"concurrency" default:"64"`
 
-	// HealthAddress is where /healthz, /readyz and /metrics listen; "" means nowhere.
+	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// Validate finds mistakes that only this service knows to be some. 0 passes, but for the agent's id: it means the default.
+// Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
 func (c Config) Validate() error {
 	var wrong []fault.Field
 	if c.AgentID <= 0 {
@@ -86,7 +86,7 @@ func (c Config) natsTLS() certs.Files {
 	return certs.Files{Cert: c.NATSCertFile, Key: c.NATSKeyFile, CA: c.NATSCAFile}
 }
 
-// withDefaults is for callers that make a Config without package config, and adds the one default that depends on another key.
+// withDefaults also serves callers that build a Config without package config. It adds the one default that depends on another key.
 func (c Config) withDefaults() Config {
 	c = config.WithDefaults(c)
 	c.NATSUser = cmp.Or(c.NATSUser, bus.RelayUser(c.AgentID))

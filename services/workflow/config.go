@@ -15,118 +15,115 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Config is what an operator may set. The zero value works, but for a database and a token: without a token nobody is
-// let in.
+// Config is the configuration of the service. The zero value works except for a database; without a token all callers are rejected.
 type Config struct {
-	// DatabaseURL is the PostgreSQL server.
+	// DatabaseURL is the URL of the PostgreSQL server.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificates to check PostgreSQL's against, DatabaseCertFile and DatabaseKeyFile are ours, for a
-	// server that asks for one. With any of them, every connection is encrypted and the server's name checked, whatever the URL says of
-	// sslmode. Files that are replaced take effect at the next connection.
+	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
+	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
+	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
 	DatabaseCAFile   string `koanf:"database_ca_file"`
 	DatabaseCertFile string `koanf:"database_cert_file"`
 	DatabaseKeyFile  string `koanf:"database_key_file"`
-	// Schema is the schema that holds the service's tables; it is made if it is missing.
+	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"workflow"`
-	// MaxConnections bounds the connections to the database.
+	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16" was:"database_connections"`
-	// NATSURL, NATSUser and NATSPassword are the event bus and our account there.
+	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
 	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
 	NATSUser     string `koanf:"nats_user"     default:"workflow"`
 	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificates to check NATS's against, NATSCertFile and NATSKeyFile are ours, for a server that asks for
-	// one. With any of them, a server that offers no TLS is refused. Files that are replaced take effect at the next connection.
+	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
+	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
+	// effect at the next connection.
 	NATSCAFile   string `koanf:"nats_ca_file"`
 	NATSCertFile string `koanf:"nats_cert_file"`
 	NATSKeyFile  string `koanf:"nats_key_file"`
-	// GRPCAddress is where AutoFlow is served.
+	// GRPCAddress is the address that serves the AutoFlow API.
 	GRPCAddress string `koanf:"grpc_address" default:":8083"`
-	// GRPCCertFile and GRPCKeyFile are PEM files with AutoFlow's certificate and key; without them it is served in plain text. With
-	// GRPCClientCAFile as well, callers have to show a certificate that it vouches for (mTLS). Files that are replaced take
-	// effect at the next connection.
+	// GRPCCertFile and GRPCKeyFile are the server certificate, PEM files; without them AutoFlow is served unencrypted. With
+	// GRPCClientCAFile callers must present a certificate issued by that authority (mTLS). Replaced files take effect at the next
+	// connection.
 	GRPCCertFile     string `koanf:"grpc_cert_file"      was:"grpc_cert"`
 	GRPCKeyFile      string `koanf:"grpc_key_file"       was:"grpc_key"`
 	GRPCClientCAFile string `koanf:"grpc_client_ca_file" was:"grpc_client_ca"`
-	// Token is the domain service's bearer token, which may do everything.
+	// Token is the domain service's bearer token, which has every permission.
 	Token string `koanf:"token" secret:"true"`
-	// Tokens are those of all other callers. To rotate one, have both in the list for a while. Without Token and Tokens
-	// nobody is let in.
+	// Tokens are the bearer tokens of all other callers. To rotate one, list the old and the new one for a while. Without Token and
+	// Tokens all callers are rejected.
 	Tokens []AccessToken `koanf:"tokens"`
-	// Agents are the numbers of relays that get a queue of their own before anybody says whose they are. Those that the domain
-	// service declares get theirs by that, and need not be listed.
+	// Agents are the numbers of agents whose NATS consumer is created at the start. Agents that the domain service declares get one
+	// then, and need not be listed.
 	Agents []int64 `koanf:"agents"`
-	// AgentOwners says which organization may call an agent where no domain service does: a service that runs by itself.
+	// AgentOwners declares the organizations of agents for a workflow service that runs without a domain service.
 	AgentOwners []AgentOwner `koanf:"agent_owners"`
-	// Instance names this process. Give it a stable name, different for each replica: a process that comes back under its
-	// name continues its workflows at once, while those of a name that is gone wait for LeaseDuration. Default: host name
-	// and process id.
+	// Instance is the name of this process. Choose a stable one, different for each replica: a process that restarts under the same
+	// name resumes its workflows at once, while those of any other process wait for LeaseDuration. Default: host name and process id.
 	Instance string `koanf:"instance"`
-	// LeaseDuration is how long the workflows of a dead process wait for another one to take them.
+	// LeaseDuration is the time after which the workflows of a dead process are taken over by another one.
 	LeaseDuration time.Duration `koanf:"lease_duration" default:"5s"`
-	// CallTimeout bounds a Function for which the program gives no timeout; its end is the error "timeout".
+	// CallTimeout is the timeout of a Function call if the program gives none; the call then fails with the code "timeout".
 	CallTimeout time.Duration `koanf:"call_timeout" default:"15m"`
-	// WaitTimeout bounds a wait_for_event for which the program gives no timeout; its end fails the workflow.
+	// WaitTimeout is the timeout of wait_for_event if the program gives none; the workflow then fails.
 	WaitTimeout time.Duration `koanf:"wait_timeout" default:"720h"`
-	// EventRetention is how long events are kept for waits that come later, and the histories of generations that have ended. Give
-	// it more than the longest rollout.
+	// EventRetention is how long events are kept for later waits, and the histories of past generations. It should be longer than the
+	// longest rollout.
 	EventRetention time.Duration `koanf:"event_retention" default:"720h"`
-	// MaxLive is how many workflows may run at a time in this process; parked ones do not count.
+	// MaxLive is the maximum number of workflows running in this process at a time; parked ones do not count.
 	MaxLive int `koanf:"max_live" default:"1024"`
-	// CacheBytes is how much memory parked workflows may take, about, that are kept where they stand: they go on without a
-	// replay of their history. Those used last are kept. A negative number keeps none.
+	// CacheBytes is the approximate memory for parked workflows that are kept in memory, so that they resume without replaying their
+	// history. The least recently used are evicted first. A negative number disables the cache.
 	CacheBytes int64 `koanf:"cache_bytes" default:"268435456"`
-	// MaxActivities is how many Functions may run in this process at a time.
+	// MaxActivities is the maximum number of Functions running in this process at a time.
 	MaxActivities int `koanf:"max_activities" default:"32"`
-	// MaxHistory is how many entries a generation of a workflow may record before it is stopped; its program may end one before
-	// by continue_with.
+	// MaxHistory is the maximum number of history entries in one generation of a workflow, which is stopped beyond that. A program starts a
+	// new generation with continue_with.
 	MaxHistory int `koanf:"max_history" default:"100000"`
-	// MaxCrashes is how many processes in a row may die with a workflow in hand before it is quarantined; at least 2.
+	// MaxCrashes is the number of processes that may die in a row while running a workflow before it is quarantined; at least 2.
 	MaxCrashes int `koanf:"max_crashes" default:"3"`
-	// DriverDir holds deploy drivers beside the built-in ones, one folder each, as the domain's; empty: none. The programs
-	// of drivers run in this process, all others in child processes with limits of the operating system.
+	// DriverDir is a folder of deploy drivers in addition to the built-in ones, the same as the domain service's; empty for none. Programs
+	// of drivers run in this process, all others in child processes with resource limits.
 	DriverDir string `koanf:"driver_dir"`
-	// TrustPrograms runs every program in this process. It is for installations in which nobody can start a workflow who
-	// could not as well stop the service.
+	// TrustPrograms runs every program in this process. Use it only where everybody who can start a workflow is as trusted as an operator
+	// of the service.
 	TrustPrograms bool `koanf:"trust_programs"`
-	// SandboxProcesses is how many child processes share the programs that are no driver's.
+	// SandboxProcesses is the number of child processes that run the programs that are not a driver's.
 	SandboxProcesses int `koanf:"sandbox_processes" default:"2"`
-	// SandboxMemory is how many MiB such a program may hold; SandboxCPU what it may compute between two waits.
+	// SandboxMemory is the memory limit of such a program in MiB; SandboxCPU its limit of CPU time between two waits.
 	SandboxMemory int           `koanf:"sandbox_memory" default:"256"`
 	SandboxCPU    time.Duration `koanf:"sandbox_cpu"    default:"10s"`
-	// SandboxCommand starts such a process; empty: this program with the argument "sandbox".
+	// SandboxCommand is the command that starts such a process; by default this executable with the argument "sandbox".
 	SandboxCommand []string `koanf:"sandbox_command"`
-	// GitCredentials log in to Git servers, by the longest matching URL prefix.
+	// GitCredentials are the accounts for Git servers, selected by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
-	// Vault is where references vault:path#key of password_ref lead.
+	// Vault is the server that references vault:path#key in password_ref point to.
 	Vault secret.VaultConfig `koanf:"vault"`
-	// GitAllowNetworks is what may be reached beyond public addresses on ports 80 and 443 for a repository that a program
-	// names: networks, addresses, and hosts by name, each with a port or else on every port. The servers of GitCredentials
-	// are allowed without being listed.
+	// GitAllowNetworks lists what may be reached for a repository that a program names, in addition to public addresses on ports 80 and
+	// 443: networks, addresses and host names, each with an optional port. The servers of GitCredentials are always allowed.
 	GitAllowNetworks []string `koanf:"git_allow_networks"`
-	// GitCAFile holds authorities that vouch for Git servers and forges, beside the system's; empty for those alone. A file that is
-	// replaced counts from the next connection on.
+	// GitCAFile holds certificate authorities for Git servers and forges, in addition to the system's; empty for the system's alone. A
+	// replaced file takes effect at the next connection.
 	GitCAFile string `koanf:"git_ca_file"`
-	// GitAuthorName and GitAuthorEmail sign the commits that workflows make.
+	// GitAuthorName and GitAuthorEmail are the author of the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`
-	// HealthAddress serves /healthz, /readyz and /metrics; empty for no such server.
+	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
 }
 
-// AccessToken is a bearer token, by its digest or by a reference to it, and what it may do.
+// AccessToken is a bearer token, given by its digest or by a reference, and what it permits.
 type AccessToken struct {
-	// Name is the caller's, for logs.
+	// Name is the name of the caller in logs.
 	Name string `koanf:"name" yaml:"name" json:"name"`
-	// Organization is the only one that the caller sees; 0 is all of them.
+	// Organization is the only organization that the caller can access; 0 for all.
 	Organization int64 `koanf:"organization" yaml:"organization" json:"organization"`
-	// Scope is read (look), start (also start workflows and send events), operate (also cancel, terminate and retry) or
-	// admin.
+	// Scope is read, start (also start workflows and send events), operate (also cancel, terminate and retry) or admin.
 	Scope string `koanf:"scope" yaml:"scope" json:"scope"`
 	// SHA256 is the token's digest, hexadecimal: printf %s "$TOKEN" | sha256sum. Either this or Ref.
 	SHA256 string `koanf:"sha256" yaml:"sha256" json:"sha256"`
-	// Ref is where the token is: env:NAME, or file:/path, which is read again when it changes.
+	// Ref is a reference to the token: env:NAME, or file:/path, which is read again when it changes.
 	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
 }
 
@@ -140,19 +137,19 @@ type AgentOwner struct {
 type GitCredential struct {
 	// URLPrefix is scheme, host and the beginning of a path.
 	URLPrefix string `koanf:"url_prefix" yaml:"url_prefix" json:"url_prefix"`
-	// Username is what the server wants there; for tokens often anything.
+	// Username is the user name; many servers accept any if the password is a token.
 	Username string `koanf:"username" yaml:"username" json:"username"`
-	// PasswordRef is env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, read whenever it is needed; never the password itself.
+	// PasswordRef is a reference to the password, never the password itself: env:NAME, file:/path, k8s:namespace/name#key or
+	// vault:path#key. It is resolved whenever it is needed.
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
-	// Forge is the interface that these repositories are read and written through: git (the default), gitlab, github or gitea,
-	// with the password as its token.
+	// Forge is the API used for these repositories: git (the default), or gitlab, github or gitea, with the password as the token.
 	Forge string `koanf:"forge" yaml:"forge" json:"forge"`
-	// Organizations are those whose workflows it logs in; none means all. Any program may name any repository, so an
-	// installation that several organizations share says here whose each credential is.
+	// Organizations restricts the credential to workflows of these organizations; empty for all. Any program may name any repository, so
+	// restrict credentials where several organizations share an installation.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
 }
 
-// Validate finds mistakes that only this service knows to be some. 0 passes: it means the default.
+// Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
 func (c Config) Validate() error {
 	var problems []fault.Field
 	for i, agent := range c.Agents {
@@ -214,10 +211,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is for callers that make a Config without package config, and adds the one default that depends on the process.
+// withDefaults also serves callers that build a Config without package config. It adds the one default that depends on the process.
 func (c Config) withDefaults() Config {
 	c = config.WithDefaults(c)
-	// It has a process id in it, so a restart has another name and its workflows wait for LeaseDuration.
+	// It contains the process id, so after a restart the name differs, and workflows wait for LeaseDuration.
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {
