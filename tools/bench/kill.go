@@ -43,7 +43,8 @@ func killed(ctx context.Context, w *world, r *report) error {
 	}
 	_ = w.service.Process.Kill() // it may have ended by itself
 	_ = w.service.Wait()         // says that it was killed
-	if _, err := w.db.Exec(ctx, "CREATE TABLE standing AS SELECT id, turn FROM workflow.execution WHERE workflow LIKE 'running-%' AND state < 2"); err != nil {
+	if _, err := w.db.Exec(ctx, `CREATE TABLE standing AS SELECT id, (SELECT max(seq) FROM workflow.entry WHERE execution = id) AS seq
+FROM workflow.execution WHERE workflow LIKE 'running-%' AND state < 2`); err != nil {
 		return err
 	}
 	began := now()
@@ -86,11 +87,11 @@ AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.
 	return nil
 }
 
-// gone returns when every run that was under way at the kill has taken a turn since.
+// gone returns when every run that was under way at the kill has recorded something since.
 func (w *world) gone(ctx context.Context) error {
 	for {
 		var left int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM standing JOIN workflow.execution x USING (id) WHERE x.turn = standing.turn").Scan(&left); err != nil || left == 0 {
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM standing WHERE NOT EXISTS (SELECT FROM workflow.entry n WHERE n.execution = standing.id AND n.seq > coalesce(standing.seq, 0))").Scan(&left); err != nil || left == 0 {
 			return err
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {

@@ -17,19 +17,15 @@ func records(ctx context.Context, w *world, r *report) error {
 	if _, err := w.db.Exec(ctx, "CREATE EXTENSION pg_walinspect"); err != nil {
 		return err
 	}
-	for _, steps := range []int{1, 10} {
-		inputs := fmt.Sprintf(`{"steps": %d}`, steps)
+	for _, c := range []struct{ steps, clients, n int }{{1, 64, 2000}, {10, 64, 2000}, {10, 512, 3000}} {
+		inputs := fmt.Sprintf(`{"steps": %d}`, c.steps)
 		run := func(prefix string, n int) error {
-			_, _, err := w.drive(ctx, 64, n, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-				id := fmt.Sprintf("%s-%d-%d", prefix, steps, i)
-				if err := begin(ctx, c, id, stepsProgram, inputs); err != nil {
-					return 0, err
-				}
-				return 0, finish(ctx, c, id)
+			_, _, err := w.drive(ctx, c.clients, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+				return 0, complete(ctx, client, fmt.Sprintf("%s-%d-%d-%d", prefix, c.steps, c.clients, i), stepsProgram, inputs)
 			})
 			return err
 		}
-		n := w.scaled(2000)
+		n := w.scaled(c.n)
 		// Pages are written whole once after a checkpoint, which says nothing about workflows: the first runs pay for it.
 		if err := run("first", n); err != nil {
 			return err
@@ -44,7 +40,7 @@ func records(ctx context.Context, w *world, r *report) error {
 		if err := run("second", n); err != nil {
 			return err
 		}
-		if err := w.recorded(ctx, r, from, steps, n); err != nil {
+		if err := w.recorded(ctx, r, from, fmt.Sprintf("%d-step", c.steps), c.clients, n); err != nil {
 			return err
 		}
 	}
@@ -52,7 +48,7 @@ func records(ctx context.Context, w *world, r *report) error {
 }
 
 // recorded adds what was written since from.
-func (w *world) recorded(ctx context.Context, r *report, from string, steps, n int) error {
+func (w *world) recorded(ctx context.Context, r *report, from, scenario string, clients, n int) error {
 	const perRecord = `SELECT "resource_manager/record_type" || ' ' || (combined_size / $2::int)::int || ' B (' || round(count::numeric / $2::int, 1) || ')'
 FROM pg_get_wal_stats($1::pg_lsn, pg_current_wal_flush_lsn(), true) WHERE combined_size > 20 * $2::int ORDER BY combined_size DESC`
 	const perTable = `SELECT relname || ' ' || round(n_tup_ins::numeric / $1::int, 1) || '+ ' || round(n_tup_upd::numeric / $1::int, 1) || '~ (' || round(n_tup_hot_upd::numeric / $1::int, 1) || ' hot) '
@@ -69,7 +65,7 @@ FROM pg_get_wal_stats($1::pg_lsn, pg_current_wal_flush_lsn(), true) WHERE combin
 		if err != nil {
 			return err
 		}
-		r.add(row{Scenario: fmt.Sprintf("%d-step, %s", steps, what), Engine: "lockstep", N: n, Unit: "workflows", Note: strings.Join(lines, " · ")})
+		r.add(row{Scenario: scenario + ", " + what, Engine: "lockstep", Clients: clients, N: n, Unit: "workflows", Note: strings.Join(lines, " · ")})
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ type Progress struct {
 	Execution int64
 	State     State
 	LastSeq   int64
-	// Turn moves with every change.
+	// Turn moves with every change that LastSeq does not show.
 	Turn int64
 }
 

@@ -174,7 +174,8 @@ type Loaded struct {
 	// History is that of the present generation, and Continuation what it began with (Environment).
 	History      []Entry
 	Continuation json.RawMessage
-	// Turn counts commits by owners, Wakes arrivals. A commit names both: another Turn refuses it, other Wakes keep it
+	// Turn counts changes of who has it in hand and of what it does, Wakes arrivals. Turns that record something and go on leave it: there
+	// the history says where it stands. A commit names both: another Turn refuses it, other Wakes keep it
 	// from parking.
 	Turn, Wakes int64
 	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what came for them
@@ -231,8 +232,7 @@ type Commit struct {
 	Execution Execution
 	// Turn and Wakes are as last read.
 	Turn, Wakes int64
-	// LastSeq is the end of the history with Entries. It goes into the execution's row, where Cancel takes the number
-	// of its entry from.
+	// LastSeq is the end of the history with Entries.
 	LastSeq int64
 	Entries []Entry
 	Emits   []Emit

@@ -30,8 +30,8 @@ type topic struct {
 	watchers int
 	// changed is closed, and replaced, at each change.
 	changed chan struct{}
-	// seen is the turn at the last slow look.
-	seen int64
+	// seen is where it stood at the last slow look.
+	seen Progress
 }
 
 // slowLook is how late watchers may learn of what another process has done.
@@ -62,12 +62,12 @@ func (w *Watchers) Run(ctx context.Context) error {
 	return nil
 }
 
-// note tells the watchers of an execution whose turn has moved since the last slow look.
+// note tells the watchers of an execution that has moved since the last slow look.
 func (w *Watchers) note(p Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t := w.topics[p.Execution]; t != nil && t.seen != p.Turn {
-		t.seen = p.Turn
+	if t := w.topics[p.Execution]; t != nil && t.seen != p {
+		t.seen = p
 		t.tell()
 	}
 }
@@ -92,7 +92,7 @@ func (w *Watchers) join(execution int64) (next func() <-chan struct{}, leave fun
 	defer w.mu.Unlock()
 	t := w.topics[execution]
 	if t == nil {
-		t = &topic{changed: make(chan struct{}), seen: -1}
+		t = &topic{changed: make(chan struct{}), seen: Progress{Turn: -1}}
 		w.topics[execution] = t
 	}
 	t.watchers++

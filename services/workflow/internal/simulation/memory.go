@@ -207,6 +207,9 @@ func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
 			continue
 		}
 		owner := c.Lease
+		if e.owner == nil || *e.owner != owner {
+			e.turn++
+		}
 		e.owner, e.crashes = &owner, crashes
 		claimed = append(claimed, core.Claimed{
 			Woken: core.Woken{ID: e.ID, Turn: e.turn, Ours: true}, Organization: e.Organization, Workflow: e.Workflow, Crashes: crashes,

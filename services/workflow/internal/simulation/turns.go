@@ -29,13 +29,19 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 			m.refuse("%s: entry %d after %d entries", e.Workflow, entry.Seq, len(e.history)+i)
 		}
 	}
+	if len(c.Entries) == 0 && c.LastSeq < e.LastSeq && m.defect != NoFence {
+		return core.Committed{}, nil, core.ErrFenced
+	}
 	if c.LastSeq != e.LastSeq+int64(len(c.Entries)) {
 		m.refuse("%s: the history ends with %d after %d and %d entries", e.Workflow, c.LastSeq, e.LastSeq, len(c.Entries))
 	}
 	if c.LastSeq > e.LastSeq || c.Next == core.Parked {
 		e.crashes = 0
 	}
-	e.turn++
+	// Where a turn goes on, its entries say where it stands.
+	if c.Next != core.Running || c.Turn == 0 || len(c.Entries) == 0 || c.Continue != nil {
+		e.turn++
+	}
 	e.LastSeq, e.UpdatedAt = c.LastSeq, c.At
 	for _, entry := range c.Entries {
 		entry.Generation = e.Generation

@@ -77,13 +77,17 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if err != nil {
 			return err
 		}
-		err = q.EndExecution(ctx, query.EndExecutionParams{ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at})
+		end, err := lastEntry(ctx, q, row.ID)
+		if err != nil {
+			return err
+		}
+		err = q.EndExecution(ctx, query.EndExecutionParams{ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at, LastSeq: end + 1})
 		if err != nil {
 			return pg.Classify(err, "end workflow %q", workflow)
 		}
 		last := &turn{Commit: core.Commit{
 			Execution: core.Execution{ID: row.ID}, Next: with.state,
-			Entries: []core.Entry{{Seq: row.LastSeq + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
+			Entries: []core.Entry{{Seq: end + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
 			Emits: []core.Emit{{
 				ID: core.Handle(row.Ref, int(row.Attempt), current.number) + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
 			}},
@@ -119,6 +123,13 @@ func lockWorkflow(ctx context.Context, q *query.Queries, organization int64, wor
 	return row, pg.Classify(err, "lock workflow %q", workflow)
 }
 
+// lastEntry is the end of the history of an execution that is locked. It is a statement of its own, after the lock: one with the lock in it
+// would not see what the owner has committed meanwhile.
+func lastEntry(ctx context.Context, q *query.Queries, execution int64) (int64, error) {
+	seq, err := q.LastEntry(ctx, execution)
+	return seq, pg.Classify(err, "find the end of the history of execution %d", execution)
+}
+
 // Retry cuts the history of a failed execution and has it run again. The turn moves on, so that an owner which still has
 // the failed attempt in memory is refused.
 func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
@@ -132,7 +143,10 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		if state != core.Failed && state != core.Quarantined {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
-		// A statement of its own, after the lock: one with the lock in it would not see what another has committed meanwhile.
+		last, err := lastEntry(ctx, q, row.ID)
+		if err != nil {
+			return err
+		}
 		current, err := currentGeneration(ctx, q, row.ID)
 		if err != nil {
 			return err
@@ -141,15 +155,15 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		switch {
 		case from != 0:
 		case state == core.Quarantined:
-			from = row.LastSeq // nothing that it recorded has failed: it goes on where it stood
+			from = last // nothing that it recorded has failed: it goes on where it stood
 		default:
 			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Base: current.base, Immediate: immediateKinds()})
 			if err != nil {
 				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)
 			}
 		}
-		if from > row.LastSeq {
-			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, row.LastSeq)})
+		if from > last {
+			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, last)})
 		}
 		if from <= current.base {
 			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d", from, current.base+1, current.number)})

@@ -59,7 +59,7 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 				return err
 			}
 		}
-		if err := q.EndTurnsAsAsked(ctx, query.EndTurnsAsAskedParams(endings(turns))); err != nil {
+		if err := endTurnsAsAsked(ctx, q, turns); err != nil {
 			return err
 		}
 		if err := errors.Join(appendEntries(ctx, q, turns), openChannels(ctx, q, turns), closeOps(ctx, q, turns), beginGenerations(ctx, q, turns)); err != nil {

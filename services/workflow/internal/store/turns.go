@@ -12,22 +12,58 @@ import (
 
 // The parts of a transaction that carries many turns. Each is one statement for all of them.
 
-// endTurns is the fence. It moves executions on that are still their callers' and stand where these think, and answers
-// their turns. Its update holds the executions' rows: what follows is alone with them until the commit.
-func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, error) {
-	if len(turns) == 0 {
-		return nil, nil
+// goesOn reports whether a turn has recorded something and its execution runs on, as behind each step: its entries say where it stands,
+// and the row of the execution stays as it is.
+func (t *turn) goesOn() bool {
+	return t.Next == core.Running && t.Turn > 0 && len(t.Entries) > 0 && t.Continue == nil
+}
+
+// parted are the turns that go on and the others, each in the order of their executions, which is that in which these are locked.
+func parted(turns []*turn) (going, ending []*turn) {
+	slices.SortStableFunc(turns, func(a, b *turn) int { return cmp.Compare(a.Execution.ID, b.Execution.ID) })
+	for _, t := range turns {
+		if t.fenced = true; t.goesOn() {
+			going = append(going, t)
+		} else {
+			ending = append(ending, t)
+		}
 	}
-	rows, err := q.EndTurns(ctx, endings(turns))
+	return going, ending
+}
+
+// endTurns is the fence. It moves executions on that are still their callers' and stand where these think, and answers
+// their turns. Its locks hold the executions' rows: what follows is alone with them until the commit.
+func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, error) {
+	going, ending := parted(turns)
+	var passed []*turn
+	if len(going) > 0 {
+		ids, err := q.HoldTurns(ctx, query.HoldTurnsParams(holds(turns)))
+		if err != nil {
+			return nil, pg.Classify(err, "hold %d executions", len(turns))
+		}
+		held := make(map[int64]bool, len(ids))
+		for _, id := range ids {
+			held[id] = true
+		}
+		for _, t := range going {
+			if held[t.Execution.ID] {
+				t.asAsked()
+				passed = append(passed, t)
+			}
+		}
+	}
+	if len(ending) == 0 {
+		return passed, nil
+	}
+	rows, err := q.EndTurns(ctx, endings(ending))
 	if err != nil {
-		return nil, pg.Classify(err, "commit %d turns", len(turns))
+		return nil, pg.Classify(err, "commit %d turns", len(ending))
 	}
 	moved := make(map[int64]query.EndTurnsRow, len(rows))
 	for _, row := range rows {
 		moved[row.ID] = row
 	}
-	var passed []*turn
-	for _, t := range turns {
+	for _, t := range ending {
 		// Of two turns of one execution, which only a fault could bring here, one passes: that whose number fits.
 		row, ok := moved[t.Execution.ID]
 		if !ok || row.Turn != t.Turn+1 {
@@ -40,23 +76,48 @@ func endTurns(ctx context.Context, q *query.Queries, turns []*turn) ([]*turn, er
 	return passed, nil
 }
 
-// endings are the rows of turns, which are sorted: executions are locked in the order of their ids.
-func endings(turns []*turn) query.EndTurnsParams {
-	slices.SortStableFunc(turns, func(a, b *turn) int { return cmp.Compare(a.Execution.ID, b.Execution.ID) })
-	var p query.EndTurnsParams
+// endTurnsAsAsked is endTurns where every turn is expected to pass and to get the state that it asks for. The caller tells them so when
+// the transaction has been committed (asAsked).
+func endTurnsAsAsked(ctx context.Context, q *query.Queries, turns []*turn) error {
+	going, ending := parted(turns)
+	if len(going) > 0 {
+		if err := q.HoldTurnsAsAsked(ctx, holds(turns)); err != nil {
+			return err //nolint:wrapcheck // the caller asks for its code
+		}
+	}
+	if len(ending) == 0 {
+		return nil
+	}
+	return q.EndTurnsAsAsked(ctx, query.EndTurnsAsAskedParams(endings(ending))) //nolint:wrapcheck // as above
+}
+
+// holds are the rows of turns whose executions are to be held.
+func holds(turns []*turn) (p query.HoldTurnsAsAskedParams) {
 	for _, t := range turns {
-		t.fenced = true
+		p.Ids, p.Turns = append(p.Ids, t.Execution.ID), append(p.Turns, t.Turn)
+		p.Owners, p.Epochs = append(p.Owners, t.Lease.Instance), append(p.Epochs, t.Lease.Epoch)
+	}
+	return p
+}
+
+// endings are the rows of turns that change those of their executions.
+func endings(turns []*turn) (p query.EndTurnsParams) {
+	for _, t := range turns {
 		p.Ids, p.Turns = append(p.Ids, t.Execution.ID), append(p.Turns, t.Turn)
 		p.Owners, p.Epochs = append(p.Owners, t.Lease.Instance), append(p.Epochs, t.Lease.Epoch)
 		p.LastSeqs, p.Nexts = append(p.LastSeqs, t.LastSeq), append(p.Nexts, int16(t.Next))
 		p.Wakes, p.Errors, p.Ended = append(p.Wakes, t.Wakes), append(p.Errors, t.Error), append(p.Ended, t.At)
+		p.Recorded = append(p.Recorded, len(t.Entries) > 0)
 	}
 	return p
 }
 
 // asAsked is the outcome of a turn that has passed and got the state that it asked for.
 func (t *turn) asAsked() {
-	t.fenced, t.done = false, core.Committed{Turn: t.Turn + 1, State: t.Next}
+	t.fenced, t.done = false, core.Committed{Turn: t.Turn, State: t.Next}
+	if !t.goesOn() {
+		t.done.Turn++
+	}
 }
 
 func appendEntries(ctx context.Context, q *query.Queries, turns []*turn) error {

@@ -94,8 +94,45 @@ FROM execution
 JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(workflows)::text[]) AS workflow) AS u
     ON execution.organization = ANY (ARRAY[u.organization]) AND execution.workflow = u.workflow;
 
+-- name: HoldTurns :many
+-- The fence, for turns that have recorded something and go on: all that they leave in the row of their execution is a lock, which no other
+-- writer of the row passes before the commit. Where they stand is what the history says. A new version of the row for each step would need
+-- room on its page for as many as end at a time, and where there is none, a row in every index. What has got on does not kill its process.
+--
+-- Beside turns that end they hold the rows for these as well: whoever locks several executions does so in the order of their ids.
+WITH held AS (
+    SELECT execution.id, execution.crashes
+    FROM (
+        SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
+            unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
+    ) AS u
+    JOIN execution ON execution.id = ANY (ARRAY[u.id])
+    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+    FOR NO KEY UPDATE OF execution
+), absolved AS (
+    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
+)
+SELECT held.id FROM held;
+
+-- name: HoldTurnsAsAsked :exec
+-- HoldTurns where every turn passes; else nothing happens, and the error has the code LS001.
+WITH held AS (
+    SELECT execution.id, execution.crashes
+    FROM (
+        SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
+            unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
+    ) AS u
+    JOIN execution ON execution.id = ANY (ARRAY[u.id])
+    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+    FOR NO KEY UPDATE OF execution
+), absolved AS (
+    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
+)
+SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM held;
+
 -- name: EndTurns :many
--- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
+-- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. What has recorded
+-- nothing must know the whole history (whatever else is recorded, its primary key says so). An
 -- execution to which something has come since it was loaded does not park.
 WITH moved AS (
 UPDATE execution SET
@@ -106,17 +143,18 @@ UPDATE execution SET
     owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
     -- What gets on, or parks, does not kill its process.
-    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
     SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
         unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
         unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
         unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
-        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
+        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
 ) AS u
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
 RETURNING execution.id, execution.turn, execution.state
 ), stopped AS (
     DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
@@ -134,17 +172,18 @@ UPDATE execution SET
     owner = CASE WHEN u.next = 0 THEN execution.owner END,
     owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
     error = u.error,
-    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
     SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
         unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
         unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
         unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
-        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at
+        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
 ) AS u
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
   AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
 RETURNING execution.id, execution.state
 ), stopped AS (

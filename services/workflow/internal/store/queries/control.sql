@@ -1,10 +1,11 @@
 -- name: ListExecutions :many
 -- The newest executions of an organization, by execution_by_age, from its end.
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -13,11 +14,12 @@ LIMIT sqlc.arg(most);
 
 -- name: ListTroubled :many
 -- The same among those that ended badly, by execution_troubled.
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND troubled AND state = ANY (sqlc.arg(states)::smallint[])
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -26,11 +28,12 @@ LIMIT sqlc.arg(most);
 
 -- name: ListLabelled :many
 -- The same among those with labels, by execution_labelled.
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
   AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
@@ -49,7 +52,8 @@ ORDER BY seq
 LIMIT sqlc.arg(most);
 
 -- name: Progresses :many
-SELECT id, state, last_seq, turn FROM execution WHERE id = ANY (sqlc.arg(ids)::bigint[]);
+SELECT id, state, turn, greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq
+FROM execution WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: EndExecution :exec
 WITH stopped AS (
@@ -57,7 +61,7 @@ WITH stopped AS (
 )
 UPDATE execution SET
     state = sqlc.arg(state), error = sqlc.arg(error), ended_at = sqlc.arg(ended_at)::timestamptz,
-    last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
+    last_seq = sqlc.arg(last_seq), turn = turn + 1, owner = NULL, owner_epoch = NULL
 WHERE execution.id = sqlc.arg(id);
 
 -- name: FailedStep :one

@@ -32,8 +32,9 @@ SELECT
 -- which it could not do for those of another table.
 --
 -- Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
--- themselves (core.Claim).
+-- themselves (core.Claim). With another owner the turn moves on, too: what he remembers of it from before may be older than its history.
 UPDATE execution SET
+    turn = turn + CASE WHEN owner = sqlc.arg(instance)::text AND owner_epoch = sqlc.arg(epoch)::bigint THEN 0 ELSE 1 END,
     owner = sqlc.arg(instance)::text, owner_epoch = sqlc.arg(epoch)::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = sqlc.arg(instance)::text AND owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END
 WHERE id = ANY (ARRAY(
@@ -65,7 +66,8 @@ FROM runnable
 WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
 
 -- name: LoadMany :many
-SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets, last_seq, turn, wakes, created_at,
+SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets,
+    greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
     coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
@@ -111,8 +113,12 @@ WHERE x.id = ANY (sqlc.arg(ids)::bigint[])
 ORDER BY x.id, a.place, a.due, a.branch, a.op;
 
 -- name: LockExecution :one
-SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE;
+SELECT id FROM execution WHERE id = $1 FOR UPDATE;
 
 -- name: LockWorkflow :one
-SELECT id, ref, attempt, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
+SELECT id, ref, attempt, state FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
+
+-- name: LastEntry :one
+-- The end of the history: what the row says, or what turns that went on have recorded since (HoldTurns).
+SELECT greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS seq FROM execution WHERE id = $1;
 

@@ -295,17 +295,18 @@ UPDATE execution SET
     owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
     -- What gets on, or parks, does not kill its process.
-    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
     SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
         unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
         unnest($5::bigint[]) AS last_seq, unnest($6::smallint[]) AS next,
         unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
-        unnest($9::timestamptz[]) AS ended_at
+        unnest($9::timestamptz[]) AS ended_at, unnest($10::boolean[]) AS recorded
 ) AS u
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
 RETURNING execution.id, execution.turn, execution.state
 ), stopped AS (
     DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
@@ -323,6 +324,7 @@ type EndTurnsParams struct {
 	Wakes    []int64
 	Errors   []string
 	Ended    []time.Time
+	Recorded []bool
 }
 
 type EndTurnsRow struct {
@@ -331,7 +333,8 @@ type EndTurnsRow struct {
 	State int16
 }
 
-// The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. An
+// The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. What has recorded
+// nothing must know the whole history (whatever else is recorded, its primary key says so). An
 // execution to which something has come since it was loaded does not park.
 func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsRow, error) {
 	rows, err := q.db.Query(ctx, endTurns,
@@ -344,6 +347,7 @@ func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsR
 		arg.Wakes,
 		arg.Errors,
 		arg.Ended,
+		arg.Recorded,
 	)
 	if err != nil {
 		return nil, err
@@ -372,17 +376,18 @@ UPDATE execution SET
     owner = CASE WHEN u.next = 0 THEN execution.owner END,
     owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
     error = u.error,
-    crashes = CASE WHEN u.last_seq > execution.last_seq OR u.next = 1 THEN 0 ELSE execution.crashes END,
+    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
     SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
         unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
         unnest($5::bigint[]) AS last_seq, unnest($6::smallint[]) AS next,
         unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
-        unnest($9::timestamptz[]) AS ended_at
+        unnest($9::timestamptz[]) AS ended_at, unnest($10::boolean[]) AS recorded
 ) AS u
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
   AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
 RETURNING execution.id, execution.state
 ), stopped AS (
@@ -401,6 +406,7 @@ type EndTurnsAsAskedParams struct {
 	Wakes    []int64
 	Errors   []string
 	Ended    []time.Time
+	Recorded []bool
 }
 
 // EndTurns where every turn passes and gets the state that it asks for; else nothing happens, and the error has the code LS001. The
@@ -416,6 +422,7 @@ func (q *Queries) EndTurnsAsAsked(ctx context.Context, arg EndTurnsAsAskedParams
 		arg.Wakes,
 		arg.Errors,
 		arg.Ended,
+		arg.Recorded,
 	)
 	return err
 }
@@ -500,6 +507,93 @@ func (q *Queries) FindStarts(ctx context.Context, arg FindStartsParams) ([]FindS
 		return nil, err
 	}
 	return items, nil
+}
+
+const holdTurns = `-- name: HoldTurns :many
+WITH held AS (
+    SELECT execution.id, execution.crashes
+    FROM (
+        SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
+            unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch
+    ) AS u
+    JOIN execution ON execution.id = ANY (ARRAY[u.id])
+    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+    FOR NO KEY UPDATE OF execution
+), absolved AS (
+    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
+)
+SELECT held.id FROM held
+`
+
+type HoldTurnsParams struct {
+	Ids    []int64
+	Turns  []int64
+	Owners []string
+	Epochs []int64
+}
+
+// The fence, for turns that have recorded something and go on: all that they leave in the row of their execution is a lock, which no other
+// writer of the row passes before the commit. Where they stand is what the history says. A new version of the row for each step would need
+// room on its page for as many as end at a time, and where there is none, a row in every index. What has got on does not kill its process.
+//
+// Beside turns that end they hold the rows for these as well: whoever locks several executions does so in the order of their ids.
+func (q *Queries) HoldTurns(ctx context.Context, arg HoldTurnsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, holdTurns,
+		arg.Ids,
+		arg.Turns,
+		arg.Owners,
+		arg.Epochs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const holdTurnsAsAsked = `-- name: HoldTurnsAsAsked :exec
+WITH held AS (
+    SELECT execution.id, execution.crashes
+    FROM (
+        SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
+            unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch
+    ) AS u
+    JOIN execution ON execution.id = ANY (ARRAY[u.id])
+    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+    FOR NO KEY UPDATE OF execution
+), absolved AS (
+    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
+)
+SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM held
+`
+
+type HoldTurnsAsAskedParams struct {
+	Ids    []int64
+	Turns  []int64
+	Owners []string
+	Epochs []int64
+}
+
+// HoldTurns where every turn passes; else nothing happens, and the error has the code LS001.
+func (q *Queries) HoldTurnsAsAsked(ctx context.Context, arg HoldTurnsAsAskedParams) error {
+	_, err := q.db.Exec(ctx, holdTurnsAsAsked,
+		arg.Ids,
+		arg.Turns,
+		arg.Owners,
+		arg.Epochs,
+	)
+	return err
 }
 
 const lockMatching = `-- name: LockMatching :exec

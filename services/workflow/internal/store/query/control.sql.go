@@ -13,18 +13,19 @@ import (
 
 const endExecution = `-- name: EndExecution :exec
 WITH stopped AS (
-    DELETE FROM runnable WHERE runnable.execution = $4
+    DELETE FROM runnable WHERE runnable.execution = $5
 )
 UPDATE execution SET
     state = $1, error = $2, ended_at = $3::timestamptz,
-    last_seq = last_seq + 1, turn = turn + 1, owner = NULL, owner_epoch = NULL
-WHERE execution.id = $4
+    last_seq = $4, turn = turn + 1, owner = NULL, owner_epoch = NULL
+WHERE execution.id = $5
 `
 
 type EndExecutionParams struct {
 	State   int16
 	Error   string
 	EndedAt time.Time
+	LastSeq int64
 	ID      int64
 }
 
@@ -33,6 +34,7 @@ func (q *Queries) EndExecution(ctx context.Context, arg EndExecutionParams) erro
 		arg.State,
 		arg.Error,
 		arg.EndedAt,
+		arg.LastSeq,
 		arg.ID,
 	)
 	return err
@@ -76,11 +78,12 @@ func (q *Queries) ForgetEntries(ctx context.Context, arg ForgetEntriesParams) er
 }
 
 const listExecutions = `-- name: ListExecutions :many
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = $1 AND id < $2
   AND (cardinality($3::smallint[]) = 0 OR state = ANY ($3::smallint[]))
   AND ($4::bytea IS NULL OR program = $4)
@@ -106,9 +109,9 @@ type ListExecutionsRow struct {
 	Program      []byte
 	Labels       json.RawMessage
 	Attempt      int32
-	LastSeq      int64
 	CreatedAt    time.Time
 	EndedAt      *time.Time
+	LastSeq      int64
 	UpdatedAt    time.Time
 	Generation   int32
 	BaseSeq      int64
@@ -140,9 +143,9 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.Program,
 			&i.Labels,
 			&i.Attempt,
-			&i.LastSeq,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.LastSeq,
 			&i.UpdatedAt,
 			&i.Generation,
 			&i.BaseSeq,
@@ -158,11 +161,12 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 }
 
 const listLabelled = `-- name: ListLabelled :many
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = $1 AND id < $2
   AND labels <> '{}' AND labels <> 'null' AND labels @> $3::jsonb
   AND (cardinality($4::smallint[]) = 0 OR state = ANY ($4::smallint[]))
@@ -190,9 +194,9 @@ type ListLabelledRow struct {
 	Program      []byte
 	Labels       json.RawMessage
 	Attempt      int32
-	LastSeq      int64
 	CreatedAt    time.Time
 	EndedAt      *time.Time
+	LastSeq      int64
 	UpdatedAt    time.Time
 	Generation   int32
 	BaseSeq      int64
@@ -225,9 +229,9 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 			&i.Program,
 			&i.Labels,
 			&i.Attempt,
-			&i.LastSeq,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.LastSeq,
 			&i.UpdatedAt,
 			&i.Generation,
 			&i.BaseSeq,
@@ -243,11 +247,12 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 }
 
 const listTroubled = `-- name: ListTroubled :many
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = $1 AND id < $2
   AND troubled AND state = ANY ($3::smallint[])
   AND ($4::bytea IS NULL OR program = $4)
@@ -273,9 +278,9 @@ type ListTroubledRow struct {
 	Program      []byte
 	Labels       json.RawMessage
 	Attempt      int32
-	LastSeq      int64
 	CreatedAt    time.Time
 	EndedAt      *time.Time
+	LastSeq      int64
 	UpdatedAt    time.Time
 	Generation   int32
 	BaseSeq      int64
@@ -307,9 +312,9 @@ func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]L
 			&i.Program,
 			&i.Labels,
 			&i.Attempt,
-			&i.LastSeq,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.LastSeq,
 			&i.UpdatedAt,
 			&i.Generation,
 			&i.BaseSeq,
@@ -390,14 +395,15 @@ func (q *Queries) LogEntries(ctx context.Context, arg LogEntriesParams) ([]LogEn
 }
 
 const progresses = `-- name: Progresses :many
-SELECT id, state, last_seq, turn FROM execution WHERE id = ANY ($1::bigint[])
+SELECT id, state, turn, greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq
+FROM execution WHERE id = ANY ($1::bigint[])
 `
 
 type ProgressesRow struct {
 	ID      int64
 	State   int16
-	LastSeq int64
 	Turn    int64
+	LastSeq int64
 }
 
 func (q *Queries) Progresses(ctx context.Context, ids []int64) ([]ProgressesRow, error) {
@@ -412,8 +418,8 @@ func (q *Queries) Progresses(ctx context.Context, ids []int64) ([]ProgressesRow,
 		if err := rows.Scan(
 			&i.ID,
 			&i.State,
-			&i.LastSeq,
 			&i.Turn,
+			&i.LastSeq,
 		); err != nil {
 			return nil, err
 		}

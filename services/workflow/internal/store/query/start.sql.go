@@ -12,11 +12,12 @@ import (
 )
 
 const findExecution = `-- name: FindExecution :one
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, last_seq, created_at, ended_at,
-    coalesce((SELECT entry.recorded_at FROM entry WHERE entry.execution = execution.id AND entry.seq = execution.last_seq), created_at)::timestamptz AS updated_at,
+SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
+    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
+LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE organization = $1 AND workflow = $2
 `
 
@@ -35,9 +36,9 @@ type FindExecutionRow struct {
 	Program      []byte
 	Labels       json.RawMessage
 	Attempt      int32
-	LastSeq      int64
 	CreatedAt    time.Time
 	EndedAt      *time.Time
+	LastSeq      int64
 	UpdatedAt    time.Time
 	Generation   int32
 	BaseSeq      int64
@@ -56,9 +57,9 @@ func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (F
 		&i.Program,
 		&i.Labels,
 		&i.Attempt,
-		&i.LastSeq,
 		&i.CreatedAt,
 		&i.EndedAt,
+		&i.LastSeq,
 		&i.UpdatedAt,
 		&i.Generation,
 		&i.BaseSeq,

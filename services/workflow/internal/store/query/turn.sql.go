@@ -45,6 +45,7 @@ func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int
 
 const claim = `-- name: Claim :many
 UPDATE execution SET
+    turn = turn + CASE WHEN owner = $1::text AND owner_epoch = $2::bigint THEN 0 ELSE 1 END,
     owner = $1::text, owner_epoch = $2::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = $1::text AND owner_epoch >= $2::bigint) THEN 0 ELSE 1 END
 WHERE id = ANY (ARRAY(
@@ -90,7 +91,7 @@ type ClaimRow struct {
 // which it could not do for those of another table.
 //
 // Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
-// themselves (core.Claim).
+// themselves (core.Claim). With another owner the turn moves on, too: what he remembers of it from before may be older than its history.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
@@ -231,8 +232,21 @@ func (q *Queries) Histories(ctx context.Context, arg HistoriesParams) ([]Entry, 
 	return items, nil
 }
 
+const lastEntry = `-- name: LastEntry :one
+SELECT greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS seq FROM execution WHERE id = $1
+`
+
+// The end of the history: what the row says, or what turns that went on have recorded since (HoldTurns).
+func (q *Queries) LastEntry(ctx context.Context, id int64) (int64, error) {
+	row := q.db.QueryRow(ctx, lastEntry, id)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const loadMany = `-- name: LoadMany :many
-SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets, last_seq, turn, wakes, created_at,
+SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets,
+    greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
     coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
 FROM execution
@@ -328,36 +342,18 @@ func (q *Queries) LoadPrograms(ctx context.Context, digests [][]byte) ([]Program
 }
 
 const lockExecution = `-- name: LockExecution :one
-SELECT id, ref, state, last_seq, start_event, organization, workflow FROM execution WHERE id = $1 FOR UPDATE
+SELECT id FROM execution WHERE id = $1 FOR UPDATE
 `
 
-type LockExecutionRow struct {
-	ID           int64
-	Ref          string
-	State        int16
-	LastSeq      int64
-	StartEvent   int64
-	Organization int64
-	Workflow     string
-}
-
-func (q *Queries) LockExecution(ctx context.Context, id int64) (LockExecutionRow, error) {
+func (q *Queries) LockExecution(ctx context.Context, id int64) (int64, error) {
 	row := q.db.QueryRow(ctx, lockExecution, id)
-	var i LockExecutionRow
-	err := row.Scan(
-		&i.ID,
-		&i.Ref,
-		&i.State,
-		&i.LastSeq,
-		&i.StartEvent,
-		&i.Organization,
-		&i.Workflow,
-	)
-	return i, err
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
 }
 
 const lockWorkflow = `-- name: LockWorkflow :one
-SELECT id, ref, attempt, state, last_seq FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
+SELECT id, ref, attempt, state FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE
 `
 
 type LockWorkflowParams struct {
@@ -370,7 +366,6 @@ type LockWorkflowRow struct {
 	Ref     string
 	Attempt int32
 	State   int16
-	LastSeq int64
 }
 
 func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (LockWorkflowRow, error) {
@@ -381,7 +376,6 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 		&i.Ref,
 		&i.Attempt,
 		&i.State,
-		&i.LastSeq,
 	)
 	return i, err
 }
