@@ -204,26 +204,24 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 	if err := pause(ctx, 15*time.Second); err != nil {
 		return err
 	}
-	before, err := w.usage(ctx)
+	behind, err := w.idle(ctx)
 	if err != nil {
 		return err
 	}
-	const idle = 15 * time.Second
-	if err := pause(ctx, idle); err != nil {
+	if err := w.maintained(ctx); err != nil {
 		return err
 	}
-	after, err := w.usage(ctx)
+	idle, err := w.idle(ctx)
 	if err != nil {
 		return err
 	}
-	u := after.since(before)
 	memory, err := resident(w.service.Process.Pid)
 	if err != nil {
 		return err
 	}
 	r.add(row{Scenario: "parked", Engine: "lockstep", N: parked, Unit: "parked", Note: fmt.Sprintf(
-		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s, idle %.2f%% of a core and %.1f commits/s (ours among them)",
-		bytes/int64(parked), memory>>20, restart.Seconds(), 100*(u.service+u.postgres).Seconds()/idle.Seconds(), float64(u.commits)/idle.Seconds())})
+		"%d B each in PostgreSQL, service %d MB resident, restart %.1f s; idle %s; while PostgreSQL may have to clean up behind what was before %s",
+		bytes/int64(parked), memory>>20, restart.Seconds(), idle, behind)})
 	n := max(w.scaled(1000), 1000)
 	offset := int(now().Unix()) * 100_000 // not those of an earlier run in the same folder, nor of the sweep before, some seconds ago
 	_, _, err = w.drive(ctx, 32, n, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {

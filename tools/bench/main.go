@@ -92,10 +92,11 @@ func bench(ctx context.Context, args []string) error {
 // measure runs the scenarios one after the other, each on servers of its own, so that none pays for the rows of the one
 // before.
 func measure(ctx context.Context, log *slog.Logger, dir string, o options, report *report) error {
-	for _, s := range scenarios() {
-		if len(o.only) > 0 && !slices.ContainsFunc(o.only, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) }) {
-			continue
-		}
+	chosen, err := choose(scenarios(), o.only)
+	if err != nil {
+		return err
+	}
+	for _, s := range chosen {
 		w, err := newWorld(ctx, log, filepath.Join(dir, s.name), o, s.config)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -110,4 +111,29 @@ func measure(ctx context.Context, log *slog.Logger, dir string, o options, repor
 		}
 	}
 	return nil
+}
+
+// choose answers the scenarios whose names begin with one of the given, or all where none is given. A name that chooses none is an error,
+// for a run of an hour would be without it.
+func choose(all []scenario, prefixes []string) (chosen []scenario, err error) {
+	for _, prefix := range prefixes {
+		if !slices.ContainsFunc(all, func(s scenario) bool { return strings.HasPrefix(s.name, prefix) }) {
+			return nil, fmt.Errorf("no scenario's name begins with %q: there are %s", prefix, names(all))
+		}
+	}
+	for _, s := range all {
+		if len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) }) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+// names are those of scenarios, for people.
+func names(all []scenario) string {
+	list := make([]string, len(all))
+	for i, s := range all {
+		list[i] = s.name
+	}
+	return strings.Join(list, ", ")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,40 +14,50 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
-// raceProgram asks for many events at one moment, which the sender of them can foresee: it begins with the commit of an event that the
-// run has long waited for. Each of these waits is one half of a pair.
+// raceProgram asks for events at a moment that the sender of them can foresee: it begins with the commit of an event that the whole cohort has
+// long waited for. Each of these waits is one half of a pair. The event before that one has the runs in the memory of the process that
+// gets both, so that the moment is as far from its beginning each time.
 const raceProgram = `
 def one(round, place):
-    wait_for_event("com.example.race", filter = {"run": number, "round": round, "place": place}, timeout = 60)
+    wait_for_event("com.example.race", filter = {"cohort": cohort, "round": round, "place": place}, timeout = 60)
 
 for round in range(rounds):
-    wait_for_event("com.example.ready", filter = {"run": number, "round": round})
-    gather([spawn(one, round, place) for place in range(width)])
+    wait_for_event("com.example.steady", filter = {"cohort": cohort, "round": round})
+    wait_for_event("com.example.ready", filter = {"cohort": cohort, "round": round})
+    gather([spawn(one, round, place) for place in range(places)])
 `
 
 const (
-	// raceWidth is how many pairs have one moment, raceRounds how many moments a run has, and raceClients how many moments are there at
-	// a time: with more, events queue, and come later than they were sent.
-	raceWidth, raceRounds, raceClients = 32, 5, 2
-	// raceSpread is how far from the moment of the wait an event is to be sent, on either side.
-	raceSpread = time.Millisecond
+	// raceRuns is how many runs ask at one moment, racePlaces for how many events each, one through either process: of two that one process
+	// gets within a millisecond the second has to wait for the commit of the first. raceRounds is how many moments a cohort has.
+	raceRuns, racePlaces, raceRounds = 16, 2, 5
+	// racePairs is how many pairs have one moment.
+	racePairs = raceRuns * racePlaces
+	// raceAhead is by how many moments a cohort is made steady before its own.
+	raceAhead = 2
+	// raceSpread is how far apart the moments are at most for which events are meant, and raceShift by how much their middle is behind the wait:
+	// an event is committed sooner than a wait, which is one of many.
+	raceSpread, raceShift = time.Millisecond, 250 * time.Microsecond
 	// naiveClients is how many pairs of the naive version are under way at a time.
 	naiveClients = 6
-	// raceStep is which part of itself is added to the time in which the moment is expected, or taken from it.
-	raceStep = 8
 	// raceSeed decides when each event is sent.
 	raceSeed = 6
 )
 
-// spread is by how much the event of a pair is to be sent later than the moment of its wait.
-func spread(pair int) time.Duration {
-	chance := rand.New(rand.NewPCG(raceSeed, uint64(pair))) //nolint:gosec // the same moments in every run
-	return time.Duration(chance.Int64N(2*int64(raceSpread))) - raceSpread
-}
-
-// moments are when runs have asked for the events of a round: when their turns were made whose entries are the events before.
-const moments = `SELECT substr(x.workflow, 6)::int, n.recorded_at FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution
-WHERE x.organization = $1 AND n.kind = 'wait' AND n.branch = 0`
+// meetings are by how many microseconds the event of a pair went later into the store than its wait, as their rows say, whether it was
+// committed after it, and whether one transaction has committed both: a row has the transaction that made it, and the wait that of the turn
+// which recorded the event before it. The parameters are the runs' names, a round, or -1 for all, and the number of places.
+const meetings = `SELECT substr(x.workflow, 6)::int, asked.round::int, place::int, (extract(epoch FROM e.received_at - asked.recorded_at) * 1000000)::bigint,
+    pg_xact_commit_timestamp(e.xmin) > pg_xact_commit_timestamp(asked.xmin), e.xmin = asked.xmin
+FROM workflow.execution x
+CROSS JOIN LATERAL (
+    SELECT n.xmin, n.recorded_at, row_number() OVER (ORDER BY n.op) / 2 - 1 AS round, row_number() OVER (ORDER BY n.op) % 2 = 0 AS ready
+    FROM workflow.entry n WHERE n.execution = x.id AND n.branch = 0 AND n.kind = 'wait'
+) AS asked
+CROSS JOIN generate_series(0, $4::int - 1) AS place
+JOIN workflow.event e ON e.organization = x.organization AND e.source = '/bench'
+    AND e.event_id = 'race-' || substr(x.workflow, 6)::int / $5::int || '-' || asked.round || '-' || place
+WHERE x.organization = $1 AND x.workflow = ANY ($2::text[]) AND asked.ready AND $3::bigint IN (-1, asked.round)`
 
 // racing are pairs that are under way, through two processes of the service on one database.
 type racing struct {
@@ -56,18 +65,16 @@ type racing struct {
 
 	pool      *pgxpool.Pool
 	processes [2]autoflowv1.AutoFlowClient
-	runs      int
-	// foreseen is how long after a first event was sent its run asks for the others, in nanoseconds.
-	foreseen atomic.Int64
-	// sent is when the event of each pair was sent, and first whether it was stored before its wait, as far as its sender was told.
-	sent  []time.Time
-	first []bool
+	cohorts   int
+	aim       *aim
 }
 
 // race is B6: events that become known within about a millisecond of the wait for them, on either side of it. Every run has to get
-// every event. What an engine loses that stores its side, looks for the other and commits is measured beside it, with the same
-// moments on the same server.
+// every event. What an engine loses that stores its side, looks for the other and commits is measured beside it, on the same server.
 func race(ctx context.Context, w *world, r *report) error {
+	if err := w.timed(ctx); err != nil {
+		return err
+	}
 	address, err := w.join(ctx)
 	if err != nil {
 		return err
@@ -77,15 +84,15 @@ func race(ctx context.Context, w *world, r *report) error {
 		return err
 	}
 	defer pool.Close()
-	c := &racing{pool: pool, world: w, runs: max(2*raceClients, w.scaled(100_000)/(raceWidth*raceRounds))}
+	c := &racing{pool: pool, world: w, cohorts: max(2*raceAhead, w.scaled(100_000)/(racePairs*raceRounds)), aim: newAim(2 * time.Millisecond)}
 	if c.processes[0], err = w.client(); err != nil {
 		return err
 	}
 	if c.processes[1], err = w.clientOf(address); err != nil {
 		return err
 	}
-	_, _, err = w.drive(ctx, 32, c.runs, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-		return 0, begin(ctx, client, fmt.Sprintf("race-%d", i), raceProgram, fmt.Sprintf(`{"number": %d, "rounds": %d, "width": %d}`, i, raceRounds, raceWidth))
+	_, _, err = w.drive(ctx, 32, c.cohorts*raceRuns, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		return 0, begin(ctx, client, raceName(i), raceProgram, fmt.Sprintf(`{"cohort": %d, "rounds": %d, "places": %d}`, i/raceRuns, raceRounds, racePlaces))
 	})
 	if err != nil {
 		return err
@@ -93,14 +100,17 @@ func race(ctx context.Context, w *world, r *report) error {
 	if err := w.settled(ctx); err != nil {
 		return err
 	}
-	n := c.runs * raceRounds * raceWidth
-	c.sent, c.first = make([]time.Time, n), make([]bool, n)
-	c.foreseen.Store(int64(2 * time.Millisecond))
+	n := c.cohorts * raceRounds * racePairs
+	for i := range raceAhead {
+		if err := c.steady(ctx, i); err != nil {
+			return err
+		}
+	}
 	before, err := w.usage(ctx)
 	if err != nil {
 		return err
 	}
-	_, took, err := w.drive(ctx, raceClients, n/raceWidth, c.moment)
+	_, took, err := w.drive(ctx, 1, n/racePairs, c.moment)
 	if err != nil {
 		return err
 	}
@@ -111,41 +121,37 @@ func race(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
-	m := row{Scenario: "event beside its wait", Engine: "lockstep", Clients: raceClients * raceWidth, N: n, Unit: "pairs", PerSecond: float64(n) / took.Seconds()}
+	m := row{Scenario: "event beside its wait", Engine: "lockstep", Clients: racePlaces, N: n, Unit: "pairs", PerSecond: float64(n) / took.Seconds()}
 	r.add(m.used(after.since(before), n))
-	if err := c.raced(ctx, r); err != nil {
+	if err := c.raced(ctx, r, n); err != nil {
 		return err
 	}
 	return c.naive(ctx, r, max(n/5, 1000))
 }
 
-// moment has a run ask for its next events, and sends these: every second one at the moment that is foreseen from those before, the
-// others when the run has just been told that it may ask, which is close to the moment also where its distance is uncertain.
+// steady has the cohort of a moment wait for its beginning in the memory of the process that will get that.
+func (c *racing) steady(ctx context.Context, moment int) error {
+	p := paired(moment*racePairs, c.cohorts)
+	if p.round >= raceRounds {
+		return nil
+	}
+	return c.tell(ctx, p.in(), "steady", p)
+}
+
+// moment has a cohort ask for its next events, and sends these when they are expected to meet the waits.
 func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-	run, round := i%c.runs, i/c.runs
-	began, told := now(), make(chan struct{})
-	problems := make([]error, raceWidth+1)
+	asked := paired(i*racePairs, c.cohorts)
+	began, problems := now(), make([]error, racePlaces+1)
 	var senders sync.WaitGroup
-	senders.Go(func() {
-		defer close(told)
-		_, problems[raceWidth] = c.tell(ctx, c.processes[run%2], "ready", run, round, 0)
-	})
-	foreseen := time.Duration(c.foreseen.Load())
-	for place := range raceWidth {
+	senders.Go(func() { problems[racePlaces] = c.tell(ctx, asked.in(), "ready", asked) })
+	for place := range racePlaces {
+		p := asked
+		p.place = place
+		wait := c.aim.after(pathOf(p.through(), p.in()), p.spread(c.cohorts))
 		senders.Go(func() {
-			pair := i*raceWidth + place
-			wait := foreseen + spread(pair)
-			if place%2 == 1 {
-				<-told
-				wait = spread(pair)
+			if problems[place] = pause(ctx, wait-now().Sub(began)); problems[place] == nil {
+				problems[place] = c.tell(ctx, p.through(), "race", p)
 			}
-			if problems[place] = pause(ctx, max(0, wait)); problems[place] != nil {
-				return
-			}
-			c.sent[pair] = now()
-			// Half of either kind go to the process that the run is in, and half to the other.
-			matched, err := c.tell(ctx, c.processes[place/2%2], "race", run, round, place)
-			c.first[pair], problems[place] = matched == 0, err
 		})
 	}
 	senders.Wait()
@@ -153,86 +159,72 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 		return 0, err
 	}
 	took := now().Sub(began)
-	var asked time.Time
-	err := c.pool.QueryRow(ctx, moments+" AND x.workflow = $2 ORDER BY n.op OFFSET $3 LIMIT 1", organization, fmt.Sprintf("race-%d", run), round).Scan(nil, &asked)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return took, nil // not committed yet: nothing to learn from it
+	names := make([]string, raceRuns)
+	for member := range names {
+		p := asked
+		p.member = member
+		names[member] = raceName(p.run())
 	}
+	var missed [racePaths][]time.Duration
+	err := c.meetings(ctx, names, asked.round, func(m met) {
+		path := pathOf(m.through(), m.in())
+		missed[path] = append(missed[path], m.later-m.spread(c.cohorts))
+	})
 	if err != nil {
 		return 0, err
 	}
-	step := int64(max(foreseen, raceSpread)) / raceStep
-	if began.Add(foreseen).After(asked) {
-		step = -step
+	for path, by := range missed {
+		c.aim.learn(path, by)
 	}
-	c.foreseen.Add(step)
-	return took, nil
+	return took, c.steady(ctx, i+raceAhead)
 }
 
-// tell sends an event, and answers how many waits it has found.
-func (c *racing) tell(ctx context.Context, to autoflowv1.AutoFlowClient, what string, run, round, place int) (int32, error) {
-	resp, err := to.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
-		`{"specversion":"1.0","id":"%s-%d-%d-%d","source":"/bench","type":"com.example.%s","organizationid":"%d","data":{"run":%d,"round":%d,"place":%d}}`,
-		what, run, round, place, what, organization, run, round, place)})
-	return resp.GetMatched(), err
-}
-
-// raced looks at what became of the pairs.
-func (c *racing) raced(ctx context.Context, r *report) error {
-	asked := make(map[int][]time.Time, c.runs)
-	rows, err := c.pool.Query(ctx, moments+" ORDER BY x.id, n.op", organization)
+// meetings calls fn with each pair of the runs with these names whose both sides have been committed, in one round or in all (-1).
+func (c *racing) meetings(ctx context.Context, names []string, round int, fn func(met)) error {
+	rows, err := c.pool.Query(ctx, meetings, organization, names, round, racePlaces, raceRuns)
 	if err != nil {
 		return err
 	}
+	var m met
 	var run int
-	var at time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&run, &at}, func() error {
-		asked[run] = append(asked[run], at)
+	var later int64
+	_, err = pgx.ForEachRow(rows, []any{&run, &m.round, &m.place, &later, &m.second, &m.together}, func() error {
+		m.cohort, m.member, m.later = run/raceRuns, run%raceRuns, time.Duration(later)*time.Microsecond
+		fn(m)
 		return nil
-	}); err != nil {
+	})
+	return err
+}
+
+func raceName(run int) string { return fmt.Sprintf("race-%d", run) }
+
+// tell sends an event of a pair, or of its moment, through a process.
+func (c *racing) tell(ctx context.Context, through int, what string, p pair) error {
+	_, err := c.processes[through].CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
+		`{"specversion":"1.0","id":"%s-%d-%d-%d","source":"/bench","type":"com.example.%s","organizationid":"%d","data":{"cohort":%d,"round":%d,"place":%d}}`,
+		what, p.cohort, p.round, p.place, what, organization, p.cohort, p.round, p.place)})
+	return err
+}
+
+// raced looks at what became of n pairs: how many of the waits have had their events, and how these have met.
+func (c *racing) raced(ctx context.Context, r *report, n int) error {
+	var had int
+	if err := c.pool.QueryRow(ctx, `SELECT count(DISTINCT (n.execution, n.event)) FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution JOIN workflow.event e ON e.id = n.event
+WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`, organization).Scan(&had); err != nil {
 		return err
 	}
-	// A row of the history has the transaction that made it: the one that stored the event, where both came together.
-	rows, err = c.pool.Query(ctx, `SELECT substr(x.workflow, 6)::int, n.branch - 1, coalesce(e.xmin = asked.xmin, false)
-FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution JOIN workflow.event e ON e.id = n.event
-JOIN LATERAL (SELECT a.xmin FROM workflow.entry a WHERE a.execution = x.id AND a.branch = 0 AND a.kind = 'wait' ORDER BY a.op OFFSET (n.branch - 1) / $2 LIMIT 1) asked ON true
-WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0`, organization, raceWidth)
-	if err != nil {
+	names := make([]string, c.cohorts*raceRuns)
+	for run := range names {
+		names[run] = raceName(run)
+	}
+	var t tally
+	if err := c.meetings(ctx, names, -1, t.add); err != nil {
 		return err
 	}
-	var got, early, together, before, after, near, branch int
-	var one bool
-	if _, err := pgx.ForEachRow(rows, []any{&run, &branch, &one}, func() error {
-		got++
-		round, place := branch/raceWidth, branch%raceWidth
-		pair := (round*c.runs+run)*raceWidth + place
-		offset := c.sent[pair].Sub(asked[run][round])
-		switch {
-		case offset.Abs() > raceSpread:
-		case offset < 0:
-			before++
-		default:
-			after++
-		}
-		if offset.Abs() <= 5*raceSpread {
-			near++
-		}
-		switch {
-		case one:
-			together++
-		case c.first[pair]:
-			early++
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	lost := len(c.sent) - got
-	note := fmt.Sprintf("%d lost; stored before the wait %d, after it %d, in one transaction with it %d; sent at most 1 ms before the wait was asked for %d, at most 1 ms after that %d, within 5 ms of it %d",
-		lost, early, got-early-together, together, before, after, near)
-	r.add(row{Scenario: "event beside its wait, lost", Engine: "lockstep", N: len(c.sent), Unit: "pairs", Note: note})
-	if lost > 0 || early == 0 || early == got {
-		return fmt.Errorf("race of %d pairs: %s", len(c.sent), note)
+	note := t.note(n, had)
+	r.add(row{Scenario: "event beside its wait, lost", Engine: "lockstep", N: n, Unit: "pairs", Note: note})
+	if had != n || t.stored() != n || t.first == 0 || t.second == 0 {
+		return fmt.Errorf("race of %d pairs, %d of them in the store: %s", n, t.stored(), note)
 	}
 	return nil
 }
@@ -261,14 +253,17 @@ func (c *racing) naive(ctx context.Context, r *report, n int) error {
 		})
 		return s
 	}
+	apart := func(i int) time.Duration {
+		return paired(i*raceRuns, c.cohorts).spread(c.cohorts) - raceShift
+	}
 	var lost atomic.Int64
 	m := row{Scenario: "event beside its wait", Engine: "naive", Clients: naiveClients, N: n, Unit: "pairs"}
 	err := measured(ctx, c.world, r, m, func(ctx context.Context, _ autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		began, waiting := now(), make(chan saw, 1)
 		go func() {
-			waiting <- side(ctx, -spread(i), "INSERT INTO naive_wait VALUES ($1)", "SELECT EXISTS (SELECT FROM naive_event WHERE pair = $1)", i)
+			waiting <- side(ctx, -apart(i), "INSERT INTO naive_wait VALUES ($1)", "SELECT EXISTS (SELECT FROM naive_event WHERE pair = $1)", i)
 		}()
-		event := side(ctx, spread(i), "INSERT INTO naive_event VALUES ($1)", "SELECT EXISTS (SELECT FROM naive_wait WHERE pair = $1)", i)
+		event := side(ctx, apart(i), "INSERT INTO naive_event VALUES ($1)", "SELECT EXISTS (SELECT FROM naive_wait WHERE pair = $1)", i)
 		wait := <-waiting
 		if !event.other && !wait.other {
 			lost.Add(1)

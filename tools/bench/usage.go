@@ -15,6 +15,8 @@ import (
 type usage struct {
 	// service, postgres and client are processor time: of all processes of the service, and client includes the embedded NATS server.
 	service, postgres, client time.Duration
+	// parts are PostgreSQL's.
+	parts probe.Family
 	// wal is in bytes.
 	wal, commits int64
 }
@@ -30,9 +32,10 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 		}
 		u.service += used
 	}
-	if u.postgres, err = probe.FamilyTime(w.database.PID()); err != nil {
+	if u.parts, err = probe.FamilyParts(w.database.PID()); err != nil {
 		return u, err
 	}
+	u.postgres = u.parts.Total()
 	var self syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
 		return u, err
@@ -44,7 +47,9 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 }
 
 func (u usage) since(before usage) usage {
-	return usage{u.service - before.service, u.postgres - before.postgres, u.client - before.client, u.wal - before.wal, u.commits - before.commits}
+	return usage{
+		u.service - before.service, u.postgres - before.postgres, u.client - before.client, u.parts.Since(before.parts), u.wal - before.wal, u.commits - before.commits,
+	}
 }
 
 // load is the load average of the last minute.

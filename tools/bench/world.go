@@ -90,6 +90,25 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	return w, w.up(ctx)
 }
 
+// timed starts the database anew as one that remembers when each transaction was committed.
+func (w *world) timed(ctx context.Context) error {
+	if _, err := w.db.Exec(ctx, "ALTER SYSTEM SET track_commit_timestamp = on"); err != nil {
+		return err
+	}
+	if err := errors.Join(w.down(), w.db.Close(ctx), w.database.Stop()); err != nil {
+		return err
+	}
+	var err error
+	if w.database, err = local.Start(ctx, local.Config{DataDir: filepath.Join(w.dir, "postgres"), Log: w.log}); err != nil {
+		return err
+	}
+	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {
+		return err
+	}
+	w.config.DatabaseURL = w.database.URL()
+	return w.up(ctx)
+}
+
 // up starts the service and returns when it answers.
 func (w *world) up(ctx context.Context) (err error) {
 	if w.service, err = w.launch(ctx, w.config); err != nil {
