@@ -82,13 +82,13 @@ func endTurnsAsAsked(ctx context.Context, q *query.Queries, turns []*turn) error
 	going, ending := parted(turns)
 	if len(going) > 0 {
 		if err := q.HoldTurnsAsAsked(ctx, holds(turns)); err != nil {
-			return err //nolint:wrapcheck // the caller asks for its code
+			return err
 		}
 	}
 	if len(ending) == 0 {
 		return nil
 	}
-	return q.EndTurnsAsAsked(ctx, query.EndTurnsAsAskedParams(endings(ending))) //nolint:wrapcheck // as above
+	return q.EndTurnsAsAsked(ctx, query.EndTurnsAsAskedParams(endings(ending)))
 }
 
 // holds are the rows of turns whose executions are to be held.
