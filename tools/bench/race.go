@@ -33,11 +33,11 @@ const (
 	raceRuns, racePlaces, raceRounds = 16, 2, 5
 	// racePairs is how many pairs have one moment.
 	racePairs = raceRuns * racePlaces
-	// raceAhead is by how many moments a cohort is made steady before its own.
+	// raceAhead is by how many moments a cohort is made steady before its own, and is learned from behind it.
 	raceAhead = 2
 	// raceSpread is how far apart the moments are at most for which events are meant, and raceShift by how much their middle is behind the wait:
-	// an event is committed sooner than a wait, which is one of many.
-	raceSpread, raceShift = time.Millisecond, 250 * time.Microsecond
+	// one that comes to the wait's own process a little later has to let its commit pass.
+	raceSpread, raceShift = time.Millisecond, -300 * time.Microsecond
 	// naiveClients is how many pairs of the naive version are under way at a time.
 	naiveClients = 6
 	// raceSeed decides when each event is sent.
@@ -159,6 +159,19 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 		return 0, err
 	}
 	took := now().Sub(began)
+	if err := c.learn(ctx, i-raceAhead); err != nil {
+		return 0, err
+	}
+	return took, c.steady(ctx, i+raceAhead)
+}
+
+// learn has the aim learn from a moment that lies so far back that all of its waits are in the store: those that are there first would say that
+// the events come too late.
+func (c *racing) learn(ctx context.Context, moment int) error {
+	if moment < 0 {
+		return nil
+	}
+	asked := paired(moment*racePairs, c.cohorts)
 	names := make([]string, raceRuns)
 	for member := range names {
 		p := asked
@@ -166,17 +179,16 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 		names[member] = raceName(p.run())
 	}
 	var missed [racePaths][]time.Duration
-	err := c.meetings(ctx, names, asked.round, func(m met) {
+	if err := c.meetings(ctx, names, asked.round, func(m met) {
 		path := pathOf(m.through(), m.in())
 		missed[path] = append(missed[path], m.later-m.spread(c.cohorts))
-	})
-	if err != nil {
-		return 0, err
+	}); err != nil {
+		return err
 	}
 	for path, by := range missed {
 		c.aim.learn(path, by)
 	}
-	return took, c.steady(ctx, i+raceAhead)
+	return nil
 }
 
 // meetings calls fn with each pair of the runs with these names whose both sides have been committed, in one round or in all (-1).
