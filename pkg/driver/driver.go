@@ -35,6 +35,25 @@ const (
 // A Workflow names one of a driver's programs.
 type Workflow string
 
+// Workflows are all that a driver may have, in the order in which an environment comes to need them.
+func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Deploy} }
+
+// Inputs are the names of what a workflow's program is given, each a global of it.
+func (w Workflow) Inputs() []string {
+	switch w {
+	case Onboarding:
+		return []string{"environment"}
+	case Setup:
+		return []string{"application_environment", "environment"}
+	case Preview:
+		return []string{"preview", "rollout", "version_set"}
+	case Deploy:
+		return []string{"pipeline", "rollout", "version_set"}
+	default:
+		return nil
+	}
+}
+
 // A Bundle is one major of one driver, checked and immutable.
 type Bundle struct {
 	name     string

@@ -3,8 +3,10 @@ package domain
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -36,8 +39,12 @@ func TestInputsOfPrograms(t *testing.T) {
 			continue
 		}
 		delete(programs, w.ID)
-		var inputs any
+		var inputs map[string]any
 		s.ok(json.Unmarshal(w.Inputs, &inputs))
+		// Whoever checks a driver's programs goes by these names.
+		if diff := cmp.Diff(driver.Workflow(golden).Inputs(), slices.Sorted(maps.Keys(inputs))); diff != "" {
+			t.Errorf("%s: names of inputs (-pkg/driver +handed over):\n%s", golden, diff)
+		}
 		got, err := json.MarshalIndent(inputs, "", "  ")
 		s.ok(err)
 		file := filepath.Join("testdata", "inputs", golden+".json")

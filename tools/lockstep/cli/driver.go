@@ -27,7 +27,8 @@ const driverHelp = `Deploy drivers: what an installation deploys with, and how t
 
 A driver is a folder: manifest.json, and one folder v1, v2 … for each major, with Starlark programs and two JSON Schemas.
 An installation pulls those that drivers.artifacts of the domain service names. push, pull and check ask registries, with
-the credentials of docker's configuration; list and show ask the API.`
+the credentials of docker's configuration; list and show ask the API. Where --grpc, LOCKSTEP_GRPC or --endpoints-file names an
+engine, check and push have it check the programs, too.`
 
 // driver is the noun of deploy drivers.
 func (c *command) driver() *cobra.Command {
@@ -91,11 +92,15 @@ func (c *command) driverShow() *cobra.Command {
 }
 
 func (c *command) driverCheck() *cobra.Command {
-	return c.publishing("check FOLDER|oci://REFERENCE", "Check a driver as an installation does when it loads it",
-		"  lockstep driver check ./shop-deploy\n  lockstep driver check oci://registry.example.com/drivers/shop-deploy:1.4 -o json", 1,
+	e := &engine{command: c}
+	cmd := c.publishing("check FOLDER|oci://REFERENCE", "Check a driver as an installation does when it loads it",
+		"  lockstep driver check ./shop-deploy --grpc grpcs://lockstep-workflow.example.com:9090\n  lockstep driver check oci://registry.example.com/drivers/shop-deploy:1.4 -o json", 1,
 		func(ctx context.Context, registry artifact.Client, args []string) error {
 			if strings.HasPrefix(args[0], artifact.Scheme) {
 				a, err := pulled(ctx, registry, args[0])
+				if err == nil {
+					err = e.checkPrograms(ctx, a.Bundles)
+				}
 				if err != nil {
 					return err
 				}
@@ -106,15 +111,21 @@ func (c *command) driverCheck() *cobra.Command {
 				return err
 			}
 			bundles, err := driver.FromFiles(files)
+			if err == nil {
+				err = e.checkPrograms(ctx, bundles)
+			}
 			if err != nil {
 				return err
 			}
 			return c.printDrivers(bundles, "")
 		})
+	e.flags(cmd.Flags())
+	return cmd
 }
 
 func (c *command) driverPush() *cobra.Command {
 	var annotations []string
+	e := &engine{command: c}
 	cmd := c.publishing("push FOLDER oci://REGISTRY/REPOSITORY:TAG", "Publish a driver's folder as an OCI artifact, once it is checked",
 		"  lockstep driver push ./shop-deploy oci://registry.example.com/drivers/shop-deploy:1.4\n"+
 			"  lockstep driver push ./shop-deploy oci://ghcr.io/shop/deploy:1.4 --annotation org.opencontainers.image.revision=$GITHUB_SHA", 2,
@@ -135,12 +146,20 @@ func (c *command) driverPush() *cobra.Command {
 				}
 				said[key] = value
 			}
+			bundles, err := driver.FromFiles(files)
+			if err == nil {
+				err = e.checkPrograms(ctx, bundles)
+			}
+			if err != nil {
+				return err
+			}
 			a, err := registry.Push(ctx, to, files, said)
 			if err != nil {
 				return err
 			}
 			return c.printDrivers(a.Bundles, a.Digest)
 		})
+	e.flags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&annotations, "annotation", nil, "an annotation of the artifact, as `key=value`; again for more")
 	return cmd
 }

@@ -28,10 +28,7 @@ host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 
 -o json and -o yaml print AutoFlow's messages in the JSON mapping of protocol buffers, whose names are stable.`
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&e.address, "grpc", "", "`address` of AutoFlow (LOCKSTEP_GRPC)")
-	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of AutoFlow; by default the system's")
-	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with our certificate, for an AutoFlow that asks for one")
-	flags.StringVar(&e.key, "grpc-key", "", "`file` with our certificate's key")
+	e.flags(flags)
 	flags.Int64Var(&e.organization, "organization", 0, "`number` of the organization (LOCKSTEP_ORGANIZATION); by default the token's")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -49,6 +50,19 @@ func (e *engine) asking(use, short, example string, args cobra.PositionalArgs,
 			return unanswered(config, run(cmd.Context(), autoflowv1.NewAutoFlowClient(conn), args))
 		},
 	}
+}
+
+// flags say where AutoFlow is, and who asks it.
+func (e *engine) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&e.address, "grpc", "", "`address` of AutoFlow (LOCKSTEP_GRPC)")
+	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of AutoFlow; by default the system's")
+	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with our certificate, for an AutoFlow that asks for one")
+	flags.StringVar(&e.key, "grpc-key", "", "`file` with our certificate's key")
+}
+
+// isNamed is whether the caller has said where AutoFlow is.
+func (e *engine) isNamed() bool {
+	return e.address != "" || e.endpointsFile != "" || e.getenv("LOCKSTEP_GRPC") != ""
 }
 
 // unanswered is the error of a command, with the address that was asked and the reason where nobody has answered there: whoever sits

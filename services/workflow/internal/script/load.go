@@ -1,13 +1,20 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.starlark.net/lib/json"
 	"go.starlark.net/lib/math"
+	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
+	"go.starlark.net/syntax"
+
+	"github.com/lockstep-cd/lockstep/pkg/near"
 )
 
 // branchKey finds the branch of a thread; a thread without one is loading a module, and may not act.
@@ -68,6 +75,31 @@ func (m *machine) thread(name string) *starlark.Thread {
 			t.Cancel(fmt.Sprintf("more than %d steps without waiting", m.limits.Steps))
 		},
 	}
+}
+
+// loadable says which name a file loads that its module does not define: the run would fail there, and at its start.
+func loadable(field string, file *syntax.File, modules map[string]*syntax.File) (failure error) {
+	syntax.Walk(file, func(n syntax.Node) bool {
+		load, ok := n.(*syntax.LoadStmt)
+		if !ok || failure != nil {
+			return failure == nil
+		}
+		var defined []string
+		if module, ok := modules[load.ModuleName()].Module.(*resolve.Module); ok { // file has made sure that there is the module
+			for _, global := range module.Globals {
+				if !strings.HasPrefix(global.First.Name, "_") {
+					defined = append(defined, global.First.Name)
+				}
+			}
+		}
+		for _, name := range load.From {
+			if !slices.Contains(defined, name.Name) {
+				failure = invalid(field, "%s: load of %q, which %s does not define: found %s", name.NamePos, name.Name, load.ModuleName(), cmp.Or(strings.Join(near.Order(name.Name, defined), ", "), "none"))
+			}
+		}
+		return false
+	})
+	return failure
 }
 
 // load runs a module once per run of a program.

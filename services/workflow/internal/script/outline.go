@@ -20,12 +20,19 @@ import (
 func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}}
 	own := ownNames()
+	modules := map[string]*syntax.File{}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
 		file, _, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
 		if err != nil {
 			return core.Outline{}, err
 		}
 		if err := o.file("modules."+name, file, false); err != nil {
+			return core.Outline{}, err
+		}
+		modules[name] = file
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if err := loadable("modules."+name, modules[name], modules); err != nil {
 			return core.Outline{}, err
 		}
 	}
@@ -47,6 +54,9 @@ func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 		}
 	}
 	if err := o.file("starlark", file, true); err != nil {
+		return core.Outline{}, err
+	}
+	if err := loadable("starlark", file, modules); err != nil {
 		return core.Outline{}, err
 	}
 	if def := definitionOf(file, entryPoint); def != nil {

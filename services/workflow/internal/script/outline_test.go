@@ -97,6 +97,9 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 		{name: "continues with a text", program: "continue_with('main')", want: "main.star:1:14: continue_with: expected a function"},
 		{name: "continues with an input", program: "def main():\n    continue_with(step, 1)", want: "main.star:2:18: continue_with: expected a function"},
 		{name: "continues with a builtin", program: "x = 1", module: "def f():\n    continue_with(len)", want: "modules.m.star: m.star:2:18: continue_with: expected a function"},
+		{name: "no such name", program: "load('m.star', 'says')", module: "def say(): pass\nx = 1", want: "starlark: main.star:1:17: load of \"says\", which m.star does not define: found say, x"},
+		{name: "a name of its own", program: "load('m.star', s = '_say')", module: "def _say(): pass", want: "names with leading underscores are not exported"},
+		{name: "of a module", program: "x = 1", module: "load('m.star', 'y')", want: "modules.m.star: m.star:1:17: load of \"y\", which m.star does not define: found none"},
 		{name: "arguments", program: "def f(a, b): pass\non_event('t', handler = f)", want: "on_event: f takes 2 arguments, expected one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

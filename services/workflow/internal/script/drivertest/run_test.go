@@ -19,7 +19,7 @@ import (
 func (w *world) run(workflow driver.Workflow, inputs object) string {
 	w.t.Helper()
 	scripts := script.New(script.Limits{})
-	p := program(w.t, workflow)
+	p := w.program(workflow)
 	in, err := json.Marshal(inputs)
 	if err != nil {
 		w.t.Fatal(err)

@@ -23,7 +23,9 @@ type object = map[string]any
 
 // world is everything that a program can reach.
 type world struct {
-	t        *testing.T
+	t *testing.T
+	// bundle is the driver whose programs run; nil is the built-in one.
+	bundle   *driver.Bundle
 	now      time.Time
 	files    map[string]string
 	head     string
@@ -222,19 +224,21 @@ func (w *world) passage(data object) {
 }
 
 // program finds a workflow of the Argo driver.
-func program(t *testing.T, workflow driver.Workflow) core.Program {
-	t.Helper()
-	set, err := driver.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle, err := set.Get("argo-rollouts@1")
-	if err != nil {
-		t.Fatal(err)
+func (w *world) program(workflow driver.Workflow) core.Program {
+	w.t.Helper()
+	bundle := w.bundle
+	if bundle == nil {
+		set, err := driver.Embedded()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if bundle, err = set.Get("argo-rollouts@1"); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	p, err := bundle.Program(workflow)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return core.Program{Source: p.Source, Modules: p.Modules}
 }

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+)
+
+// checkPrograms has the engine check the programs of drivers, where the caller has named one. Nobody else knows which builtins and
+// Functions there are, and an installation hears of a program that is none when it is to run it. Without an engine it says so.
+func (e *engine) checkPrograms(ctx context.Context, bundles []*driver.Bundle) error {
+	if !e.isNamed() {
+		fmt.Fprintln(e.errOut, "the programs were not looked at: that takes an engine, named by --grpc, LOCKSTEP_GRPC or --endpoints-file")
+		return nil
+	}
+	config, err := e.config()
+	if err != nil {
+		return err
+	}
+	conn, err := rpc.Dial(config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	client := autoflowv1.NewAutoFlowClient(conn)
+	var problems []string
+	for _, b := range bundles {
+		for _, w := range driver.Workflows() {
+			if !b.Has(w) {
+				continue
+			}
+			found, err := programProblems(ctx, client, b, w)
+			if err != nil {
+				return unanswered(config, err)
+			}
+			for _, p := range found {
+				if !slices.Contains(problems, p) { // of a module that several programs load
+					problems = append(problems, p)
+				}
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return fault.New(fault.Invalid, "%s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// programProblems is what is wrong with one program, by the names of the driver's files.
+func programProblems(ctx context.Context, client autoflowv1.AutoFlowClient, b *driver.Bundle, w driver.Workflow) ([]string, error) {
+	program, err := b.Program(w)
+	if err != nil {
+		return nil, err
+	}
+	// The engine looks at the names of inputs, and no further.
+	given := map[string]struct{}{}
+	for _, name := range w.Inputs() {
+		given[name] = struct{}{}
+	}
+	inputs, err := json.Marshal(given)
+	if err != nil {
+		return nil, fmt.Errorf("encode inputs: %w", err)
+	}
+	found, err := client.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{Starlark: program.Source, Modules: program.Modules, Inputs: inputs})
+	if err != nil {
+		return nil, err
+	}
+	problems := make([]string, len(found.GetProblems()))
+	for i, p := range found.GetProblems() {
+		if at, ok := strings.CutPrefix(p.GetDescription(), "main.star:"); ok {
+			problems[i] = program.Path + ":" + at
+		} else if module, ok := strings.CutPrefix(p.GetField(), "modules."); ok {
+			problems[i] = "module " + module + ": " + p.GetDescription()
+		} else {
+			problems[i] = program.Path + ": " + p.GetField() + ": " + p.GetDescription()
+		}
+	}
+	return problems, nil
+}
