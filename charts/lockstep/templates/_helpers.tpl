@@ -65,7 +65,9 @@ labels:
 {{- end }}
 
 {{- define "lockstep.natsURL" -}}
-{{- if .Values.nats.bundled.enabled -}}
+{{- if and .Values.nats.bundled.enabled .Values.nats.url -}}
+{{- fail "found both nats.url and nats.bundled.enabled; set one of them: services and relays would be at different ones" -}}
+{{- else if .Values.nats.bundled.enabled -}}
 {{ ternary "tls" "nats" (not (empty .Values.nats.bundled.tlsSecret)) }}://{{ include "lockstep.fullname" . }}-nats:4222
 {{- else -}}
 {{- required "found no nats.url; set it to your NATS, as nats://nats.example.com:4222, or nats.bundled.enabled=true to try Lockstep" .Values.nats.url -}}

@@ -56,6 +56,9 @@ data:
 {{- $replicas := .values.replicas }}
 {{- if .values.autoscaling.enabled }}
 {{- $replicas = .values.autoscaling.minReplicas }}
+{{- if gt (int .values.autoscaling.minReplicas) (int .values.autoscaling.maxReplicas) }}
+{{- fail (printf "found %s.autoscaling.minReplicas %v above maxReplicas %v; expected no more" .component .values.autoscaling.minReplicas .values.autoscaling.maxReplicas) }}
+{{- end }}
 ---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

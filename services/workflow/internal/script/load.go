@@ -13,8 +13,6 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
-
-	"github.com/lockstep-cd/lockstep/pkg/near"
 )
 
 // branchKey finds the branch of a thread; a thread without one is loading a module, and may not act.
@@ -94,7 +92,7 @@ func loadable(field string, file *syntax.File, modules map[string]*syntax.File) 
 		}
 		for _, name := range load.From {
 			if !slices.Contains(defined, name.Name) {
-				failure = invalid(field, "%s: load of %q, which %s does not define: found %s", name.NamePos, name.Name, load.ModuleName(), cmp.Or(strings.Join(near.Order(name.Name, defined), ", "), "none"))
+				failure = invalid(field, "%s: load of %q, which %s does not define: found %s", name.NamePos, name.Name, load.ModuleName(), cmp.Or(strings.Join(slices.Sorted(slices.Values(defined)), ", "), "none"))
 			}
 		}
 		return false
