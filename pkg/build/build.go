@@ -1,6 +1,6 @@
-// Package build is what a binary was made from: a version, a commit and a Go release.
+// Package build reports what a binary was built from: version, commit and Go release.
 //
-// It is not what a binary can do: services agree by events and proto, never by versions.
+// It does not tell what a binary can do: services rely on events and proto for compatibility, never on versions.
 package build
 
 import (

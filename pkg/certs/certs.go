@@ -1,8 +1,7 @@
-// Package certs is certificates in files, for every connection of the services: those that they accept and those that they
-// make. The files may be replaced while the process runs; what is connected stays so, and the next handshake is made with
-// what the files hold then.
+// Package certs builds TLS configurations from certificate files, for the connections that services accept and those that they
+// make. The files may be replaced while the process runs: existing connections stay open, and the next handshake uses the new files.
 //
-// It makes no certificates: cert-manager, Vault or an operator does.
+// It does not issue certificates: cert-manager, Vault or an operator does.
 package certs
 
 import (

@@ -1,5 +1,5 @@
-// Package clock is where time comes from. Every part of Lockstep takes a Clock, so that a test can decide what time it
-// is and no test has to sleep.
+// Package clock is the source of time. Every part of Lockstep takes a Clock, so that tests control the time and never
+// sleep.
 //
 // It is not a scheduler: it knows nothing of cron, time zones or deadlines that outlive the process.
 package clock

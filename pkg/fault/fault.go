@@ -1,8 +1,8 @@
-// Package fault classes errors by what a caller should do about them, and says once, in one table, how each class looks
-// at every boundary: gRPC, GraphQL, HTTP, event consumers and logs.
+// Package fault classifies errors by what a caller should do about them. One table maps each class to every boundary: gRPC,
+// GraphQL, HTTP, event consumers and logs.
 //
-// An error gets a class only if somebody acts on it; every other error is Internal, and its text never leaves the
-// process. Crossing a process boundary keeps class, message and fields, and loses the chain of wrapped causes.
+// An error is given a class only if a caller acts on it; every other error is Internal, and its text never leaves the
+// process. Across a process boundary the class, message and fields are kept, and the chain of wrapped causes is lost.
 package fault
 
 import (

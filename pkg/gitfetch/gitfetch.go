@@ -1,6 +1,6 @@
-// Package gitfetch gets commits of a repository over Git's protocol into memory: the exchange of wants and a pack that everybody
-// who reads repositories needs, over a session that is open. What an error means to whoever asked is theirs to say, and so is what
-// is done with the objects. It writes nothing, and holds no checkout.
+// Package gitfetch fetches commits of a repository over Git's protocol into memory: the negotiation of wants and the transfer of a pack,
+// over a session that the caller has opened. Callers classify its errors, and decide what to do with the objects. It writes nothing to
+// disk and has no checkout.
 package gitfetch
 
 import (

@@ -1,5 +1,5 @@
-// Package id makes and reads identifiers: unique ones for events and instances, and the typed ones that the public API
-// shows in place of bare numbers.
+// Package id generates and parses identifiers: unique ones for events and instances, and the typed ones that the public API
+// uses in place of bare numbers.
 //
 // It does not number rows: PostgreSQL does that.
 package id

@@ -1,5 +1,5 @@
-// Package near tells which of several names a wrong one may have meant, by how many bytes have to change. It knows nothing of what the
-// names are of, and it corrects nothing: whoever reads the message does.
+// Package near suggests which of several names a misspelt one may have meant, by edit distance in bytes. It knows nothing about what the
+// names refer to, and corrects nothing: it is for error messages.
 package near
 
 import (

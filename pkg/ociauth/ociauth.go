@@ -1,7 +1,7 @@
-// Package ociauth is what our clients of OCI registries share: who they log in as, how they read references, and what they make of an
-// answer that is an error.
+// Package ociauth is what Lockstep's clients of OCI registries share: accounts, the parsing of references, and the classification of
+// errors that registries return.
 //
-// It asks no registry anything: what is asked, and over which transport, is its callers' to say.
+// It sends no requests: callers do, over a transport of their choice.
 package ociauth
 
 import (

@@ -1,8 +1,8 @@
-// Package secret follows references to secrets (package reference has their grammar), each time that the secret is
-// needed, so that one that is replaced takes effect at once.
+// Package secret resolves references to secrets (package reference has their grammar) each time the secret is needed, so that a
+// replaced secret takes effect at once.
 //
-// It keeps no secret, and no error of it holds one: they name the reference. Who may write references is for others to say;
-// these are the operator's.
+// It stores no secret, and its errors contain none: they name the reference. It does not decide who may write references; these
+// are the operator's.
 package secret
 
 import (

@@ -1,8 +1,8 @@
-// Package stamp tells one version of a file from another without reading it: for certificates and tokens that are replaced
-// while a process runs.
+// Package stamp detects that a file has been replaced without reading it, for certificates and tokens that change while a process
+// runs.
 //
-// It watches nothing. Whoever needs the file looks, so that no notification can be missed; a Kubernetes volume replaces its
-// files by turning a symbolic link, which is followed.
+// It does not watch files. Callers check when they need the file, so that no notification can be missed. A Kubernetes volume replaces
+// files by switching a symbolic link, which is followed.
 package stamp
 
 import (

@@ -1,8 +1,8 @@
-// Package telemetry is how a service shows what it does: structured logs with one set of keys, health and metrics over
-// HTTP, and traces: the W3C trace context that travels from one service to the next inside events and calls, and spans
-// where the environment names a collector.
+// Package telemetry makes a service observable: structured logs with one set of keys, health and metrics over HTTP, and traces, that
+// is the W3C trace context that events and calls propagate from one service to the next, and spans if the environment names a
+// collector.
 //
-// It decides nothing by what it shows: with metrics, logs and traces switched off a service does the same.
+// It has no influence on behaviour: with metrics, logs and traces switched off a service does the same.
 package telemetry
 
 import (

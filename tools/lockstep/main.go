@@ -1,4 +1,4 @@
-// Command lockstep asks a Lockstep control plane, and runs one on this machine.
+// Command lockstep is the client of a Lockstep control plane, and runs one on this machine.
 package main
 
 import (

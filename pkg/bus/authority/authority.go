@@ -1,9 +1,9 @@
-// Package authority has the control plane decide who may connect to NATS as an agent. It answers the server's questions
-// (auth callout, NATS ADR-26) with permissions of that agent alone, and cuts off connections whose keys have ended; which
-// keys are good is somebody else's to know.
+// Package authority lets the control plane decide who may connect to NATS as an agent. It answers the server's authentication
+// requests (auth callout, NATS ADR-26) with the permissions of that agent alone, and closes connections whose keys have been revoked
+// or have expired. Which keys are valid is for its caller to know.
 //
-// It is one user of the system account. The services' users are the server's own configuration, so that they connect also
-// while nobody answers here; and an agent that is connected stays so.
+// It connects as a user of the system account. The users of the services are part of the server's configuration, so they can connect
+// even while this package does not answer; agents that are connected stay connected.
 package authority
 
 import (

@@ -1,5 +1,5 @@
-// Package bustest is a NATS server for one test: the real one, embedded, with every user of an installation, which can be
-// stopped, started again and robbed of its store while clients are connected.
+// Package bustest runs a NATS server for one test: the real server, embedded, with all users of an installation. A test can stop it,
+// restart it, and wipe its store while clients are connected.
 package bustest
 
 import (

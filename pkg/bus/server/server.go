@@ -1,7 +1,7 @@
-// Package server is a NATS server with JetStream inside this process, for development, demonstrations and tests: the real
-// server as a library, with the users and permissions that an installation has.
+// Package server runs a NATS server with JetStream inside this process, for development, demonstrations and tests: the real
+// server as a library, with the users and permissions of an installation.
 //
-// It is one server, never a cluster.
+// It is a single server, never a cluster.
 package server
 
 import (

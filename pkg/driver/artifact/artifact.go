@@ -1,8 +1,8 @@
 // Package artifact carries deploy drivers as OCI artifacts: one layer with a driver's folder, every major side by side, under a media
 // type of our own (OCI image specification 1.1, artifactType).
 //
-// It moves bytes and checks that they are a driver. Which drivers an installation has, when a tag is looked at again and what is
-// kept of it is for others to say.
+// It transfers bytes and checks that they are a driver. Which drivers an installation has, when a tag is resolved again and what is
+// stored is up to its callers.
 package artifact
 
 import (

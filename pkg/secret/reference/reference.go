@@ -1,7 +1,7 @@
-// Package reference is the grammar of references to secrets (D27), in one place for whoever takes them: env:NAME, file:/path,
+// Package reference is the grammar of references to secrets (D27), for everything that accepts them: env:NAME, file:/path,
 // k8s:namespace/name#key and vault:mount/data/path#key.
 //
-// It follows none; package secret does.
+// It resolves none; package secret does.
 package reference
 
 import (

@@ -1,5 +1,5 @@
-// Package autoflow is how the domain reaches the workflow engine: core.Engine over the AutoFlow service. It translates,
-// and decides nothing; errors have the class that pkg/rpc reads from the answer.
+// Package autoflow is the domain's client of the workflow engine: core.Engine over the AutoFlow service. It only translates; errors
+// have the class that pkg/rpc derives from the response.
 package autoflow
 
 import (

@@ -1,5 +1,5 @@
-// Package events is where the domain listens: what registries tell, and what workflows say has happened. It reads events
-// and calls the core; it keeps nothing, and knows neither tables nor what a change leads to.
+// Package events consumes the events that concern the domain: those of registries and those of workflows. It decodes them and calls
+// the core; it stores nothing, and knows neither tables nor what a change leads to.
 package events
 
 import (

@@ -1,7 +1,7 @@
 // Package oidc lets people sign in at an identity provider of their own, by OpenID Connect: authorization code flow with PKCE, state
-// and nonce (RFC 6749, RFC 7636). It finds out who somebody is, and what their groups make of them.
+// and nonce (RFC 6749, RFC 7636). It establishes who somebody is, and which role their groups map to.
 //
-// It keeps nothing, and gives nobody access: that is core's. It takes no machine's tokens; those are made in the organization.
+// It stores nothing and grants no access: core does. It accepts no tokens of machines; those are created in the organization.
 package oidc
 
 import (

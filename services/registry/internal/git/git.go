@@ -1,7 +1,7 @@
-// Package git looks at repositories over Git's smart HTTP protocol for sources of kind git@1: where a branch or the newest
-// tag is, and whether what has changed on the way there counts.
+// Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
+// points to, and whether the changes up to it match the source's path filters.
 //
-// It clones nothing: of a branch with filters it fetches trees without files, and otherwise refs alone. It writes nothing.
+// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs. It writes nothing.
 package git
 
 import (

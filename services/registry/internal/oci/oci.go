@@ -1,6 +1,6 @@
-// Package oci asks registries of the OCI distribution specification which manifest a reference names.
+// Package oci resolves references to manifests at registries that implement the OCI distribution specification.
 //
-// It pulls nothing, and it decides nothing: what to ask and what to make of the answer is core's.
+// It pulls no images and makes no decisions: what to resolve, and what follows from it, is core's.
 package oci
 
 import (

@@ -1,6 +1,6 @@
-// Package api answers the AutoFlow service over gRPC. It translates, and checks who asks; the rules are core's.
+// Package api implements the AutoFlow service over gRPC. It translates and authorizes; the rules are core's.
 //
-// It keeps nothing of its own: whatever a caller is told was read from the store, after the caller asked.
+// It has no state: everything it returns was read from the store after the request arrived.
 package api
 
 import (

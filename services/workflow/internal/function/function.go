@@ -1,5 +1,5 @@
-// Package function has the Functions that programs run (E38): those carried out here (git.*, manifest.*, checkpoint), and the
-// declarations of those that relays carry out (k8s.*, argo.*), whose arguments are checked here, before anything is sent.
+// Package function has the Functions that programs call (E38): those executed here (git.*, manifest.*, checkpoint), and the
+// declarations of those that relays execute (k8s.*, argo.*), whose arguments are checked here before anything is sent.
 //
 // A Function translates: arguments into a port's call, errors into codes. What Git is, or YAML, it does not know.
 package function

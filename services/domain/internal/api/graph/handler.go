@@ -1,8 +1,8 @@
 // Package graph is the domain's public API: GraphQL over HTTP, schema first (schema.graphqls is the contract; gqlgen
 // makes package exec and the generated part of package model of it).
 //
-// It decides nothing: it reads identifiers, calls the core in the organization of whoever asks, and says in the words of
-// the schema what came of it. Who asks has been found out before (core.WithActor).
+// It decides nothing: it parses identifiers, calls the core within the caller's organization, and maps the result to the schema. The
+// caller has been authenticated before (core.WithActor).
 package graph
 
 import (
