@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,35 +18,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
-
-// serveWith is serve with the rest of a configuration.
-func serveWith(t *testing.T, c rpc.ServerConfig) *fixture {
-	t.Helper()
-	return serveEcho(t, c, func(_ context.Context, text string) (string, error) { return text, nil })
-}
-
-// serveEcho is serveWith with what is answered.
-func serveEcho(t *testing.T, c rpc.ServerConfig, answer func(context.Context, string) (string, error)) *fixture {
-	t.Helper()
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
-	c.Log = telemetry.Logger(f.log, "debug")
-	s := rpc.NewServer(c)
-	s.RegisterService(echo(answer), nil)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- rpc.Serve(ctx, s, lis) }()
-	f.stop = sync.OnceValue(func() error { cancel(); return <-done })
-	t.Cleanup(func() {
-		if err := f.stop(); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	return f
-}
 
 func hexDigest(token string) string {
 	sum := sha256.Sum256([]byte(token))

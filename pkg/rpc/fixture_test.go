@@ -61,19 +61,37 @@ type fixture struct {
 	stop    func() error
 }
 
+// serve runs the test service on a free port, for the callers of defaultConfig.
 func serve(t *testing.T, handle say) *fixture {
+	t.Helper()
+	return serveEcho(t, defaultConfig(), handle)
+}
+
+// serveWith runs a service that returns what it is given.
+func serveWith(t *testing.T, c rpc.ServerConfig) *fixture {
+	t.Helper()
+	return serveEcho(t, c, func(_ context.Context, text string) (string, error) { return text, nil })
+}
+
+func serveEcho(t *testing.T, c rpc.ServerConfig, handle say) *fixture {
 	t.Helper()
 	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, lis, handle)
+	return serveOn(t, lis, c, handle)
 }
 
-func serveOn(t *testing.T, lis net.Listener, handle say) *fixture {
+// defaultConfig accepts token. The empty token, also configured, must let nobody in.
+func defaultConfig() rpc.ServerConfig {
+	return rpc.ServerConfig{Tokens: map[string]rpc.Caller{token: {Organization: 7, Name: "domain"}, "": {Name: "nobody"}}}
+}
+
+func serveOn(t *testing.T, lis net.Listener, c rpc.ServerConfig, handle say) *fixture {
 	t.Helper()
 	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
-	s := rpc.NewServer(rpc.ServerConfig{Log: telemetry.Logger(f.log, "debug"), Tokens: map[string]rpc.Caller{token: {Organization: 7, Name: "domain"}, "": {Name: "nobody"}}})
+	c.Log = telemetry.Logger(f.log, "debug")
+	s := rpc.NewServer(c)
 	s.RegisterService(echo(handle), nil)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -211,7 +211,7 @@ func TestAServerThatIsAwayIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Skipf("the port is taken: %v", err)
 	}
-	serveOn(t, lis, func(_ context.Context, text string) (string, error) { return text, nil })
+	serveOn(t, lis, defaultConfig(), func(_ context.Context, text string) (string, error) { return text, nil })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
