@@ -118,7 +118,7 @@ func parkedSweep(ctx context.Context, w *world, r *report) error {
 		}
 	}
 	for _, parked := range []int{1_000, 10_000, 100_000, 1_000_000} {
-		if float64(parked) > 1_000_000*w.options.scale && parked > 1_000 {
+		if parked > w.options.parkedMost() {
 			break
 		}
 		if parked < there {
@@ -149,7 +149,7 @@ func (w *world) beside(ctx context.Context, r *report, parked int) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // nothing runs in it any more
 	o := w.options
-	o.scale, o.data = float64(parked)/1_000_000, ""
+	o.most, o.data = parked, "" // as many events as beside the others
 	few, err := newWorld(ctx, w.log, filepath.Join(dir, "few"), o, nil)
 	if err != nil {
 		return err

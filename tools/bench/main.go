@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -40,6 +41,8 @@ func main() {
 type options struct {
 	// scale multiplies how much every scenario does.
 	scale float64
+	// most bounds the parked runs of B4 in place of the scale; 0: it does not.
+	most int
 	// profile is a folder for profiles of the service.
 	profile string
 	// peers is the folder of the peers' programs; empty runs none.
@@ -49,6 +52,9 @@ type options struct {
 	// data is a folder whose contents stay; empty: everything is in a folder that is removed.
 	data string
 }
+
+// parkedMost is beside how many parked runs B4 measures at most.
+func (o options) parkedMost() int { return cmp.Or(o.most, max(1_000, int(1_000_000*o.scale))) }
 
 func bench(ctx context.Context, args []string) error {
 	var o options
