@@ -29,15 +29,6 @@ func Seal(e Event) (Sealed, error) {
 	return seal(e)
 }
 
-// Make is New and Seal in one, which checks the event once.
-func Make(h Header, data Data) (Sealed, error) {
-	e, err := unchecked(h, data)
-	if err != nil {
-		return Sealed{}, err
-	}
-	return Seal(e)
-}
-
 // Restore is the sealed event whose JSON was kept. What Seal wrote in its own layout was checked when it was sealed, and is only read;
 // any other text, which another version may have written, is decoded, checked and sealed. The text must be JSON, which the column that
 // it was kept in vouches for, and stay as it is.

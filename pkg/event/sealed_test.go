@@ -206,6 +206,52 @@ func TestSealRefusesWhatValidateRefuses(t *testing.T) {
 	}
 }
 
+// TestMakeIsNewAndSeal: whatever header and payload say, Make answers what New and Seal would, to the byte, and refuses what they refuse.
+// What is read from its text is what it says itself.
+func TestMakeIsNewAndSeal(t *testing.T) {
+	t.Parallel()
+	text := rapid.OneOf(rapid.SampledFrom([]string{"", " ", " a", "a ", "a\xff", "w-1", `q"\<&>`, "ä", "\n", trace}), rapid.String())
+	rapid.Check(t, func(t *rapid.T) {
+		h := event.Header{
+			ID: text.Draw(t, "id"), Source: rapid.OneOf(rapid.SampledFrom([]string{"/services/workflow", "/agents/42", "//x", "/", "/a?b", "/ä b", "/%41", "https://x.example/", "/a:b"}), text).Draw(t, "source"),
+			Organization: rapid.Int64Range(-1, 3).Draw(t, "organization"), Correlation: text.Draw(t, "correlation"), Causation: text.Draw(t, "causation"), Trace: text.Draw(t, "trace"),
+		}
+		if rapid.IntRange(0, 9).Draw(t, "timed") > 0 {
+			h.Time = time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "time"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).In(time.FixedZone("x", 3600))
+		}
+		data := rapid.OneOf(
+			rapid.Map(text, func(id string) event.Data { return event.WorkflowCompleted{WorkflowID: id} }),
+			rapid.Map(text, func(reason string) event.Data { return event.RolloutFailed{RolloutID: 7, Reason: reason} }),
+			rapid.Map(rapid.SampledFrom([]string{`{"rollout_id":7}`, "{ \"rollout_id\" : 7 }\n", `{}`, `{"rollout_id":7}}`, `{"rollout_id":7,"x":"` + "\xff" + `"}`, ``, `null`}), func(body string) event.Data {
+				return event.Raw{Type: event.TypeRolloutStarted, JSON: json.RawMessage(body)}
+			}),
+			rapid.Just[event.Data](event.Raw{Type: "com.gitlab.cd.rollout.eaten", JSON: json.RawMessage(`{}`)}),
+			rapid.Just[event.Data](event.ArtifactPublished{Image: "a/b", Digest: digest}),
+			rapid.Just[event.Data](event.FunctionCompleted{AgentID: 42, CallID: "c", Attempt: 1, Value: json.RawMessage(`{ "a": [1] }`)}),
+		).Draw(t, "data")
+		var want event.Sealed
+		e, refusal := event.New(h, data)
+		if refusal == nil {
+			want, refusal = event.Seal(e)
+		}
+		got, err := event.Make(h, data)
+		// Which of several faults an error names is not the same each time.
+		if fault.ClassOf(err) != fault.ClassOf(refusal) || (err == nil) != (refusal == nil) {
+			t.Fatalf("answered %v, want %v", err, refusal)
+		}
+		if diff := cmp.Diff(append(attributes(want), string(want.JSON())), append(attributes(got), string(got.JSON()))); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if err != nil {
+			return
+		}
+		restored, err := event.Restore(got.JSON())
+		if diff := cmp.Diff(got, restored, cmp.AllowUnexported(event.Sealed{})); err != nil || diff != "" {
+			t.Fatalf("restored, %v (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
 func TestRestoreRefusesWhatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	s, err := event.Make(header(), event.RolloutStarted{RolloutID: 7})

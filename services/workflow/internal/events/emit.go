@@ -20,9 +20,13 @@ func Encode(e core.Emit, trace string) (event.Sealed, error) {
 	if !emittable(e.Type) {
 		return event.Sealed{}, fault.InvalidFields(fault.Field{Name: "type", Problem: notEmittable(e.Type)})
 	}
+	var payload event.Data = event.Raw{Type: e.Type, JSON: data}
+	if e.Type == core.TypeCompleted { // the engine alone emits it, for every run, and that is all it says
+		payload = event.WorkflowCompleted{WorkflowID: e.Workflow}
+	}
 	return event.Make(event.Header{
 		ID: e.ID, Source: Source, Organization: e.Organization, Correlation: e.Workflow, Time: e.Time, Trace: trace,
-	}, event.Raw{Type: e.Type, JSON: data})
+	}, payload)
 }
 
 // CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may

@@ -62,6 +62,25 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// What the engine says of the end of a run goes out as it is kept for the waits of this service's own programs, whatever the run's name.
+func TestTheEndOfARunGoesOutAsItWasSaid(t *testing.T) {
+	t.Parallel()
+	for _, workflow := range []string{"w-1", `"<&>\`, "ä\u2028"} {
+		said, err := json.Marshal(map[string]string{"workflow_id": workflow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := Encode(core.Emit{ID: "r/completed", Organization: 4, Workflow: workflow, Type: core.TypeCompleted, Data: said, Time: noon}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := sealed.Event()
+		if diff := cmp.Diff(string(said), string(e.Data())); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", workflow, err, diff)
+		}
+	}
+}
+
 type published struct {
 	msgID string
 	event event.Event

@@ -1,0 +1,111 @@
+package event
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+)
+
+// Make is New and Seal in one, which checks the event once. One in the form that nearly all have is written as it goes out at once,
+// without an event of the SDK in between, which costs several times as much; what is refused or of another form goes the long way.
+func Make(h Header, data Data) (Sealed, error) {
+	if s, ok := straight(h, data); ok {
+		return s, nil
+	}
+	e, err := unchecked(h, data)
+	if err != nil {
+		return Sealed{}, err
+	}
+	return Seal(e)
+}
+
+// evident is a payload whose fields say whether it fits its schema, so that its JSON need not be read to know it.
+type evident interface {
+	// fits reports whether the payload's JSON is what the schema of its type allows.
+	fits() bool
+}
+
+// fits has all that the schema asks for: a text that is not empty.
+func (d WorkflowCompleted) fits() bool { return d.WorkflowID != "" }
+
+// straight writes an event in the layout (layout.go). ok is false for one of another form, and for one that may have a fault, which
+// Validate finds and names.
+func straight(h Header, data Data) (s Sealed, ok bool) {
+	d, known := Lookup(data.EventType())
+	if !known || h.Time.IsZero() || h.Organization < 0 || !visible(h.ID) || !isPath(h.Source) {
+		return Sealed{}, false
+	}
+	body, ok := payload(d, data)
+	if !ok {
+		return Sealed{}, false
+	}
+	subject, err := d.subject(h.Organization, body)
+	if err != nil {
+		return Sealed{}, false
+	}
+	const usual = 512 // most attributes
+	text := append(make([]byte, 0, usual+len(body)), layoutVersion...)
+	add := func(name, value string) { text = append(appendMember(text, name, value), ',') }
+	add("type", d.Type)
+	add("id", h.ID)
+	add("source", h.Source)
+	add("datacontenttype", cloudevents.ApplicationJSON)
+	text = append(h.Time.UTC().AppendFormat(append(text, `"time":"`...), time.RFC3339Nano), `",`...)
+	// Extensions in the order of their names.
+	for _, extension := range [...]struct{ name, value string }{
+		{ExtensionCausation, h.Causation}, {ExtensionCorrelation, h.Correlation}, {ExtensionOrganization, number(h.Organization)}, {ExtensionTraceParent, h.Trace},
+	} {
+		if extension.value != "" {
+			if !utf8.ValidString(extension.value) {
+				return Sealed{}, false
+			}
+			add(extension.name, extension.value)
+		}
+	}
+	attributes := len(text)
+	text = append(append(append(text, `"data":`...), body...), '}')
+	if !utf8.Valid(body) {
+		return Sealed{}, false
+	}
+	return Sealed{text: text, attributes: attributes, eventType: d.Type, id: h.ID, source: h.Source, trace: h.Trace, path: d.Path, subj: subject}, true
+}
+
+// payload is the JSON of data, if it fits its schema.
+func payload(d Definition, data Data) (body []byte, ok bool) {
+	if raw, isRaw := data.(Raw); isRaw {
+		body = raw.JSON
+	} else {
+		var err error
+		if body, err = json.Marshal(data); err != nil {
+			return nil, false
+		}
+	}
+	if known, can := data.(evident); can && known.fits() {
+		return body, true
+	}
+	return body, schemas()[d.Type].Validate(body) == nil
+}
+
+// number is an organization as an attribute; "" for none.
+func number(organization int64) string {
+	if organization == 0 {
+		return ""
+	}
+	return strconv.FormatInt(organization, 10)
+}
+
+// visible reports whether s is a text of one line without white space around it.
+func visible(s string) bool { return plain(s) && s != "" && s[0] != ' ' && s[len(s)-1] != ' ' }
+
+// isPath reports whether s is a path of plain names, which is a URI reference that is written in one way only.
+func isPath(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c != '/' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return len(s) > 1 && s[0] == '/' && s[1] != '/'
+}
