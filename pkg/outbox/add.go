@@ -56,6 +56,23 @@ func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	return pg.Classify(query.New(tx).AddNumbered(ctx, query.AddNumberedParams(p)), "add %d events to the outbox", len(events))
 }
 
+// AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: one that is there is an
+// error, of the constraint outbox_event_once.
+func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
+	p, err := rows(events)
+	if err != nil || len(p.EventIds) == 0 {
+		return err
+	}
+	n := query.AddNewParams{Sources: p.Sources, EventIds: p.EventIds, Events: p.Events, Ranks: make([]int64, len(p.EventIds))}
+	for i, receipted := range p.Receipted {
+		if receipted {
+			n.Positions++
+			n.Ranks[i] = n.Positions
+		}
+	}
+	return pg.Classify(query.New(tx).AddNew(ctx, n), "add %d new events to the outbox", len(events))
+}
+
 // rows are the rows of events; of two that are the same, one.
 func rows(events []event.Sealed) (query.AddParams, error) {
 	type name struct{ source, id string }

@@ -1,12 +1,16 @@
 package outbox_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
@@ -16,11 +20,22 @@ import (
 // addNumbered adds events in one transaction, which gives them their positions.
 func (s *stage) addNumbered(ids ...string) {
 	s.t.Helper()
+	s.must(s.addBy(outbox.AddNumbered, ids...))
+}
+
+// addNew is addNumbered for events that are new.
+func (s *stage) addNew(ids ...string) {
+	s.t.Helper()
+	s.must(s.addBy(outbox.AddNew, ids...))
+}
+
+// addBy has add add events in one transaction.
+func (s *stage) addBy(add func(context.Context, pgx.Tx, ...event.Sealed) error, ids ...string) error {
 	var events []event.Event
 	for _, id := range ids {
 		events = append(events, started(id))
 	}
-	s.must(pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNumbered(s.t.Context(), tx, sealed(events...)...) }))
+	return pg.InTx(s.t.Context(), s.from, func(tx pgx.Tx) error { return add(s.t.Context(), tx, sealed(events...)...) })
 }
 
 // placed are the ids in the outbox that have a position, with it.
@@ -50,31 +65,65 @@ func TestEventsAreNumberedAsTheyAreAdded(t *testing.T) {
 	s.addNumbered("b", "c") // a step that is repeated may add its event again
 	s.add("d")              // the sender numbers it
 	s.addNumbered("e")      // and what comes behind it
+	s.addNew("f")
 	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b", 3: "c"})
 	s.round()
 	messages := s.stream.take()
-	same(t, "message ids", ids(messages), []string{"a", "b", "c", "d", "e"})
-	same(t, "positions", positions(t, messages), []int{1, 2, 3, 4, 5})
+	same(t, "message ids", ids(messages), []string{"a", "b", "c", "d", "e", "f"})
+	same(t, "positions", positions(t, messages), []int{1, 2, 3, 4, 5, 6})
 	s.deliver(messages...)
 	s.confirm()
 	same(t, "held", s.held(), []string{})
-	s.addNumbered("f")
-	same(t, "once the sender has seen them", s.placed(), map[int]string{6: "f"})
+	s.addNumbered("g")
+	s.addNew("h", "i", "h") // of two that are the same, one is held
+	same(t, "once the sender has seen them", s.placed(), map[int]string{7: "g", 8: "h", 9: "i"})
+}
+
+// An event that was said to be new and is not is an error, by which the caller tells it, and leaves no gap.
+func TestWhatIsNotNewIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addNew("a")
+	err := s.addBy(outbox.AddNew, "b", "a")
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.ConstraintName != "outbox_event_once" {
+		t.Errorf("answered %v, want a violation of outbox_event_once", err)
+	}
+	s.addNew("c")
+	same(t, "positions", s.placed(), map[int]string{1: "a", 2: "c"})
+}
+
+// What the receivers do not confirm has no place among what they count, whichever way it is added.
+func TestWhatIsNotConfirmedGetsNoPosition(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	call, err := event.New(event.Header{ID: "call", Source: "/services/workflow", Time: time.Unix(0, 1)},
+		event.FunctionCalled{AgentID: 7, CallID: "c", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1, Deadline: "2026-03-25T12:00:00Z"})
+	s.must(err)
+	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error {
+		return outbox.AddNew(t.Context(), tx, sealed(started("a"), call, started("b"))...)
+	}))
+	same(t, "positions", s.placed(), map[int]string{1: "a", 2: "b"})
+	s.round()
+	same(t, "message ids", ids(s.stream.take()), []string{"call", "a", "b"})
+	same(t, "held", s.held(), []string{"a", "b"}) // the stream's word is enough for the call
 }
 
 // Whoever gives positions, there is no gap: a receiver would wait for what is missing for ever.
 func TestPositionsHaveNoGapWhoeverGivesThem(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const each, writers = 20, 4
+	const each, writers = 20, 6
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
 			for i := range each {
-				if id := fmt.Sprintf("e-%d-%d", w, i); w%2 == 0 {
+				switch id := fmt.Sprintf("e-%d-%d", w, i); w % 3 {
+				case 0:
 					s.add(id)
-				} else {
+				case 1:
 					s.addNumbered(id)
+				default:
+					s.addNew(id)
 				}
 			}
 		})

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -119,10 +120,9 @@ func (h *history) commit(r *rapid.T) {
 	}
 	undone := errors.New("undone")
 	keep := rapid.Float64().Draw(r, "luck") < 0.8
-	add := outbox.Add
-	if rapid.Bool().Draw(r, "numbered") {
-		add = outbox.AddNumbered
-	}
+	add := map[string]func(context.Context, pgx.Tx, ...event.Sealed) error{
+		"Add": outbox.Add, "AddNumbered": outbox.AddNumbered, "AddNew": outbox.AddNew,
+	}[rapid.SampledFrom([]string{"Add", "AddNumbered", "AddNew"}).Draw(r, "by")]
 	err := pg.InTx(h.t.Context(), h.from, func(tx pgx.Tx) error {
 		if err := add(h.t.Context(), tx, sealed(batch...)...); err != nil || keep {
 			return err

@@ -107,6 +107,9 @@ func TestNoEventIsRefused(t *testing.T) {
 		"AddNumbered": func() error {
 			return pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNumbered(t.Context(), tx, event.Sealed{}) })
 		},
+		"AddNew": func() error {
+			return pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNew(t.Context(), tx, event.Sealed{}) })
+		},
 	} {
 		if err := add(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "event") {
 			t.Errorf("%s answered %v", name, err)

@@ -50,7 +50,7 @@ func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	e := &engines{t: t, scripts: scripts}
 	e.store = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 	})
 	e.service = core.NewService(e.store, scripts, clock.System(), e)
 	return e

@@ -24,7 +24,7 @@ func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	var met atomic.Int64
 	e := &engines{t: t, scripts: script.New(script.Limits{})}
 	e.store = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 		Met: func() { met.Add(1); flows.Wake() },
 	})
 	e.service = core.NewService(e.store, e.scripts, clock.System(), e)

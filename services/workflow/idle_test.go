@@ -93,7 +93,7 @@ func newQuiet(t *testing.T) *quiet {
 	t.Cleanup(pool.Close)
 	q.pool = owned
 	log, scripts := bustest.Log(t), script.New(script.Limits{})
-	deps := store.Deps{Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Clock: q.clock, Log: log}
+	deps := store.Deps{Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: q.clock, Log: log}
 	q.others = core.NewService(store.New(deps), scripts, q.clock, &engines{t: t})
 
 	var engine *core.Engine

@@ -212,7 +212,7 @@ func ask(ctx context.Context, url string, question, answer any) error {
 func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process {
 	w.t.Helper()
 	nobody := &engines{t: w.t} // who would be woken is in another process, and looks by itself
-	kept := store.New(store.Deps{Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Clock: shown{w.clock}, Log: slog.New(slog.DiscardHandler)})
+	kept := store.New(store.Deps{Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: shown{w.clock}, Log: slog.New(slog.DiscardHandler)})
 	service := core.NewService(kept, script.New(script.Limits{}), shown{w.clock}, nobody)
 	outside := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var asked core.OutgoingCall
@@ -335,7 +335,7 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	kept := store.New(store.Deps{Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+	kept := store.New(store.Deps{Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
 	service := core.NewService(kept, script.New(script.Limits{}), clock.System(), &engines{t: t})
 	state := func(id string) core.State {
 		e, err := kept.Get(t.Context(), organization, id)

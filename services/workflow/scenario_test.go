@@ -314,7 +314,7 @@ func (d declared) Agents(context.Context) ([]core.Agent, error) {
 func assemble(a assembly) (assembled, error) {
 	var engine *core.Engine
 	kept := store.New(store.Deps{
-		Pool: a.pool, Encode: events.Encode, Add: outbox.AddNumbered, Committed: func() {},
+		Pool: a.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
 		Woken: func(woken core.Woken) { engine.Wake(woken) }, Clock: a.wall, Log: a.log,
 	})
 	crashing := &crashing{Store: kept, crash: a.crash, die: a.die}

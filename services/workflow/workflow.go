@@ -81,7 +81,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	var engine *core.Engine
 	var flows *core.Flows
 	executions := store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
 		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
 	})
 	scripts, err := programs(c, wall, log)

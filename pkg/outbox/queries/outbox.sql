@@ -25,6 +25,21 @@ SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN add
 FROM added CROSS JOIN moved
 ORDER BY added.place;
 
+-- name: AddNew :exec
+-- AddNumbered for events that are new, which costs half as much: one that is there is an error. ranks say which of the receipted ones each is,
+-- from 1; 0 for one that gets no position.
+WITH moved AS (
+    UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN sqlc.arg(positions)::bigint ELSE 0 END
+    FROM (SELECT (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered) AS a
+    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position - sqlc.arg(positions)::bigint AS base, a.numbered
+)
+INSERT INTO outbox (source, event_id, event, receipted, position)
+SELECT u.source, u.event_id, u.event::json, u.rank > 0, CASE WHEN u.rank > 0 AND moved.numbered THEN moved.base + u.rank END
+FROM moved CROSS JOIN (
+    SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[]) AS event,
+        unnest(sqlc.arg(ranks)::bigint[]) AS rank
+) AS u;
+
 -- name: TryLock :one
 -- TryLock makes this session the schema's only active sender of that name, if no other session is.
 SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/' || sqlc.arg(sender)::text, 0))::boolean;

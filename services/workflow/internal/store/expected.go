@@ -78,7 +78,7 @@ func (s *Store) commitExpected(ctx context.Context, items []*work) (done bool, e
 		case codeNotAsAsked:
 			return false, nil
 		}
-		if refusal.ConstraintName == "event_once" { // emitted before, by a turn that a retry has undone
+		if refusal.ConstraintName == "event_once" || refusal.ConstraintName == "outbox_event_once" { // emitted before, by a turn that a retry has undone
 			return false, nil
 		}
 	}
@@ -99,10 +99,22 @@ func (s *Store) tellNobody(ctx context.Context, tx pgx.Tx, q *query.Queries, wir
 	if len(events) == 0 {
 		return nil
 	}
-	if err := s.Add(ctx, tx, wire...); err != nil {
+	if err := s.AddNew(ctx, tx, wire...); err != nil {
 		return err
 	}
-	return q.SaveUnawaited(ctx, query.SaveUnawaitedParams(s.eventRows(events)))
+	rows := s.eventRows(events)
+	p := query.SaveUnawaitedParams{
+		Received: rows.Received, Organizations: rows.Organizations, Sources: rows.Sources, EventIds: rows.EventIds,
+		Types: rows.Types, Data: rows.Data, Occurred: rows.Occurred,
+	}
+	named := map[awaitedType]bool{}
+	for _, e := range events {
+		if of := (awaitedType{e.Organization, e.Type}); !named[of] {
+			named[of] = true
+			p.UnawaitedOrganizations, p.UnawaitedTypes = append(p.UnawaitedOrganizations, of.organization), append(p.UnawaitedTypes, of.name)
+		}
+	}
+	return q.SaveUnawaited(ctx, p)
 }
 
 // awaitedType is a type of events of an organization.

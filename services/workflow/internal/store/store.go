@@ -57,6 +57,8 @@ type Deps struct {
 	Encode func(e core.Emit, trace string) (event.Sealed, error)
 	// Add puts events into the outbox of the transaction.
 	Add func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
+	// AddNew is Add for events that have not been there, as nearly all: for one that was, the transaction fails (outbox.AddNew).
+	AddNew func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 	// ClaimEvent says whether an event from another service's outbox is seen for the first time; nil if none come.
 	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// Committed is called after events were put into the outbox.

@@ -46,7 +46,7 @@ func setup(t *testing.T) *bench {
 func setupOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *bench {
 	t.Helper()
 	b := &bench{t: t, clock: c, Store: New(Deps{
-		Pool: pool, Add: outbox.AddNumbered, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
+		Pool: pool, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
 		Encode: func(e core.Emit, trace string) (event.Sealed, error) {
 			return event.Make(event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time, Trace: trace}, event.WorkflowCompleted{WorkflowID: e.Workflow})
 		},

@@ -296,7 +296,8 @@ RETURNING id, organization, source, event_id, coalesce((
 -- name: SaveUnawaited :exec
 -- SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
 -- nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
--- error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each.
+-- error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each. Each type of the events is
+-- looked up once.
 WITH saved AS (
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
 SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
@@ -305,11 +306,11 @@ FROM (
         unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
         unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
 ) AS u
-RETURNING organization, type
 )
-SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
-WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = saved.organization AND shape.type = saved.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = saved.organization AND flow_trigger.type = saved.type);
+SELECT refuse('LS002', t.organization || ' ' || t.type)
+FROM (SELECT unnest(sqlc.arg(unawaited_organizations)::bigint[]) AS organization, unnest(sqlc.arg(unawaited_types)::text[]) AS type) AS t
+WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type);
 
 -- name: SaveKnown :exec
 -- SaveEvents with their keys, for types whose sets of paths the caller knows all of, as their numbers say, and that no flow has a handler

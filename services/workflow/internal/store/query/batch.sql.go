@@ -1118,34 +1118,39 @@ func (q *Queries) SaveTraces(ctx context.Context, arg SaveTracesParams) error {
 const saveUnawaited = `-- name: SaveUnawaited :exec
 WITH saved AS (
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $1::timestamptz
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $3::timestamptz
 FROM (
-    SELECT unnest($2::bigint[]) AS organization, unnest($3::text[]) AS source,
-        unnest($4::text[]) AS event_id, unnest($5::text[]) AS type,
-        unnest($6::text[]) AS data, unnest($7::timestamptz[]) AS occurred_at
+    SELECT unnest($4::bigint[]) AS organization, unnest($5::text[]) AS source,
+        unnest($6::text[]) AS event_id, unnest($7::text[]) AS type,
+        unnest($8::text[]) AS data, unnest($9::timestamptz[]) AS occurred_at
 ) AS u
-RETURNING organization, type
 )
-SELECT refuse('LS002', saved.organization || ' ' || saved.type) FROM saved
-WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = saved.organization AND shape.type = saved.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = saved.organization AND flow_trigger.type = saved.type)
+SELECT refuse('LS002', t.organization || ' ' || t.type)
+FROM (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type) AS t
+WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
 `
 
 type SaveUnawaitedParams struct {
-	Received      time.Time
-	Organizations []int64
-	Sources       []string
-	EventIds      []string
-	Types         []string
-	Data          []string
-	Occurred      []time.Time
+	UnawaitedOrganizations []int64
+	UnawaitedTypes         []string
+	Received               time.Time
+	Organizations          []int64
+	Sources                []string
+	EventIds               []string
+	Types                  []string
+	Data                   []string
+	Occurred               []time.Time
 }
 
 // SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
 // nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
-// error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each.
+// error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each. Each type of the events is
+// looked up once.
 func (q *Queries) SaveUnawaited(ctx context.Context, arg SaveUnawaitedParams) error {
 	_, err := q.db.Exec(ctx, saveUnawaited,
+		arg.UnawaitedOrganizations,
+		arg.UnawaitedTypes,
 		arg.Received,
 		arg.Organizations,
 		arg.Sources,
