@@ -13,6 +13,9 @@ import (
 // statement: it travels with the next Query or QueryRow, or with the commit. So Exec answers an empty CommandTag and no
 // error. What the server has against the statement comes out at that journey, and statements behind it are not done.
 //
+// Where all of it is one journey, neither BEGIN nor COMMIT is sent: the statements between two Syncs are one transaction, which the Sync
+// commits (PostgreSQL, "Message Flow", Pipelining). SET LOCAL, which asks for a BEGIN, is set_config there.
+//
 // fn may use Exec, Query and QueryRow, and has to read the rows of one to the end before it asks for the next. All else of
 // pgx.Tx is refused.
 func InPipeline(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
@@ -27,10 +30,8 @@ func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error
 	// A connection that is still in a transaction then, or broken, does not go back into the pool.
 	defer conn.Release()
 	p := &pipeline{conn: conn.Conn()}
-	p.batch.Queue("BEGIN")
 	err = fn(p)
 	if err == nil {
-		p.batch.Queue("COMMIT")
 		err = Classify(p.commit(ctx), "commit transaction")
 	}
 	if err != nil && p.conn.PgConn().TxStatus() != 'I' {
@@ -43,6 +44,8 @@ func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error
 type pipeline struct {
 	conn  *pgx.Conn
 	batch pgx.Batch
+	// begun says that a journey was made, behind which the transaction goes on.
+	begun bool
 }
 
 var _ pgx.Tx = (*pipeline)(nil)
@@ -64,7 +67,13 @@ func (p *pipeline) send(ctx context.Context) (pgx.BatchResults, error) {
 	return results, nil
 }
 
+// commit sends what is left, and answers once it is committed. Whether it was, the last answer of all says: Close reads it.
 func (p *pipeline) commit(ctx context.Context) error {
+	if p.begun {
+		p.batch.Queue("COMMIT")
+	} else if p.batch.Len() == 0 {
+		return nil
+	}
 	results, err := p.send(ctx)
 	var done pgconn.CommandTag
 	if err == nil {
@@ -73,7 +82,7 @@ func (p *pipeline) commit(ctx context.Context) error {
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && done.String() == "ROLLBACK" {
+	if err == nil && p.begun && done.String() == "ROLLBACK" {
 		return pgx.ErrTxCommitRollback // a statement had failed, and fn went on
 	}
 	return err
@@ -85,6 +94,13 @@ func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.Comm
 }
 
 func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if !p.begun {
+		p.begun = true
+		noted := p.batch.QueuedQueries
+		p.batch = pgx.Batch{}
+		p.batch.Queue("BEGIN")
+		p.batch.QueuedQueries = append(p.batch.QueuedQueries, noted...)
+	}
 	p.batch.Queue(sql, args...)
 	results, err := p.send(ctx)
 	var rows pgx.Rows

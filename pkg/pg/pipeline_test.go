@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -79,6 +80,53 @@ func TestInPipelineAnswersWhatAStatementMetOnTheWay(t *testing.T) {
 	}
 	if n := fruits(t, pool); n != 2 {
 		t.Errorf("%d rows, want 2", n)
+	}
+	if total := pool.Stat().NewConnsCount(); total > 2 {
+		t.Errorf("%d connections were made: errors have cost some", total)
+	}
+}
+
+// Where nothing is asked, all of it is one transaction all the same: what only its end finds out undoes it, and what is set for it ends with it.
+func TestInPipelineWithoutAQuestionIsOneTransaction(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	if _, err := pool.Exec(t.Context(), `ALTER TABLE fruit ADD CONSTRAINT light UNIQUE (weight) DEFERRABLE INITIALLY DEFERRED`); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statements ...string) error {
+		return pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+			for _, statement := range statements {
+				if _, err := tx.Exec(t.Context(), statement); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for range 2 { // the second time its statements are prepared
+		if err := exec(`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `INSERT INTO fruit (name, weight) VALUES ('date', 1)`); !fault.Is(err, fault.Conflict) {
+			t.Errorf("two of one weight: answered %v, want a conflict", err)
+		}
+		if err := exec(`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `UPDATE fruit SET weight = weight / 0`); err == nil {
+			t.Error("a division by zero was committed")
+		}
+	}
+	if err := exec(`SELECT set_config('application_name', 'only here', true)`, `INSERT INTO fruit (name, weight) SELECT current_setting('application_name'), 2`); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec(`INSERT INTO fruit (name, weight) SELECT 'not ' || (current_setting('application_name') = 'only here'), 3`); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec(); err != nil {
+		t.Errorf("nothing to do: %v", err)
+	}
+	rows, err := pool.Query(t.Context(), `SELECT name FROM fruit ORDER BY weight`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if diff := cmp.Diff([]string{"only here", "not false", "apple", "pear"}, names); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if total := pool.Stat().NewConnsCount(); total > 2 {
 		t.Errorf("%d connections were made: errors have cost some", total)

@@ -118,7 +118,7 @@ LIMIT 1;
 
 -- name: Hasten :exec
 -- Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
-SET LOCAL synchronous_commit = off;
+SELECT set_config('synchronous_commit', 'off', true);
 
 -- name: Sent :exec
 -- Sent notes that events were published, and when each is to be sent again.

@@ -244,7 +244,7 @@ func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error
 }
 
 const hasten = `-- name: Hasten :exec
-SET LOCAL synchronous_commit = off
+SELECT set_config('synchronous_commit', 'off', true)
 `
 
 // Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
