@@ -221,6 +221,11 @@ simulate: ## Simulate the workflow engine while everything around it fails (SEED
 	@go test -count=1 -timeout 0 -v -run TestWhatGoesWrongChangesNothing ./services/workflow/internal/simulation \
 		-seeds $(or $(SEEDS),1000000000) $(if $(FOR),-for $(FOR),$(if $(SEEDS),,-for 3m)) | grep -v '^=== '
 
+.PHONY: model
+model: ## Search every state of the models of the workflow engine's protocols with Spin (services/workflow/internal/model)
+	@spin=$$(XDG_CACHE_HOME="$(CACHE)" tools/spin.sh); \
+	LOCKSTEP_SPIN="$$spin" go test -count=1 -timeout 20m -v -run TestModels ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
+
 .PHONY: images
 images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3)
 	@mkdir -p bin/images && go run ./tools/image -version $(VERSION) -commit "$$(git rev-parse HEAD)" -out bin/images registry domain workflow relay lockstep
@@ -237,13 +242,14 @@ drift: ## Fail when generated code or module files are not what generate and tid
 	@tools/drift.sh
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, charts, chaos, upgrade, e2e, e2e-charts, then the console's build and tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, test, simulate, model, charts, chaos, upgrade, e2e, e2e-charts, then the console's build and tests where there is npm
 	@$(MAKE) drift
 	@$(MAKE) format-check
 	@$(MAKE) lint
 	@$(MAKE) arch
 	@$(MAKE) test
 	@$(MAKE) simulate SEEDS=100000 FOR=3m
+	@$(MAKE) model
 	@$(MAKE) charts
 	@$(MAKE) chaos
 	@$(MAKE) upgrade

@@ -83,6 +83,7 @@ func table() []rule {
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
+		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
