@@ -224,7 +224,7 @@ simulate: ## Simulate the workflow engine while everything around it fails (SEED
 .PHONY: model
 model: ## Search every state of the models of the workflow engine's protocols with Spin (services/workflow/internal/model)
 	@spin=$$(XDG_CACHE_HOME="$(CACHE)" tools/spin.sh); \
-	LOCKSTEP_SPIN="$$spin" go test -count=1 -timeout 20m -v -run TestModels ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
+	LOCKSTEP_SPIN="$$spin" go test -count=1 -timeout 30m -v -run '^TestModels$$' ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
 
 .PHONY: images
 images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3)

@@ -109,7 +109,7 @@ func search(t *testing.T, program string, m model, what mode, define ...string) 
 	if n := regexp.MustCompile(`errors: (\d+)`).FindStringSubmatch(report); n != nil {
 		s.errors, _ = strconv.Atoi(n[1]) // digits
 	}
-	t.Logf("%s %s: %s", m.name, strings.Join(define, " "), s.figures())
+	t.Logf("%s: %s", strings.TrimPrefix(t.Name(), "TestModels/"), s.figures())
 	return s
 }
 
