@@ -12,7 +12,7 @@
  * @mutant TRUST_COMMIT assertion: a commit of unknown outcome that is taken for done lets the Function begin
  * @mutant NO_TAKEOVER blocked: what a dead process owned stays so
  * @spare ONLY_KEY: the key of the history alone keeps a former owner out
- * @spare ONLY_TURN: so does the turn
+ * @spare ONLY_ROW: so does the row of the execution, by turn, owner, and a lock that no claim passes
  */
 #define TURNS 2
 #define CANCELLED 3              /* what an entry holds: the value that was drawn (1, 2), or that the run was cancelled, or its end */
@@ -24,12 +24,12 @@
 #else
 #define turnFits (turn == seenTurn && !ended)
 #endif
-#if defined(NO_FENCE) || defined(ONLY_KEY) || defined(ONLY_TURN)
+#if defined(NO_FENCE) || defined(ONLY_KEY)
 #define ownerFits true
 #else
 #define ownerFits (owner == p + 1)
 #endif
-#if defined(NO_FENCE) || defined(ONLY_TURN)
+#if defined(NO_FENCE) || defined(ONLY_ROW)
 #define keyFits true
 #else
 #define keyFits (entry[seq + 1] == 0)
@@ -37,14 +37,15 @@
 
 /* --- stored --- */
 byte owner;                      /* execution.owner and owner_epoch: a process is a name and an epoch; its number + 1 */
-byte turn;                       /* execution.turn */
-byte lastSeq;                    /* execution.last_seq */
+byte turn;                       /* execution.turn, which moves when the run changes hands or state, not with each step */
+byte lastSeq;                    /* the end of the history */
 bool ended;                      /* execution.state */
 byte entry[TURNS + 2];           /* entry, by seq */
 byte holder[2];                  /* lease.epoch: which process has a name; its number + 1 */
 
 /* --- not stored --- */
-byte row;                        /* who has the lock of the execution's row; 4 the operator */
+byte row;                        /* who has the lock of the execution's row; 4 the operator, 5 a transaction whose client is gone */
+byte leftAt, leftValue;          /* what that one has sent */
 byte effect[TURNS + 1];          /* the world: with which value a Function was done, by its idempotency key */
 bool killed[3];
 byte lives = 3;
@@ -55,23 +56,25 @@ byte expiries = 2;               /* or a process that stands still be taken for 
 #define name(p) ((p) % 2)                /* 0 and 2 have one name */
 #define leased(o) (holder[name(o - 1)] == o && !killed[o - 1])     /* lease.until lies ahead */
 
-/* COMMIT of a turn.
+#define goesOn(at) (at > 0 && at < TURNS)      /* what lies between the first turn and the last leaves the row as it is */
+
+/* COMMIT of a turn that stands behind entry at.
+ * @go internal/store turn.goesOn
  * @sql internal/store AppendMany: INSERT INTO entry
- * @sql internal/store EndTurns: last_seq = u.last_seq
+ * @sql internal/store EndTurns: turn = execution.turn + 1
  */
-inline commitTurn()
+inline commitTurn(at, what)
 {
     /* No entry is written twice, and there is no gap before it. */
-    assert(entry[seq + 1] == 0);
-    assert(seq == 0 || entry[seq] != 0);
+    assert(entry[at + 1] == 0);
+    assert(at == 0 || entry[at] != 0);
     /* Nothing follows the end. */
     assert(!ended);
-    entry[seq + 1] = value;
-    lastSeq = seq + 1;
-    turn++;
-    if :: seq == TURNS -> ended = true; owner = NOBODY :: else fi;
-    row = 0;
-    ready = false
+    entry[at + 1] = what;
+    lastSeq = at + 1;
+    if :: !goesOn(at) -> turn++ :: else fi;
+    if :: at == TURNS -> ended = true; owner = NOBODY :: else fi;
+    row = 0
 }
 
 /* The Function of the last turn that is recorded. Its key is made of run and operation.
@@ -141,8 +144,12 @@ next:
 #endif
             /* The fence, which locks the row: what another has just committed is looked at again.
              * @calls internal/store Store.commitAsked: endTurns appendEntries
-             * @sql internal/store EndTurns: execution.turn = u.turn AND execution.state = 0
-             * @sql internal/store EndTurns: execution.owner = u.owner AND execution.owner_epoch = u.epoch
+             * @calls internal/store endTurns: HoldTurns EndTurns
+             * @calls internal/store endTurnsAsAsked: HoldTurnsAsAsked EndTurnsAsAsked
+             * @sql internal/store HoldTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
+             * @sql internal/store HoldTurnsAsAsked: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
+             * @sql internal/store EndTurns: execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+             * @sql internal/store EndTurnsAsAsked: execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
              */
             atomic {
                 row == 0 -> row = p + 1;
@@ -152,30 +159,39 @@ next:
                 if :: turnFits && ownerFits && keyFits -> ready = true :: else -> goto lost fi
             };
             if
-            :: atomic { commitTurn();
+            :: atomic { commitTurn(seq, value); ready = false;
                 if
                 :: ended -> goto lost
-                :: else -> seenTurn++; seq++; last = value; value = 0; goto next
+                :: else -> if :: !goesOn(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next
                 fi }
             /* Nobody knows: it is loaded again.
              * @calls internal/core driver.store: Commit committed
              * @go internal/core Engine.driveOne
              */
-            :: atomic { breaks > 0 -> breaks--; if :: true -> commitTurn() :: true -> row = 0; ready = false fi;
+            :: atomic { breaks > 0 -> breaks--; row = 5; leftAt = seq; leftValue = value; ready = false;
 #ifdef TRUST_COMMIT
-                if :: seq < TURNS -> seenTurn++; seq++; last = value; value = 0; goto next :: else fi
+                if :: seq < TURNS -> if :: !goesOn(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next :: else fi
 #endif
                }
             fi;
 lost:       atomic { abandon() }
         od
     } unless {
-        atomic { killed[p] -> if :: ready -> commitTurn() :: true fi; abandon() }   /* the server may have had the COMMIT */
+        atomic { killed[p] -> if :: ready -> row = 5; leftAt = seq; leftValue = value :: else fi; abandon() }
     }
 }
 
+/* The server carries out the COMMIT of a client that is gone, or notices that it is: at any time. Until then its locks stay. */
+proctype postgres()
+{
+end:
+    do
+    :: atomic { row == 5 -> if :: true -> commitTurn(leftAt, leftValue) :: true -> row = 0 fi; leftAt = 0; leftValue = 0 }
+    od
+}
+
 /* An operator cancels the run, or does not: no word of the owner is needed.
- * @calls internal/store Store.end: LockMatching lockWorkflow EndExecution appendEntries closeOps
+ * @calls internal/store Store.end: LockMatching lockWorkflow lastEntry EndExecution appendEntries closeOps
  * @sql internal/store LockWorkflow: FOR UPDATE
  * @sql internal/store EndExecution: turn = turn + 1
  */
@@ -211,7 +227,7 @@ end:
     od
 }
 
-init { atomic { run process(0); run process(1); run process(2); run operator(); run world() } }
+init { atomic { run process(0); run process(1); run process(2); run operator(); run postgres(); run world() } }
 
 /* The run ends, whatever happens. */
 ltl progress { <> (ended) }

@@ -145,7 +145,7 @@ end:    do
            };
 transaction:
             /* @calls internal/store Store.commitKnown: LockMatching SaveKnown satisfy
-             * @calls internal/store Store.commitExpected: LockMatching EndTurnsAsAsked tellNobody
+             * @calls internal/store Store.commitExpected: LockMatching endTurnsAsAsked tellNobody
              * @calls internal/store Store.commitAsked: LockMatching first endTurns closeOps openOps askAgain tell
              */
             lockMatching(p);
