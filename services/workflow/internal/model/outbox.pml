@@ -154,7 +154,7 @@ end:    do
             };
             /* The note is not waited for until it is on the disk: it may be lost.
              * @calls pkg/outbox Sender.note: Hasten Sent Forget
-             * @sql pkg/outbox Hasten: synchronous_commit = off
+             * @sql pkg/outbox Hasten: 'synchronous_commit', 'off'
              */
             atomic {
                 if
