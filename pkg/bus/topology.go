@@ -98,11 +98,16 @@ func (c Consumer) config() jetstream.ConsumerConfig {
 // vanished.
 func (c *Conn) Apply(ctx context.Context, t Topology) error {
 	retry := newBackoff(100*time.Millisecond, 2*time.Second)
+	told := ""
 	for {
 		err := c.applyOnce(ctx, t)
 		if err == nil {
 			c.keeper.remember(t)
 			return nil
+		}
+		if text := err.Error(); text != told && ctx.Err() == nil { // whoever waits for a start that does not come looks here
+			told = text
+			c.log.WarnContext(ctx, "streams and consumers are not made yet", telemetry.KeyError, err)
 		}
 		if !fault.Is(err, fault.Unavailable) || retry.wait(ctx, c.clock) != nil {
 			return err
@@ -157,7 +162,7 @@ func (c *Conn) findConsumer(ctx context.Context, stream, durable string) (found 
 }
 
 // api makes one request about a stream and gives its error a class: Denied, NotFound, or Unavailable where the server
-// did not answer. An answer that refuses the request has none.
+// did not answer or could not do it. An answer that refuses the request has none.
 func (c *Conn) api(ctx context.Context, stream string, request func(context.Context) error) error {
 	concerns := func(subject string) bool {
 		return strings.HasPrefix(subject, "$JS.API.") && slices.Contains(strings.Split(subject, "."), stream)
@@ -171,6 +176,8 @@ func (c *Conn) api(ctx context.Context, stream string, request func(context.Cont
 		return fault.New(fault.NotFound, "%w", err)
 	case errors.As(err, &refusal) && refusal.Code < 500:
 		return err
+	case errors.As(err, &refusal): // such as no room for what a stream reserves
+		return fault.Because(err, fault.Unavailable, "the event bus cannot do it: %s", refusal.Description)
 	default:
 		return fault.Because(err, fault.Unavailable, "the event bus does not answer")
 	}
