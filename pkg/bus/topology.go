@@ -105,11 +105,14 @@ func (c *Conn) Apply(ctx context.Context, t Topology) error {
 			c.keeper.remember(t)
 			return nil
 		}
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
 		if text := err.Error(); text != told && ctx.Err() == nil { // whoever waits for a start that does not come looks here
 			told = text
 			c.log.WarnContext(ctx, "streams and consumers are not made yet", telemetry.KeyError, err)
 		}
-		if !fault.Is(err, fault.Unavailable) || retry.wait(ctx, c.clock) != nil {
+		if retry.wait(ctx, c.clock) != nil {
 			return err
 		}
 	}
