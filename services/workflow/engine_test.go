@@ -57,7 +57,7 @@ func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
 }
 
 // Reserve has no place: which of the engines gets an execution is what tests are about.
-func (e *engines) Reserve() (core.Lease, bool) { return core.Lease{}, false }
+func (e *engines) Reserve(int64) (core.Lease, bool) { return core.Lease{}, false }
 
 func (*engines) Ahead(context.Context, core.NewExecution, core.Loaded) (core.Created, bool, error) {
 	return core.Created{}, false, nil
@@ -65,7 +65,7 @@ func (*engines) Ahead(context.Context, core.NewExecution, core.Loaded) (core.Cre
 
 func (e *engines) Begin(core.Loaded) {}
 
-func (e *engines) Release() {}
+func (e *engines) Release(int64) {}
 
 func (*engines) Runs(int64, string) bool                     { return false }
 func (*engines) Recall(int64, string) (core.Execution, bool) { return core.Execution{}, false }

@@ -31,7 +31,7 @@ func table() []rule {
 	return []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/near", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/near", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -43,7 +43,7 @@ func table() []rule {
 
 		{
 			layer: "core", packages: []string{"services/SERVICE/internal/core/**"},
-			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
+			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
 			never:        []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"},
 			onlyStandard: true,
 		},
@@ -51,7 +51,7 @@ func table() []rule {
 			layer: "store", packages: []string{"services/SERVICE/internal/store/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/pg/**", "pkg/outbox", "pkg/event", "pkg/telemetry",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg/**", "pkg/outbox", "pkg/event", "pkg/telemetry",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -79,7 +79,7 @@ func table() []rule {
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube)),
-		adapter("workflow", "sandbox", join(sql, nats, kube, star)),
+		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
 		adapter("workflow", "function", join(sql, nats, kube, star)),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),

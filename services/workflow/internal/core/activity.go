@@ -75,12 +75,10 @@ func (e *Engine) carryOut(ctx context.Context, op Op, call Call) (Completion, bo
 		return Completion{}, false // nothing is begun for a run that this process has given up
 	}
 	// The place is taken here and not in start: a turn must not block because all of them are taken.
-	select {
-	case e.activities <- struct{}{}:
-		defer func() { <-e.activities }()
-	case <-ctx.Done():
+	if e.activities.Acquire(ctx, call.Organization) != nil {
 		return Completion{}, false
 	}
+	defer e.activities.Release()
 	return e.attempt(ctx, op, call)
 }
 

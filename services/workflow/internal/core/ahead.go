@@ -51,7 +51,7 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 	}
 	id, begun, err := e.Store.Begin(ctx, n, first)
 	if err != nil {
-		e.places.release()
+		e.places.release(l.Organization)
 		e.claims.raise() // if it is stored, it is this process's to find
 		return Created{}, true, err
 	}
@@ -62,7 +62,7 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 	e.endings.begin(d.loaded.Execution)
 	d.committed(first, Committed{Turn: 1, State: first.Next})
 	if first.Next.Ended() {
-		e.places.release()
+		e.places.release(l.Organization)
 	} else {
 		handedOver = e.places.begin(d.loaded, d)
 	}

@@ -177,6 +177,7 @@ func (d *driver) openProgram() (Machine, error) {
 	e := d.engine
 	return e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, Environment{
 		Ref:          d.loaded.Ref,
+		Organization: d.loaded.Organization,
 		Continuation: d.loaded.Continuation,
 		Now:          e.Clock.Now,
 		UUID:         e.newRef,

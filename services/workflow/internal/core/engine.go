@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
@@ -71,8 +72,8 @@ type Engine struct {
 	claims signal
 	timers *alarm
 	calls  signal
-	// activities bounds the Functions under way, and active waits for them at the end.
-	activities chan struct{}
+	// activities bounds the Functions under way, the organizations in turns, and active waits for them at the end.
+	activities *fair.Slots
 	active     sync.WaitGroup
 	// places says which executions are in this process, and where.
 	places *places
@@ -100,7 +101,7 @@ func NewEngine(d EngineDeps) *Engine {
 		claims:     newSignal(),
 		timers:     newAlarm(),
 		calls:      newSignal(),
-		activities: make(chan struct{}, d.Settings.Activities),
+		activities: fair.NewSlots(d.Settings.Activities),
 		places:     newPlaces(d.Settings.Live, d.Settings.Cache),
 	}
 }
@@ -143,8 +144,8 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// Reserve keeps a place for an execution that is about to be stored.
-func (e *Engine) Reserve() (Lease, bool) { return e.places.reserve() }
+// Reserve keeps a place for an execution of an organization that is about to be stored.
+func (e *Engine) Reserve(organization int64) (Lease, bool) { return e.places.reserve(organization) }
 
 // Begin runs an execution that was stored for this process. What it needs comes from the caller, so nothing is loaded.
 func (e *Engine) Begin(l Loaded) {
@@ -155,7 +156,7 @@ func (e *Engine) Begin(l Loaded) {
 }
 
 // Release gives back what Reserve kept.
-func (e *Engine) Release() { e.places.release() }
+func (e *Engine) Release(organization int64) { e.places.release(organization) }
 
 // Wake makes the engine look at an execution that has changed: at once if it is in this process's hands, and through
 // the claim loop if it is in nobody's.

@@ -3,12 +3,16 @@ package core
 import (
 	"container/list"
 	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/fair"
 )
 
 // job is an execution that is to be driven: one that this process has just stored, or one that it owns at a turn.
 type job struct {
 	id, turn int64
-	started  *Loaded
+	// organization is whose it is.
+	organization int64
+	started      *Loaded
 	// driver has run the first turn of started already; nil: it has to be run.
 	driver *driver
 	// came is what it was woken for.
@@ -27,22 +31,23 @@ type places struct {
 	// drive starts a driver; nil before open and after shut.
 	drive func(job, signal)
 	// live are those that are driven, with the signal that wakes them; queued those that wait for a place: in started those that this
-	// process has stored, in woken those that it owns for another reason, each in its order. The two take turns, so that
-	// nobody who starts a run waits for all that a crash has left, and the other way round.
+	// process has stored, in woken those that it owns for another reason. The two take turns, so that
+	// nobody who starts a run waits for all that a crash has left, and the other way round. In each the organizations do.
 	live           map[int64]signal
-	started, woken []job
+	started, woken fair.Queue[job]
 	queued         map[int64]bool
 	// turn says that a started one is next.
 	turn bool
-	// reserved are places kept for executions that are being stored.
-	reserved int
+	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
+	reserved   int
+	reservedBy map[int64]int
 	// whenFree is called once, as soon as there is a place again.
 	whenFree func()
 	parked   cache
 }
 
 func newPlaces(limit int, cacheBytes int64) *places {
-	return &places{limit: limit, live: map[int64]signal{}, queued: map[int64]bool{}, parked: newCache(cacheBytes)}
+	return &places{limit: limit, live: map[int64]signal{}, queued: map[int64]bool{}, reservedBy: map[int64]int{}, parked: newCache(cacheBytes)}
 }
 
 func (p *places) open(l Lease, drive func(job, signal)) {
@@ -55,31 +60,47 @@ func (p *places) open(l Lease, drive func(job, signal)) {
 func (p *places) shut() {
 	p.mu.Lock()
 	parked := p.parked.clear()
-	for _, j := range p.started {
+	for j, more := p.started.Pop(); more; j, more = p.started.Pop() {
 		if j.driver != nil {
 			parked = append(parked, j.driver)
 		}
 	}
-	p.drive, p.started, p.woken = nil, nil, nil
+	p.drive, p.woken = nil, fair.Queue[job]{}
 	clear(p.queued)
 	p.mu.Unlock()
 	closeAll(parked)
 }
 
-func (p *places) reserve() (Lease, bool) {
+// reserve keeps a place. Where one organization's starts have filled the queue, others still have their share of half as much again: without a
+// place, a start waits in the store behind all that others have there.
+func (p *places) reserve(organization int64) (Lease, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drive == nil || len(p.live)+len(p.started)+p.reserved >= 2*p.limit {
+	if p.drive == nil {
 		return Lease{}, false
 	}
+	if taken := len(p.live) + p.started.Len() + p.reserved; taken >= 2*p.limit {
+		share := max(1, p.limit/(p.started.Tenants()+1))
+		if taken >= 3*p.limit || p.started.Of(organization)+p.reservedBy[organization] >= share {
+			return Lease{}, false
+		}
+	}
 	p.reserved++
+	p.reservedBy[organization]++
 	return p.lease, true
 }
 
-func (p *places) release() {
+func (p *places) release(organization int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unreserve(organization)
+}
+
+func (p *places) unreserve(organization int64) {
 	p.reserved--
+	if p.reservedBy[organization]--; p.reservedBy[organization] == 0 {
+		delete(p.reservedBy, organization)
+	}
 }
 
 // begin drives an execution that was just stored, where prepared has run its first turn from there on. false: it does not,
@@ -87,11 +108,11 @@ func (p *places) release() {
 func (p *places) begin(l Loaded, prepared *driver) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reserved--
+	p.unreserve(l.Organization)
 	if p.drive == nil || p.live[l.ID] != nil || p.queued[l.ID] {
 		return false
 	}
-	p.add(job{id: l.ID, started: &l, driver: prepared})
+	p.add(job{id: l.ID, organization: l.Organization, started: &l, driver: prepared})
 	return true
 }
 
@@ -107,7 +128,7 @@ func (p *places) wake(w Woken) bool {
 		return true
 	}
 	if w.Ours && p.drive != nil {
-		p.add(job{id: w.ID, turn: w.Turn, came: w.Came})
+		p.add(job{id: w.ID, organization: w.Organization, turn: w.Turn, came: w.Came})
 		return true
 	}
 	return false
@@ -121,9 +142,9 @@ func (p *places) add(j job) {
 	}
 	if len(p.live) >= p.limit {
 		if j.started != nil {
-			p.started = append(p.started, j)
+			p.started.Push(j.organization, j)
 		} else {
-			p.woken = append(p.woken, j)
+			p.woken.Push(j.organization, j)
 		}
 		p.queued[j.id] = true
 		return
@@ -204,15 +225,14 @@ func (p *places) free(execution int64) {
 	}
 }
 
-// next takes the first job of the queue whose turn it is, or else of the other.
+// next takes the first job, of the organization whose turn it is, of the queue whose turn it is, or else of the other.
 func (p *places) next() job {
 	p.turn = !p.turn
 	queue := &p.woken
-	if len(p.woken) == 0 || p.turn && len(p.started) > 0 {
+	if p.woken.Len() == 0 || p.turn && p.started.Len() > 0 {
 		queue = &p.started
 	}
-	next := (*queue)[0]
-	*queue = (*queue)[1:]
+	next, _ := queue.Pop()
 	return next
 }
 

@@ -54,7 +54,7 @@ func TestTheCacheKeepsWhatWasUsedLast(t *testing.T) {
 func TestAnExecutionIsInOnePlace(t *testing.T) {
 	t.Parallel()
 	p := newPlaces(1, 1<<20)
-	if _, ok := p.reserve(); ok {
+	if _, ok := p.reserve(1); ok {
 		t.Error("a place before the engine runs")
 	}
 	var driven []int64
@@ -70,10 +70,10 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 	if here, free := p.here(); !slices.Equal(driven, []int64{1}) || len(here) != 2 || free >= 0 {
 		t.Errorf("driven %v, here %v, %d free", driven, here, free)
 	}
-	if _, ok := p.reserve(); !ok {
+	if _, ok := p.reserve(1); !ok {
 		t.Error("no place for a start, where only others wait")
 	}
-	if _, ok := p.reserve(); ok {
+	if _, ok := p.reserve(1); ok {
 		t.Error("a place beyond the queue")
 	}
 	closed := 0
@@ -104,14 +104,70 @@ func TestStartsTakeTurnsWithWhatACrashHasLeft(t *testing.T) {
 	for id := range int64(5) {
 		p.wake(Woken{ID: id, Ours: true})
 	}
-	if _, ok := p.reserve(); !ok {
+	if _, ok := p.reserve(1); !ok {
 		t.Fatal("no place for a start")
 	}
-	p.begin(Loaded{Execution: Execution{ID: 100}}, nil)
+	p.begin(Loaded{Execution: Execution{ID: 100, Organization: 1}}, nil)
 	for i := range 5 {
 		p.leave(driven[i])
 	}
 	if !slices.Equal(driven, []int64{0, 100, 1, 2, 3, 4}) {
 		t.Errorf("driven %v, expected the start, 100, right behind what was under way", driven)
+	}
+}
+
+// One organization's queue, however long, is no reason for another's runs to wait, started here or woken; nor do they go before their turn.
+func TestOrganizationsTakeTurnsForPlaces(t *testing.T) {
+	t.Parallel()
+	for name, queue := range map[string]func(p *places, id, organization int64) bool{
+		"woken": func(p *places, id, organization int64) bool {
+			return p.wake(Woken{ID: id, Organization: organization, Ours: true})
+		},
+		"started": func(p *places, id, organization int64) bool {
+			_, ok := p.reserve(organization)
+			return ok && p.begin(Loaded{Execution: Execution{ID: id, Organization: organization}}, nil)
+		},
+	} {
+		p := newPlaces(10, 0)
+		var driven []int64
+		p.open(Lease{}, func(j job, _ signal) { driven = append(driven, j.id) })
+		var accepted int
+		for id := range int64(100) {
+			if queue(p, id, 1) {
+				accepted++
+			}
+		}
+		for _, j := range []struct{ id, organization int64 }{{200, 2}, {300, 3}, {201, 2}} {
+			if !queue(p, j.id, j.organization) {
+				t.Fatalf("%s: no place for organization %d", name, j.organization)
+			}
+		}
+		for i := 0; i < len(driven); i++ {
+			p.leave(driven[i])
+		}
+		if want := []int64{10, 200, 300, 11, 201, 12}; !slices.Equal(driven[10:16], want) {
+			t.Errorf("%s: driven %v behind what was under way, expected %v", name, driven[10:16], want)
+		}
+		if len(driven) != accepted+3 || p.reserved != 0 || len(p.reservedBy) != 0 {
+			t.Errorf("%s: driven %d, %d accepted; %d reserved, by %v", name, len(driven), accepted+3, p.reserved, p.reservedBy)
+		}
+	}
+}
+
+// The share that keeps an organization from waiting behind another's starts is bounded: many organizations do not fill the memory.
+func TestPlacesForStartsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(10, 0)
+	p.open(Lease{}, func(job, signal) {})
+	taken := 0
+	for id := range int64(1000) {
+		organization := 1 + id%100
+		if _, ok := p.reserve(organization); ok {
+			taken++
+			p.begin(Loaded{Execution: Execution{ID: id, Organization: organization}}, nil)
+		}
+	}
+	if taken != 30 {
+		t.Errorf("%d places were kept, expected 30", taken)
 	}
 }

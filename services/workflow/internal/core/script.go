@@ -26,6 +26,8 @@ type Near interface {
 type Environment struct {
 	// Ref is the execution's handle, as its activities' ids begin with it.
 	Ref string
+	// Organization is whose run it is: programs that share something take turns by it.
+	Organization int64
 	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
 	// the generation before; nil in the first one.
 	Continuation json.RawMessage

@@ -23,14 +23,14 @@ type Service struct {
 type Runner interface {
 	// Reserve keeps a place for an execution that is about to be stored for the lease; Begin or Release follows. false:
 	// there is no place, and the execution is stored for whoever claims it.
-	Reserve() (Lease, bool)
+	Reserve(organization int64) (Lease, bool)
 	// Ahead stores an execution for which there is a place together with its first turn, where that is likely to do, and has it
 	// run on. done is false where nothing was stored: Begin or Release follows then, as after Reserve.
 	Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created, done bool, err error)
 	// Begin has a stored execution run, without its being loaded first.
 	Begin(l Loaded)
 	// Release gives the place back.
-	Release()
+	Release(organization int64)
 	// Wake says that the execution may have changed.
 	Wake(w Woken)
 	// Runs reports whether the execution runs in this process since it was started. Its end will be told by Watch.
@@ -64,7 +64,7 @@ func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 		},
 		Program: start.Program, Inputs: start.Inputs, Secrets: start.Secrets,
 	}
-	lease, reserved := s.runner.Reserve()
+	lease, reserved := s.runner.Reserve(start.Organization)
 	if reserved {
 		n.Owner = &lease
 		// To be run, a program passes the same checks.
@@ -78,7 +78,7 @@ func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
 		l.ID = c.ID
 		s.runner.Begin(l)
 	case reserved:
-		s.runner.Release()
+		s.runner.Release(start.Organization)
 	case err == nil && c.Created:
 		s.runner.Wake(Woken{ID: c.ID})
 	}

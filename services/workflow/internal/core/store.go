@@ -97,6 +97,8 @@ type Created struct {
 // Woken is an execution that can go on. Turn is where it stands: memory of another turn is out of date.
 type Woken struct {
 	ID, Turn int64
+	// Organization is whose it is, where Ours.
+	Organization int64
 	// Ours says that this process's instance owns it.
 	Ours bool
 	// Came is what it was woken for, where that was one thing and is known; nil: it has to be read.

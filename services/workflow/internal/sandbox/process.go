@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,12 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -25,10 +28,12 @@ type process struct {
 	wrote *head
 	clock clock.Clock
 
-	// mu is held during a request.
-	mu sync.Mutex
-	// gone is why it can be used no more. It is set under mu.
-	gone error
+	// turns is one slot, held during a request. The programs of organizations that share the child take turns: each request of one that
+	// computes for long keeps the others waiting, and all it has queued must not.
+	turns *fair.Slots
+	// gone is why it can be used no more. It is set by who holds the slot; ended says the same to those who do not.
+	gone  error
+	ended atomic.Bool
 }
 
 // errGone is a child that has died before it was asked.
@@ -42,7 +47,7 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // the operator's choice, by default this binary; it ends with its pipe
 	cmd.Env = []string{marker + "=1"}
 	cmd.Dir = os.TempDir()
-	p := &process{cmd: cmd, wrote: &head{}, clock: c}
+	p := &process{cmd: cmd, wrote: &head{}, clock: c, turns: fair.NewSlots(1)}
 	cmd.Stderr = p.wrote
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -71,22 +76,32 @@ const startWithin = 30 * time.Second
 // do asks and awaits the reply; questions in between are answered from env. After an error that is not the request's own
 // (reply.Error) the child is dead.
 func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.hold(env.Organization)
+	defer p.turns.Release()
 	if p.gone != nil {
 		return reply{}, errGone
 	}
 	stalled := p.alarm(within)
 	answered, err := p.exchange(req, env)
 	if late := stalled(); late {
-		p.gone = errors.Join(errStalled, p.end())
+		p.lost(errors.Join(errStalled, p.end()))
 		return reply{}, p.gone
 	}
 	if err != nil {
-		p.gone = p.verdict(err)
+		p.lost(p.verdict(err))
 		return reply{}, p.gone
 	}
 	return answered, nil
+}
+
+// hold waits for the organization's turn; 0 is for what is nobody's yet, such as the check of a program. Every request ends, by its alarm if by
+// nothing else, and so does the wait.
+func (p *process) hold(organization int64) { _ = p.turns.Acquire(context.Background(), organization) }
+
+// lost notes why the child can be used no more.
+func (p *process) lost(why error) {
+	p.gone = why
+	p.ended.Store(true)
 }
 
 // alarm kills the child when it has not been called off in time. Calling it off says whether it was too late.
@@ -143,22 +158,22 @@ func answerTo(q question, env core.Environment) answer {
 
 // close ends the child.
 func (p *process) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.hold(0)
+	defer p.turns.Release()
 	if p.gone == nil {
-		p.gone = errGone
+		p.lost(errGone)
 		_ = p.end()
 	}
 }
 
 // closeIfIdle ends the child, unless it is at work.
 func (p *process) closeIfIdle() bool {
-	if !p.mu.TryLock() {
+	if !p.turns.TryAcquire() {
 		return false
 	}
-	defer p.mu.Unlock()
+	defer p.turns.Release()
 	if p.gone == nil {
-		p.gone = errGone
+		p.lost(errGone)
 		_ = p.end()
 	}
 	return true
@@ -184,11 +199,7 @@ func (e *excess) Error() string { return e.what }
 const tooLong = "computed for longer than it may"
 
 // dead reports whether the child can be used no more.
-func (p *process) dead() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.gone != nil
-}
+func (p *process) dead() bool { return p.ended.Load() }
 
 // verdict says why the exchange with the child broke off. A child whose output has ended has died by itself.
 func (p *process) verdict(cause error) error {

@@ -22,6 +22,14 @@ type work struct {
 	received *received
 }
 
+// organization is whose it is.
+func (w *work) organization() int64 {
+	if w.turn != nil {
+		return w.turn.Execution.Organization
+	}
+	return w.received.Organization
+}
+
 // turn is a Commit on its way.
 type turn struct {
 	core.Commit

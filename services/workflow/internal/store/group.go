@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
@@ -15,6 +16,10 @@ import (
 type group[T any] struct {
 	// commit does items in one transaction. What it finds out about each it writes into the item; its error is everybody's.
 	commit func(ctx context.Context, items []*T) error
+	// tenant is the organization of an item, nil: items have none. Where more wait than a transaction has room for, organizations take turns.
+	// company is what groups share that keep each other waiting; it is there where tenant is.
+	tenant  func(item *T) int64
+	company *company
 	// most is how many items a transaction has, 0: groupMost; lanes how many may be under way at a time, 0: one.
 	most, lanes int
 
@@ -33,6 +38,9 @@ type member[T any] struct {
 const (
 	// groupMost bounds a transaction: a long one makes everybody wait for the slowest statement.
 	groupMost = 512
+	// groupShared bounds one where several organizations are there (company): whoever has little to do waits for the transaction under
+	// way, for the order of the outbox if for nothing else, and that is as long as somebody else makes it.
+	groupShared = 128
 	// groupWithin bounds a transaction in time. A server that hangs is as good as gone, and what was to be committed is
 	// done again from what is stored.
 	groupWithin = 30 * time.Second
@@ -77,10 +85,48 @@ func (g *group[T]) take() []*member[T] {
 		g.waiting = nil
 		return nil
 	}
-	n := min(len(g.waiting), cmp.Or(g.most, groupMost))
+	most := cmp.Or(g.most, groupMost)
+	if g.tenant != nil {
+		for _, m := range g.waiting {
+			g.company.met(g.tenant(m.item))
+		}
+		if g.company.several() {
+			most = min(most, groupShared)
+		}
+	}
+	n := min(len(g.waiting), most)
+	if n < len(g.waiting) && g.tenant != nil {
+		g.waiting = g.inTurns(n)
+	}
 	members := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	return members
+}
+
+// inTurns is what waits, the next n before the others: an item of each organization and then another, as far as they have any. Both parts
+// are in the order in which they came.
+func (g *group[T]) inTurns(n int) []*member[T] {
+	var queue fair.Queue[int]
+	for i, m := range g.waiting {
+		queue.Push(g.tenant(m.item), i)
+	}
+	if queue.Tenants() == 1 {
+		return g.waiting
+	}
+	next := make([]bool, len(g.waiting))
+	for range n {
+		i, _ := queue.Pop()
+		next[i] = true
+	}
+	ordered := make([]*member[T], 0, len(g.waiting))
+	for _, wanted := range []bool{true, false} {
+		for i, m := range g.waiting {
+			if next[i] == wanted {
+				ordered = append(ordered, m)
+			}
+		}
+	}
+	return ordered
 }
 
 // settle commits members together. When the database refuses what one of them holds, it refuses all, so each is tried

@@ -160,3 +160,42 @@ func TestManyStartsOfOneID(t *testing.T) {
 		t.Errorf("%d were created, handles %v", created, refs)
 	}
 }
+
+// What one organization has queued beyond a transaction is not in front of what another has.
+func TestOrganizationsTakeTurnsForATransaction(t *testing.T) {
+	t.Parallel()
+	g := &group[int]{most: 4, company: new(company), tenant: func(item *int) int64 { return int64(*item / 100) }}
+	for _, item := range []int{101, 102, 103, 104, 105, 106, 201, 301, 202} {
+		g.waiting = append(g.waiting, &member[int]{item: &item})
+	}
+	var taken [][]int
+	for len(g.waiting) > 0 {
+		var items []int
+		for _, m := range g.take() {
+			items = append(items, *m.item)
+		}
+		taken = append(taken, items)
+	}
+	same(t, "transactions", [][]int{{101, 102, 201, 301}, {103, 104, 105, 202}, {106}}, taken)
+}
+
+// A transaction is long where one organization has much to do, and shorter for a while where another one is there too, whichever group that came by.
+func TestTransactionsAreShorterInCompany(t *testing.T) {
+	t.Parallel()
+	shared := new(company)
+	organization := func(item *int) int64 { return int64(*item) }
+	busy, quiet := &group[int]{company: shared, tenant: organization}, &group[int]{company: shared, tenant: organization}
+	next := func(g *group[int], organization, n int) int {
+		g.waiting = nil
+		for range n {
+			g.waiting = append(g.waiting, &member[int]{item: &organization})
+		}
+		return len(g.take())
+	}
+	sizes := []int{next(busy, 1, 1000), next(quiet, 2, 1), next(busy, 1, 1000)}
+	same(t, "transactions", []int{groupMost, 1, groupShared}, sizes)
+	for range companyFor {
+		next(busy, 1, 1000)
+	}
+	same(t, "when the other one has gone", groupMost, next(busy, 1, 1000))
+}

@@ -230,7 +230,7 @@ func (w wakings) of(execution int64) *waking {
 func (w wakings) woken() []core.Woken {
 	woken := make([]core.Woken, 0, len(w))
 	for _, id := range slices.Sorted(maps.Keys(w)) {
-		one := core.Woken{ID: id, Turn: w[id].row.Turn, Ours: w[id].row.Ours}
+		one := core.Woken{ID: id, Turn: w[id].row.Turn, Organization: w[id].row.Organization, Ours: w[id].row.Ours}
 		if w[id].came != nil {
 			one.Came = &core.Came{Wakes: w[id].row.Wakes, Arrival: *w[id].came}
 		}
@@ -262,7 +262,7 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, cam
 	}
 	woken := make([]core.Woken, len(rows))
 	for i, row := range rows {
-		woken[i] = core.Woken{ID: row.ID, Turn: row.Turn, Ours: row.Ours}
+		woken[i] = core.Woken{ID: row.ID, Turn: row.Turn, Organization: row.Organization, Ours: row.Ours}
 		if a := came[row.ID]; a != nil {
 			woken[i].Came = &core.Came{Wakes: row.Wakes, Arrival: *a}
 		}

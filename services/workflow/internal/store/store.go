@@ -102,6 +102,11 @@ func New(d Deps) *Store {
 	}
 	s := &Store{Deps: d, queries: query.New(d.Pool)}
 	s.starts.commit, s.begins.commit, s.turns.commit = s.createAll, s.beginAll, s.commitAll
+	s.starts.tenant = func(n *start) int64 { return n.Organization }
+	s.begins.tenant = func(b *beginning) int64 { return b.Organization }
+	s.turns.tenant = (*work).organization
+	shared := new(company)
+	s.starts.company, s.begins.company, s.turns.company = shared, shared, shared
 	s.loads = group[load]{commit: s.loadAll, most: readMost, lanes: readLanes}
 	s.looks = group[look]{commit: s.lookAll, most: readMost, lanes: readLanes}
 	return s
@@ -265,7 +270,7 @@ func (s *Store) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error)
 	claimed := make([]core.Claimed, len(rows))
 	for i, row := range rows {
 		claimed[i] = core.Claimed{
-			Woken:        core.Woken{ID: row.ID, Turn: row.Turn, Ours: true},
+			Woken:        core.Woken{ID: row.ID, Turn: row.Turn, Organization: row.Organization, Ours: true},
 			Organization: row.Organization, Workflow: row.Workflow, Crashes: int(row.Crashes),
 		}
 	}

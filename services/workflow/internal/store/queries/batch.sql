@@ -396,7 +396,7 @@ WITH c AS (
     WHERE execution.id = ANY (ARRAY(
         SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
     ))
-    RETURNING execution.id, execution.turn, execution.wakes,
+    RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = sqlc.narg(instance)::text AND execution.owner_epoch = sqlc.narg(epoch)::bigint, false) AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
@@ -406,7 +406,7 @@ SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, hand
     false::boolean AS woken, 0::bigint AS turn, 0::bigint AS wakes, false::boolean AS ours
 FROM handed JOIN event e ON e.id = ANY (ARRAY[handed.event])
 UNION ALL
-SELECT woken.id, 0, 0, 0, 0, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken;
+SELECT woken.id, 0, 0, 0, woken.organization, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken;
 
 -- name: WakeMany :many
 -- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
@@ -420,11 +420,11 @@ UPDATE execution SET
 WHERE id = ANY (ARRAY(
     SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 ))
-RETURNING id, turn, wakes, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
+RETURNING id, turn, wakes, organization, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT woken.id, woken.turn, woken.wakes, woken.ours FROM woken;
+SELECT woken.id, woken.turn, woken.wakes, woken.organization, woken.ours FROM woken;
 
 -- name: SaveTraces :exec
 INSERT INTO trace (execution, parent)

@@ -854,7 +854,7 @@ WITH c AS (
     WHERE execution.id = ANY (ARRAY(
         SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
     ))
-    RETURNING execution.id, execution.turn, execution.wakes,
+    RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = $5::text AND execution.owner_epoch = $6::bigint, false) AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
@@ -864,7 +864,7 @@ SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, hand
     false::boolean AS woken, 0::bigint AS turn, 0::bigint AS wakes, false::boolean AS ours
 FROM handed JOIN event e ON e.id = ANY (ARRAY[handed.event])
 UNION ALL
-SELECT woken.id, 0, 0, 0, 0, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken
+SELECT woken.id, 0, 0, 0, woken.organization, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken
 `
 
 type SatisfyParams struct {
@@ -1172,11 +1172,11 @@ UPDATE execution SET
 WHERE id = ANY (ARRAY(
     SELECT e.id FROM execution e WHERE e.id = ANY ($3::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
 ))
-RETURNING id, turn, wakes, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
+RETURNING id, turn, wakes, organization, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
-SELECT woken.id, woken.turn, woken.wakes, woken.ours FROM woken
+SELECT woken.id, woken.turn, woken.wakes, woken.organization, woken.ours FROM woken
 `
 
 type WakeManyParams struct {
@@ -1186,10 +1186,11 @@ type WakeManyParams struct {
 }
 
 type WakeManyRow struct {
-	ID    int64
-	Turn  int64
-	Wakes int64
-	Ours  bool
+	ID           int64
+	Turn         int64
+	Wakes        int64
+	Organization int64
+	Ours         bool
 }
 
 // What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
@@ -1207,6 +1208,7 @@ func (q *Queries) WakeMany(ctx context.Context, arg WakeManyParams) ([]WakeManyR
 			&i.ID,
 			&i.Turn,
 			&i.Wakes,
+			&i.Organization,
 			&i.Ours,
 		); err != nil {
 			return nil, err
