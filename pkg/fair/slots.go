@@ -18,15 +18,10 @@ func NewSlots(n int) *Slots { return &Slots{free: n} }
 
 // Acquire takes a slot for a tenant, when it is the tenant's turn. After an error, which is ctx's, there is nothing to release.
 func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
-	s.mu.Lock()
-	if s.free > 0 {
-		s.free--
-		s.mu.Unlock()
+	turn, place := s.enter(tenant)
+	if place == nil {
 		return nil
 	}
-	turn := make(chan struct{})
-	place := s.waiting.Push(tenant, turn)
-	s.mu.Unlock()
 	select {
 	case <-turn:
 		return nil
@@ -41,6 +36,25 @@ func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
 	default:
 	}
 	return ctx.Err()
+}
+
+// Enter is Acquire for who waits as long as it takes.
+func (s *Slots) Enter(tenant int64) {
+	if turn, place := s.enter(tenant); place != nil {
+		<-turn
+	}
+}
+
+// enter takes a slot, or a place in the queue and what is closed when it is the tenant's turn.
+func (s *Slots) enter(tenant int64) (turn chan struct{}, place *Place[chan struct{}]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free > 0 {
+		s.free--
+		return nil, nil
+	}
+	turn = make(chan struct{})
+	return turn, s.waiting.Push(tenant, turn)
 }
 
 // TryAcquire takes a slot if one is free.

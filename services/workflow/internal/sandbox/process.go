@@ -3,7 +3,6 @@ package sandbox
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -73,10 +72,11 @@ const marker = "LOCKSTEP_SANDBOX"
 // startWithin bounds the start of a child.
 const startWithin = 30 * time.Second
 
-// do asks and awaits the reply; questions in between are answered from env. After an error that is not the request's own
+// do asks when it is the turn of env's organization, 0 for what is nobody's yet, such as the check of a program, and awaits the reply. Every request
+// ends, by its alarm if by nothing else, and so does the wait. Questions in between are answered from env. After an error that is not the request's own
 // (reply.Error) the child is dead.
 func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
-	p.hold(env.Organization)
+	p.turns.Enter(env.Organization)
 	defer p.turns.Release()
 	if p.gone != nil {
 		return reply{}, errGone
@@ -93,10 +93,6 @@ func (p *process) do(req request, env core.Environment, within time.Duration) (r
 	}
 	return answered, nil
 }
-
-// hold waits for the organization's turn; 0 is for what is nobody's yet, such as the check of a program. Every request ends, by its alarm if by
-// nothing else, and so does the wait.
-func (p *process) hold(organization int64) { _ = p.turns.Acquire(context.Background(), organization) }
 
 // lost notes why the child can be used no more.
 func (p *process) lost(why error) {
@@ -158,7 +154,7 @@ func answerTo(q question, env core.Environment) answer {
 
 // close ends the child.
 func (p *process) close() {
-	p.hold(0)
+	p.turns.Enter(0)
 	defer p.turns.Release()
 	if p.gone == nil {
 		p.lost(errGone)
