@@ -232,6 +232,7 @@ func TestBadInput(t *testing.T) {
 		"event, none":          {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{})), []string{"cloud_event"}},
 		"event, no event":      {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte("{")})), []string{"cloud_event"}},
 		"event, organization":  {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "organizationid", "other", 1))})), []string{"cloud_event.organizationid"}},
+		"event, version":       {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, `"1.0"`, `"0.3"`, 1))})), []string{"cloud_event.specversion"}},
 		"channel, token":       {first(s.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{OrganizationId: 1, Token: "x", Data: []byte("{")})), []string{"token", "message_id", "data"}},
 		"check, nothing":       {first(s.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{})), []string{"starlark"}},
 		"flow, name":           {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "A", Starlark: []byte(ticking)})), []string{"name"}},
@@ -259,6 +260,22 @@ func TestBadInput(t *testing.T) {
 		if diff := cmp.Diff(tt.want, fields); diff != "" || status.Code(tt.err) != codes.InvalidArgument {
 			t.Errorf("%s: %v; fields (-want +got):\n%s", name, tt.err, diff)
 		}
+	}
+}
+
+// An event need not say when it happened. Programs are told then when it came, and not the year 1.
+func TestAnEventWithoutATimeHasThatOfItsArrival(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.submit("w", `print(wait_for_event("com.example.tick").time[:2])`, "")
+	timeless := `{"specversion": "1.0", "id": "1", "source": "/test", "type": "com.example.tick", "organizationid": "1", "data": {}}`
+	if _, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(timeless)}); err != nil {
+		t.Fatal(err)
+	}
+	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	logs, err := s.GetLogs(t.Context(), &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "w"})
+	if err != nil || logs.GetLines()[0].GetText() != "20" {
+		t.Errorf("printed %v, error %v", logs.GetLines(), err)
 	}
 }
 

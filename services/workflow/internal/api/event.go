@@ -21,7 +21,7 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	}
 	var wire event.Event
 	if err := json.Unmarshal(req.GetCloudEvent(), &wire); err != nil {
-		return nil, invalid("cloud_event", "not a CloudEvent 1.0 in JSON: %v", err)
+		return nil, invalid("cloud_event", "not a CloudEvent 1.0 in JSON: %s", oneLine(err))
 	}
 	if err := check(wire); err != nil {
 		return nil, under("cloud_event", err)
@@ -43,11 +43,14 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 // check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone. Others are let in
 // because programs may wait for what some webhook tells: nobody else reads them.
 func check(wire event.Event) error {
+	if version := wire.SpecVersion(); version != "1.0" {
+		return invalid("specversion", "found %q, expected \"1.0\"", version)
+	}
 	if _, known := event.Lookup(wire.Type()); known {
 		return event.Validate(wire)
 	}
 	if err := wire.Validate(); err != nil {
-		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %v", err)
+		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %s", oneLine(err))
 	}
 	for name, text := range map[string]string{"id": wire.ID(), "source": wire.Source(), "type": wire.Type(), "subject": wire.Subject()} {
 		if strings.ContainsFunc(text, unicode.IsControl) {
@@ -56,6 +59,9 @@ func check(wire event.Event) error {
 	}
 	return nil
 }
+
+// oneLine is the text of an error of CloudEvents, which has a line for each thing that is wrong.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // under puts the fields of an error below the field of the request that holds them: cloud_event.data.rollout_id.
 func under(field string, err error) error {
