@@ -175,7 +175,7 @@ func await(t *testing.T, what string, done func() bool) {
 func publish(t *testing.T, conn *bus.Conn, events ...event.Event) {
 	t.Helper()
 	for _, e := range events {
-		if err := conn.Publish(t.Context(), e); err != nil {
+		if err := bustest.Publish(t.Context(), conn, e); err != nil {
 			t.Fatalf("publish %s: %v", e.ID(), err)
 		}
 	}

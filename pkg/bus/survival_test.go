@@ -109,7 +109,7 @@ func TestPublishWaitsForAServerThatIsAway(t *testing.T) {
 		t.Errorf("error = %v, want unavailable", err)
 	}
 	published := make(chan error, 1)
-	go func() { published <- conn.Publish(t.Context(), healthy(t, 2)) }()
+	go func() { published <- bustest.Publish(t.Context(), conn, healthy(t, 2)) }()
 	none(t, published, 100*time.Millisecond)
 	server.Start(t)
 	if err := next(t, published); err != nil {

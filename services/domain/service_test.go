@@ -176,7 +176,7 @@ func (r *running) publish(conn *bus.Conn, id, source string, organization int64,
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.Publish(r.t.Context(), e); err != nil {
+	if err := bustest.Publish(r.t.Context(), conn, e); err != nil {
 		r.t.Fatal(err)
 	}
 }

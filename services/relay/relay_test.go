@@ -143,7 +143,7 @@ func (w workflow) call(t *testing.T, id string, attempt int, function, arguments
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.conn.Publish(t.Context(), e); err != nil {
+	if err := bustest.Publish(t.Context(), w.conn, e); err != nil {
 		t.Fatal(err)
 	}
 	return next(t, w.answers)

@@ -3,6 +3,7 @@
 package bustest
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/server"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 )
 
@@ -99,6 +103,25 @@ func (s *TestServer) Connect(tb testing.TB, user string) *bus.Conn {
 	}
 	tb.Cleanup(c.Close)
 	return c
+}
+
+// backWithin is how long a server may take to be back, and its streams with it, on a busy machine; waitsFor is less than Publish waits for it.
+const (
+	backWithin = time.Minute
+	waitsFor   = 4 * time.Second
+)
+
+// Publish publishes an event. Publish of the connection waits for a server that is away for some seconds; where that is not long enough it
+// is asked again, unless it did not wait.
+func Publish(ctx context.Context, conn *bus.Conn, e event.Event) error {
+	c := clock.System()
+	for deadline := c.Now().Add(backWithin); ; {
+		began := c.Now()
+		err := conn.Publish(ctx, e)
+		if now := c.Now(); !fault.Is(err, fault.Unavailable) || now.Sub(began) < waitsFor || now.After(deadline) {
+			return err
+		}
+	}
 }
 
 // Raw is a bare NATS connection of a user, for what the bus itself would never do; closed at the end of the test.
