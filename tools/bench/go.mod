@@ -3,6 +3,7 @@ module github.com/lockstep-cd/lockstep/tools/bench
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lockstep-cd/lockstep/pkg v0.0.0
