@@ -175,9 +175,17 @@ func (c *command) group() *cobra.Command {
 			}
 			return c.print(groups, func(w io.Writer) { groupTable(w, groups) })
 		})
+	var empty bool
 	set := c.asking("set NAME [MEMBER...]", "Say who belongs to a group; one that is missing is made",
-		"  lockstep group set release-managers alice@example.com bob@example.com", between(1, 1000),
+		"  lockstep group set release-managers alice@example.com bob@example.com\n  lockstep group set release-managers --empty", between(1, 1000),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			switch members := args[1:]; {
+			case len(members) == 0 && !empty:
+				// Rollouts go on with whatever the group is, so a gate that is for it would have nobody to answer it.
+				return fault.New(fault.Invalid, "members: found none; expected those who belong to the group, or --empty for nobody")
+			case len(members) > 0 && empty:
+				return fault.New(fault.Invalid, "empty: found it with %d members; expected one or the other", len(members))
+			}
 			ids := []string{}
 			for _, name := range args[1:] {
 				m, err := api.Member(cmd.Context(), name)
@@ -204,6 +212,7 @@ func (c *command) group() *cobra.Command {
 			}
 			return c.print(g, func(w io.Writer) { groupTable(w, []client.Group{g}) })
 		})
+	set.Flags().BoolVar(&empty, "empty", false, "nobody belongs to it from now on, and nobody can answer the gates that are for it")
 	return noun("group", "groups", "Groups: sets of members, for gates that not everybody may answer", list, set)
 }
 
