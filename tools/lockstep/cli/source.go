@@ -182,9 +182,9 @@ func (c *command) sighted(s client.Sight) error {
 }
 
 func sourceTable(w io.Writer, all []client.Source) {
-	row(w, "ID", "SERVICE", "KIND", "POINTS AT", "LAST LOOK", "NEXT", "NEWEST", "PROBLEM")
+	row(w, "ID", "APPLICATION", "SERVICE", "KIND", "POINTS AT", "LAST LOOK", "NEXT", "NEWEST", "PROBLEM")
 	for _, s := range all {
-		cells := []string{s.ID, s.Service.Name, s.SourceRef, pointsAt(s)}
+		cells := []string{s.ID, s.Service.Application.Name, s.Service.Name, s.SourceRef, pointsAt(s)}
 		switch {
 		case s.State == nil:
 			cells = append(cells, "unknown", "", "", "")

@@ -54,6 +54,12 @@ type Reference struct {
 	Name string `json:"name,omitempty"`
 }
 
+// ServiceReference is a service, with the application that it is one of: services of different applications may have the same name.
+type ServiceReference struct {
+	Reference
+	Application Reference `json:"application"`
+}
+
 // Service is one service of an application.
 type Service struct {
 	ID              string           `json:"id"`

@@ -9,7 +9,7 @@ import (
 // A Source is an artifact source, with how it is doing.
 type Source struct {
 	ArtifactSource
-	Service Reference `json:"service"`
+	Service ServiceReference `json:"service"`
 	// State is nil while the registry service does not answer, or does not know the source yet.
 	State *SourceState `json:"state"`
 }
@@ -39,7 +39,7 @@ type Sight struct {
 	Problem string `json:"problem"`
 }
 
-const sourceFields = `id service { id name } sourceRef sourceConfig state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt }`
+const sourceFields = `id service { id name application { id name } } sourceRef sourceConfig state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt }`
 
 // Sources lists artifact sources, of one application or, with "", of all.
 func (c *Client) Sources(ctx context.Context, application string) ([]Source, error) {
