@@ -148,7 +148,7 @@ func fires(t *testing.T, rule rulefmt.Rule, series string) bool {
 
 func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace("  "+s), "\n", "\n  ") }
 
-// TestMetricsExist: alerts and dashboard ask only for what the services show.
+// TestMetricsExist: alerts and dashboard ask only for what the services show, and the dashboard for all of the outbox.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	known := exposed(t)
@@ -170,10 +170,11 @@ func TestMetricsExist(t *testing.T) {
 		t.Fatalf("dashboard: %d panels, %v", len(board.Panels), err)
 	}
 	for _, p := range board.Panels {
-		for _, target := range p.Targets {
-			expressions["panel "+p.Title] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
+		for i, target := range p.Targets {
+			expressions[fmt.Sprintf("panel %s, %d", p.Title, i)] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
 		}
 	}
+	asked := map[string]bool{}
 	for of, expression := range expressions {
 		parsed, err := parser.ParseExpr(expression)
 		if err != nil {
@@ -181,12 +182,39 @@ func TestMetricsExist(t *testing.T) {
 			continue
 		}
 		parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
-			if s, ok := n.(*parser.VectorSelector); ok && !known[s.Name] {
-				t.Errorf("%s asks for %s, which no service shows", of, s.Name)
+			if s, ok := n.(*parser.VectorSelector); ok {
+				if !known[s.Name] {
+					t.Errorf("%s asks for %s, which no service shows", of, s.Name)
+				}
+				asked[s.Name] = asked[s.Name] || strings.HasPrefix(of, "panel ")
 			}
 			return nil
 		})
 	}
+	for _, name := range names(t, outbox.Metrics(nil)) {
+		if !asked[name] {
+			t.Errorf("no panel of the dashboard asks for %s", name)
+		}
+	}
+}
+
+// names are those of the metrics of collectors.
+func names(t *testing.T, of ...prometheus.Collector) []string {
+	t.Helper()
+	descriptions := make(chan *prometheus.Desc, 32)
+	for _, c := range of {
+		c.Describe(descriptions)
+	}
+	close(descriptions)
+	var all []string
+	for d := range descriptions {
+		var name string
+		if _, err := fmt.Sscanf(d.String(), "Desc{fqName: %q,", &name); err != nil {
+			t.Fatalf("%s: %v", d, err)
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 // exposed are the names of the metrics of a service, as a scrape has them, and Prometheus's own up.
@@ -204,16 +232,7 @@ func exposed(t *testing.T) map[string]bool {
 			known[name] = true
 		}
 	}
-	descriptions := make(chan *prometheus.Desc, 32)
-	pg.Metrics(nil).Describe(descriptions)
-	outbox.Metrics(nil).Describe(descriptions)
-	new(telemetry.Delivery).Describe(descriptions)
-	close(descriptions)
-	for d := range descriptions {
-		var name string
-		if _, err := fmt.Sscanf(d.String(), "Desc{fqName: %q,", &name); err != nil {
-			t.Fatalf("%s: %v", d, err)
-		}
+	for _, name := range names(t, pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery)) {
 		known[name] = true
 	}
 	return known
