@@ -35,7 +35,19 @@ func PlainHTTPPart(part, address string, log *slog.Logger, handler http.Handler)
 	})
 }
 
-// HTTPPart is PlainHTTPPart where there are no files, and HTTPS with the certificate in them, HTTP/2 included, where there are.
+// transportSecurity asks browsers to come by HTTPS only for a year from each answer on (RFC 6797). It speaks of this name alone: others
+// below it may be somebody else's. Browsers take it only from a certificate that they trust, and for a name, not for an address.
+const transportSecurity = "max-age=31536000"
+
+// secureOnly is a handler each of whose answers, which all go over TLS, asks for that the next time, too.
+func secureOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", transportSecurity)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// HTTPPart is PlainHTTPPart where there are no files, and HTTPS with the certificate in them, HTTP/2 and HSTS included, where there are.
 // The error is Invalid and names the file at fault.
 func HTTPPart(part, address string, files certs.Files, log *slog.Logger, handler http.Handler) (run.Part, error) {
 	if !files.Given() {
@@ -46,6 +58,6 @@ func HTTPPart(part, address string, files certs.Files, log *slog.Logger, handler
 		return run.Part{}, fmt.Errorf("part %s: %w", part, err)
 	}
 	return Listening(part, address, log, func(ctx context.Context, listener net.Listener) error {
-		return ServeHTTP(ctx, log, tls.NewListener(listener, secured), handler)
+		return ServeHTTP(ctx, log, tls.NewListener(listener, secured), secureOnly(handler))
 	}), nil
 }
