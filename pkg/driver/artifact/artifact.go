@@ -125,6 +125,9 @@ func (c Client) Pull(ctx context.Context, r Reference, digest string) (Artifact,
 		return Artifact{}, err
 	}
 	bundles, err := Load(content)
+	if err == nil {
+		err = driver.CheckNew(bundles)
+	}
 	if err != nil {
 		return Artifact{}, fmt.Errorf("%s: %w", ref, err)
 	}
@@ -182,6 +185,9 @@ func (c Client) Push(ctx context.Context, r Reference, files map[string][]byte, 
 		return Artifact{}, fault.New(fault.Invalid, "reference: found %s; expected a tag to push to, oci://registry/repository:tag", r)
 	}
 	bundles, err := driver.FromFiles(files)
+	if err == nil {
+		err = driver.CheckNew(bundles)
+	}
 	if err != nil {
 		return Artifact{}, err
 	}

@@ -116,6 +116,15 @@ func TestReferences(t *testing.T) {
 			t.Errorf("%q is %s, %v", bad, r, err)
 		}
 	}
+	for _, capitals := range []string{"oci://r.example.com/Shop/a:v1.0-RC", "oci://r.example.com/Shop/a@" + digest, "oci://r.example.com/Shop/a"} {
+		if _, err := artifact.ParseReference(capitals); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), `repository "Shop/a" has capitals; expected small letters only: oci://r.example.com/shop/a`) {
+			t.Errorf("%q: %v; want the capitals as the reason", capitals, err)
+		}
+	}
+	if _, err := artifact.ParseReference("oci://r.example.com/shop/a:v1.0-RC"); err != nil {
+		t.Errorf("a tag with capitals: %v", err)
+	}
 }
 
 // member is one entry of a tar archive.
@@ -224,6 +233,10 @@ func TestABrokenDriverIsRefused(t *testing.T) {
 	files["v1/environment.json"] = []byte("{\n  \"type\": 7\n}")
 	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "v1/environment.json:2") {
 		t.Errorf("pushed: %v", err)
+	}
+	files["v1/environment.json"] = []byte(`{"type": "string"}`)
+	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `/type: found "string"; expected "object"`) {
+		t.Errorf("pushed with a configuration that is no object: %v", err)
 	}
 	if digest, err := c.Resolve(t.Context(), reference(t, "oci://"+host+"/a:1")); !fault.Is(err, fault.NotFound) {
 		t.Errorf("something is there: %s, %v", digest, err)

@@ -18,6 +18,16 @@ type Reference struct {
 	repository, tag, digest string
 }
 
+// malformed says what is wrong with a reference to a repository. Of all that a repository's name cannot have, capitals are what people
+// write most, and what is hardest to see.
+func malformed(s, repository string) error {
+	host, path, _ := strings.Cut(repository, "/")
+	if lower := strings.ToLower(path); lower != path {
+		return fault.New(fault.Invalid, "found %q, whose repository %q has capitals; expected small letters only: %s%s/%s", s, path, Scheme, host, lower)
+	}
+	return fault.New(fault.Invalid, "found %q; %s", s, expected)
+}
+
 const expected = "expected oci://registry/repository:tag or oci://registry/repository@sha256:…"
 
 // ParseReference reads one. The registry and the tag are always written: docker.io and latest are meant by nobody who leaves them out
@@ -32,19 +42,19 @@ func ParseReference(s string) (Reference, error) {
 	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, '/') {
 		r.repository, r.tag = rest[:at], rest[at+1:]
 		if _, err := name.NewTag(rest, name.StrictValidation); err != nil {
-			return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+			return Reference{}, malformed(s, r.repository)
 		}
 	}
 	if byDigest {
 		r.digest = digest
 		if _, err := name.NewDigest(r.repository+"@"+digest, name.StrictValidation); err != nil || digest == "" {
-			return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+			return Reference{}, malformed(s, r.repository)
 		}
 	}
 	// The path becomes a part of the URL as it is, and the library lets dots through.
 	host, path, _ := strings.Cut(r.repository, "/")
 	if r.tag == "" && r.digest == "" || !strings.ContainsAny(host, ".:") && host != "localhost" || !fs.ValidPath(path) {
-		return Reference{}, fault.New(fault.Invalid, "found %q; %s", s, expected)
+		return Reference{}, malformed(s, r.repository)
 	}
 	return r, nil
 }

@@ -110,10 +110,7 @@ func (c *command) driverCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			bundles, err := driver.FromFiles(files)
-			if err == nil {
-				err = e.checkPrograms(ctx, bundles)
-			}
+			bundles, err := e.checkFiles(ctx, files)
 			if err != nil {
 				return err
 			}
@@ -146,11 +143,7 @@ func (c *command) driverPush() *cobra.Command {
 				}
 				said[key] = value
 			}
-			bundles, err := driver.FromFiles(files)
-			if err == nil {
-				err = e.checkPrograms(ctx, bundles)
-			}
-			if err != nil {
+			if _, err := e.checkFiles(ctx, files); err != nil {
 				return err
 			}
 			a, err := registry.Push(ctx, to, files, said)

@@ -13,6 +13,18 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
+// checkFiles are the drivers of a folder's files, once they are what may be published.
+func (e *engine) checkFiles(ctx context.Context, files map[string][]byte) ([]*driver.Bundle, error) {
+	bundles, err := driver.FromFiles(files)
+	if err == nil {
+		err = driver.CheckNew(bundles)
+	}
+	if err == nil {
+		err = e.checkPrograms(ctx, bundles)
+	}
+	return bundles, err
+}
+
 // checkPrograms has the engine check the programs of drivers, where the caller has named one. Nobody else knows which builtins and
 // Functions there are, and an installation hears of a program that is none when it is to run it. Without an engine it says so.
 func (e *engine) checkPrograms(ctx context.Context, bundles []*driver.Bundle) error {

@@ -1,0 +1,51 @@
+package driver_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// A configuration is an object: a driver whose schema says otherwise, or nothing, is not published, and loads where it is kept already.
+func TestTheRootOfASchemaIsAnObject(t *testing.T) {
+	t.Parallel()
+	if err := driver.CheckNew([]*driver.Bundle{load(t, nil)}); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+	for root, want := range map[string]string{
+		"{\n  \"type\": \"string\"\n}":  `v1/app.json:2: /type: found "string"; expected "object"`,
+		`{"type": ["object", "array"]}`: `v1/app.json:1: /type: found ["object","array"]; expected "object"`,
+		`{"properties": {"a": {}}}`:     `v1/app.json:1: /type: found nothing; expected "object"`,
+		`true`:                          `v1/app.json:1: : found true for a schema`,
+		`{"$ref": "#/$defs/x", "$defs": {"x": {"type": "object"}}}`: `v1/app.json:1: /type: found nothing`,
+	} {
+		b := load(t, map[string]string{"v1/app.json": root})
+		if err := driver.CheckNew([]*driver.Bundle{b}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", root, err, want)
+		}
+	}
+}
+
+// Older majors stay as they are for ever (R21), also where a newer one is published beside them.
+func TestAnOlderMajorKeepsItsRoot(t *testing.T) {
+	t.Parallel()
+	first := files(map[string]string{"v1/app.json": "{}"})
+	newest := strings.ReplaceAll(string(first["manifest.json"].Data), "v1/", "v2/")
+	both := files(map[string]string{"v1/app.json": "{}", "v1/manifest.json": string(first["manifest.json"].Data), "manifest.json": newest})
+	for _, file := range []string{"environment.json", "a.star", "b.star", "c.star", "walk.star"} {
+		both["v2/"+file] = both["v1/"+file]
+	}
+	both["v2/app.json"] = both["v1/environment.json"]
+	bundles, err := driver.Load(both)
+	if err != nil || len(bundles) != 2 {
+		t.Fatalf("%d majors, %v", len(bundles), err)
+	}
+	if err := driver.CheckNew(bundles); err != nil {
+		t.Errorf("the older one is held to it: %v", err)
+	}
+	if err := driver.CheckNew(bundles[:1]); !fault.Is(err, fault.Invalid) {
+		t.Errorf("as the newest it is not: %v", err)
+	}
+}
