@@ -1,9 +1,11 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -101,4 +103,66 @@ func (e entry) call(thread *starlark.Thread, globals, inputs starlark.StringDict
 		}
 	}
 	return starlark.Call(thread, f, nil, args)
+}
+
+// handlerOf reads on_event(type=, filter=, handler=). Everything about it has to be known before any event comes, so
+// its arguments are literals and the name of a function.
+func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
+	h := core.Handler{Filter: core.Filter{}, Position: call.Lparen.String()}
+	given := literal(argument(call, 0, "type"))
+	if given == nil {
+		return h, fmt.Errorf("on_event: type is missing or computed, expected a string or a list of strings, written out")
+	}
+	var err error
+	if h.Types, err = eventTypes("on_event", given); err != nil {
+		return h, err
+	}
+	if expr := argument(call, 1, "filter"); expr != nil {
+		filter := literal(expr)
+		if filter == nil {
+			return h, fmt.Errorf("on_event: filter is computed, expected a dict of strings, numbers, bools and None, written out")
+		}
+		if filter != starlark.None {
+			if err := cmp.Or(flatten(h.Filter, "", filter), matchable(h.Filter, filter)); err != nil {
+				return h, fmt.Errorf("on_event: %w", err)
+			}
+		}
+	}
+	ident, ok := argument(call, 2, "handler").(*syntax.Ident)
+	if !ok {
+		return h, fmt.Errorf("on_event: handler is missing or not a name, expected a function of the main file")
+	}
+	def := definitionOf(file, ident.Name)
+	if def == nil {
+		return h, fmt.Errorf("on_event: %s is no function of the main file", ident.Name)
+	}
+	if !takesEvent(def) {
+		return h, fmt.Errorf("on_event: %s at %s cannot be called with the event alone, expected def %s(event), with defaults for what else it takes", ident.Name, def.Def, ident.Name)
+	}
+	h.Function = ident.Name
+	return h, nil
+}
+
+// takesEvent reports whether a function can be called with one argument by place and nothing else.
+func takesEvent(def *syntax.DefStmt) bool {
+	places, needed, named := 0, 0, false
+	for _, param := range def.Params {
+		switch param := param.(type) {
+		case *syntax.Ident:
+			if named {
+				return false // behind *, and without a default
+			}
+			places, needed = places+1, needed+1
+		case *syntax.BinaryExpr:
+			if !named {
+				places++
+			}
+		case *syntax.UnaryExpr: // *args, **kwargs, or * alone
+			if param.Op == syntax.STAR && param.X != nil {
+				places++
+			}
+			named = true
+		}
+	}
+	return places > 0 && needed <= 1
 }

@@ -3,7 +3,6 @@ package script
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"math/big"
 	"slices"
@@ -247,44 +246,6 @@ func (o *outliner) wait(call *syntax.CallExpr) {
 	for _, t := range types {
 		o.use(usedWaits, t, call)
 	}
-}
-
-// handlerOf reads on_event(type=, filter=, handler=). Everything about it has to be known before any event comes, so
-// its arguments are literals and the name of a function.
-func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
-	h := core.Handler{Filter: core.Filter{}, Position: call.Lparen.String()}
-	given := literal(argument(call, 0, "type"))
-	if given == nil {
-		return h, fmt.Errorf("on_event: type is missing or computed, expected a string or a list of strings, written out")
-	}
-	var err error
-	if h.Types, err = eventTypes("on_event", given); err != nil {
-		return h, err
-	}
-	if expr := argument(call, 1, "filter"); expr != nil {
-		filter := literal(expr)
-		if filter == nil {
-			return h, fmt.Errorf("on_event: filter is computed, expected a dict of strings, numbers, bools and None, written out")
-		}
-		if filter != starlark.None {
-			if err := cmp.Or(flatten(h.Filter, "", filter), matchable(h.Filter, filter)); err != nil {
-				return h, fmt.Errorf("on_event: %w", err)
-			}
-		}
-	}
-	ident, ok := argument(call, 2, "handler").(*syntax.Ident)
-	if !ok {
-		return h, fmt.Errorf("on_event: handler is missing or not a name, expected a function of the main file")
-	}
-	def := definitionOf(file, ident.Name)
-	if def == nil {
-		return h, fmt.Errorf("on_event: %s is no function of the main file", ident.Name)
-	}
-	if n := len(required(def)); n > 1 {
-		return h, fmt.Errorf("on_event: %s takes %d arguments, expected one, the event", ident.Name, n)
-	}
-	h.Function = ident.Name
-	return h, nil
 }
 
 // literal is the value of an expression that is written out; nil for one that would have to be computed.

@@ -100,7 +100,11 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 		{name: "no such name", program: "load('m.star', 'says')", module: "def say(): pass\nx = 1", want: "starlark: main.star:1:17: load of \"says\", which m.star does not define: found say, x"},
 		{name: "a name of its own", program: "load('m.star', s = '_say')", module: "def _say(): pass", want: "names with leading underscores are not exported"},
 		{name: "of a module", program: "x = 1", module: "load('m.star', 'y')", want: "modules.m.star: m.star:1:17: load of \"y\", which m.star does not define: found none"},
-		{name: "arguments", program: "def f(a, b): pass\non_event('t', handler = f)", want: "on_event: f takes 2 arguments, expected one"},
+		{name: "two parameters", program: "def f(a, b): pass\non_event('t', handler = f)", want: "main.star:2:9: on_event: f at main.star:1:1 cannot be called with the event alone, expected def f(event)"},
+		{name: "no parameter", program: "def f(): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called with the event alone"},
+		{name: "parameters by name only", program: "def f(*, e = 1): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
+		{name: "more by name", program: "def f(e, *, a): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
+		{name: "keywords", program: "def f(**k): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +114,37 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 				t.Errorf("found %v, expected %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// What can be called with the event alone is a handler, whatever else it could be given.
+func TestHandlersThatTakeTheEvent(t *testing.T) {
+	t.Parallel()
+	for _, parameters := range []string{"e", "e = None", "e, a = 1", "a = 1, b = 2", "*e", "e, *a, b = 1, **c", "e, *, a = 1"} {
+		program := "def f(" + parameters + "): pass\non_event('t', handler = f)"
+		outline, err := New(Limits{}).Inspect(core.Program{Source: []byte(program)})
+		if err != nil || len(outline.Handlers) != 1 {
+			t.Errorf("f(%s): handlers %v, error %v", parameters, outline.Handlers, err)
+		}
+	}
+}
+
+// A flow that was registered before handlers were looked at closely goes on as it was: its run begins, and fails at the call.
+func TestAHandlerOfAnOlderFlowIsStillCalled(t *testing.T) {
+	t.Parallel()
+	p := core.Program{Source: []byte("def f(): pass\non_event('t', handler = f)")}
+	inputs := []byte(`{"on_event":{"handler":"f","event":{}}}`)
+	scripts := New(Limits{})
+	if err := scripts.Check(p, inputs); err != nil {
+		t.Errorf("its start is refused: %v", err)
+	}
+	m, err := scripts.Open(p, inputs, core.Environment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Replay(nil); err == nil || !strings.Contains(err.Error(), "function f accepts no arguments") {
+		t.Errorf("the run ends with %v", err)
 	}
 }
 
