@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
@@ -207,5 +208,28 @@ func TestManyWhoRunAheadStartOneRun(t *testing.T) {
 	}
 	if got := acts.Load(); got != 6 {
 		t.Errorf("the six runs have acted %d times", got)
+	}
+}
+
+// What a start is refused for, it is refused for as well where its main file has done well with other modules.
+func TestACircleOfLoadsIsNotRunAhead(t *testing.T) {
+	t.Parallel()
+	_, c, service := alone(t, func(context.Context, core.Call) (any, error) { return nil, nil })
+	start := func(workflow, module string) error {
+		_, err := service.Start(t.Context(), core.Start{Organization: 1, Workflow: workflow, Program: core.Program{
+			Source: []byte("load('m.star', 'x')\nprint(x)"), Modules: map[string][]byte{"m.star": []byte(module)},
+		}})
+		return err
+	}
+	for deadline, i := clock.System().Now().Add(within), 0; c.begun.Load() == 0; i++ {
+		if err := start(fmt.Sprintf("good-%d", i), "x = 1"); err != nil || clock.System().Now().After(deadline) {
+			t.Fatalf("start %d, error %v: none was run ahead", i, err)
+		}
+	}
+	if err := start("circular", "load('m.star', y = 'x')\nx = 1"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v, expected a refusal", err)
+	}
+	if run, err := c.Get(t.Context(), 1, "circular"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("stored %v, error %v", run, err)
 	}
 }

@@ -82,6 +82,7 @@ func (e *Engine) near(p Program) bool {
 // it leads to something else: the turn is worth nothing then.
 func (d *driver) first(ctx context.Context) (c Commit, ran bool) {
 	var err error
+	program, inputs := d.loaded.Program, d.loaded.Inputs
 	if d.machine, err = d.openProgram(); err != nil {
 		return Commit{}, false
 	}
@@ -99,6 +100,10 @@ func (d *driver) first(ctx context.Context) (c Commit, ran bool) {
 	d.take()
 	ended, failure := d.machine.Outcome()
 	if _, more := d.continuation(); more || len(todo.opened) > 0 || d.measure(ctx) != nil {
+		return Commit{}, false
+	}
+	// What fails may do so because its start is to be refused, which only Check says.
+	if failure != nil && d.engine.Scripts.Check(program, inputs) != nil {
 		return Commit{}, false
 	}
 	if ended {

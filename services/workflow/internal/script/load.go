@@ -100,6 +100,30 @@ func loadable(field string, file *syntax.File, modules map[string]*syntax.File) 
 	return failure
 }
 
+// circle says where loads come back to a module that is being loaded: whatever the run does, it fails there. Modules that the main
+// file does not lead to are never run, so they may.
+func circle(main *starlark.Program, modules map[string]*starlark.Program) error {
+	done := map[string]bool{}
+	var visit func(field string, file *starlark.Program, path []string) error
+	visit = func(field string, file *starlark.Program, path []string) error {
+		for i := range file.NumLoads() {
+			name, pos := file.Load(i)
+			if from := slices.Index(path, name); from >= 0 {
+				return invalid(field, "%s: load of %q, which leads back to itself: %s, expected modules without circles", pos, name, strings.Join(append(path[from:], name), " loads "))
+			}
+			if done[name] {
+				continue
+			}
+			if err := visit("modules."+name, modules[name], append(path, name)); err != nil {
+				return err
+			}
+			done[name] = true
+		}
+		return nil
+	}
+	return visit("starlark", main, nil)
+}
+
 // load runs a module once per run of a program.
 func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, error) {
 	if known, ok := m.modules[name]; ok {

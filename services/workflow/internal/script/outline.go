@@ -19,29 +19,32 @@ import (
 func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}}
 	own := ownNames()
-	modules := map[string]*syntax.File{}
+	modules, compiled := map[string]*syntax.File{}, map[string]*starlark.Program{}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
-		file, _, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
+		file, program, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
 		if err != nil {
 			return core.Outline{}, err
 		}
 		if err := o.file("modules."+name, file, false); err != nil {
 			return core.Outline{}, err
 		}
-		modules[name] = file
+		modules[name], compiled[name] = file, program
 	}
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if err := loadable("modules."+name, modules[name], modules); err != nil {
 			return core.Outline{}, err
 		}
 	}
-	file, _, err := s.file("starlark", mainFile, p.Source, p.Modules, func(name string) bool {
+	file, program, err := s.file("starlark", mainFile, p.Source, p.Modules, func(name string) bool {
 		if !own.Has(name) && !starlark.Universe.Has(name) {
 			o.inputs[name] = true
 		}
 		return own.Has(name) || o.inputs[name]
 	})
 	if err != nil {
+		return core.Outline{}, err
+	}
+	if err := circle(program, compiled); err != nil {
 		return core.Outline{}, err
 	}
 	// The top level runs in order: what it uses before its definition is no input of that name.

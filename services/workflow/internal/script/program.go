@@ -51,6 +51,9 @@ type program struct {
 	// functions are those that the main file defines at its top level, uses the names of this package and of inputs that it refers to.
 	functions map[string]definition
 	uses      []string
+	// circular is what is wrong with its loads. No start is taken of such a program; a run that was begun before that was looked at
+	// goes on to where it fails.
+	circular error
 }
 
 // Near reports that all programs run in this process.
@@ -58,8 +61,11 @@ func (*Scripts) Near(core.Program) bool { return true }
 
 // Check parses and resolves the program and its modules, and compares inputs with what the program can take.
 func (s *Scripts) Check(p core.Program, inputs []byte) error {
-	_, _, _, err := s.prepare(p, inputs)
-	return err
+	compiled, _, _, err := s.prepare(p, inputs)
+	if err != nil {
+		return err
+	}
+	return compiled.circular
 }
 
 // prepare compiles a program and fits its inputs to it.
@@ -165,7 +171,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 			c.functions[def.Name.Name] = definition{required: required(def), at: def.Def}
 		}
 	}
-	c.main, c.uses = compiled, slices.Collect(maps.Keys(used))
+	c.main, c.uses, c.circular = compiled, slices.Collect(maps.Keys(used)), circle(compiled, c.modules)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.compiled) >= cached {

@@ -183,6 +183,40 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A circle of loads is refused before the run, with its files; one that nothing leads to does no harm. A run that was begun before
+// is opened as ever, and does what comes before the load.
+func TestCirclesOfLoads(t *testing.T) {
+	t.Parallel()
+	modules := map[string][]byte{
+		"a.star": []byte("load('b.star', 'b')\na = 1"), "b.star": []byte("load('c.star', 'c')\nb = 1"), "c.star": []byte("c = 1\nload('a.star', 'a')"),
+		"self.star": []byte("load('self.star', y = 'x')\nx = 1"), "twice.star": []byte("load('good.star', 'good')\ntwice = 1"), "good.star": []byte("good = 1"),
+	}
+	for program, want := range map[string]string{
+		"load('a.star', 'a')":    `modules.c.star: c.star:2:6: load of "a.star", which leads back to itself: a.star loads b.star loads c.star loads a.star`,
+		"load('c.star', 'c')":    `modules.b.star: b.star:1:6: load of "c.star", which leads back to itself: c.star loads a.star loads b.star loads c.star`,
+		"load('self.star', 'x')": `modules.self.star: self.star:1:6: load of "self.star", which leads back to itself: self.star loads self.star`,
+		"load('good.star', 'good')\nload('twice.star', 'twice')": "",
+	} {
+		p := core.Program{Source: []byte(program), Modules: modules}
+		scripts := New(Limits{})
+		_, inspected := scripts.Inspect(p)
+		for _, err := range []error{inspected, scripts.Check(p, nil), scripts.Check(p, nil)} { // the second time it is known
+			if (err == nil) != (want == "") || err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: found %v, expected %q", program, err, want)
+			}
+		}
+	}
+	m, err := New(Limits{}).Open(core.Program{Source: []byte("print('before')\nload('self.star', 'x')"), Modules: modules}, nil, core.Environment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	err = m.Replay(nil)
+	if entries, _ := m.Take(); len(entries) != 1 || err == nil || !strings.Contains(err.Error(), "loads itself") {
+		t.Errorf("recorded %v, error %v, expected the line before and the failure of the load", entries, err)
+	}
+}
+
 func TestAPanicFailsOneRun(t *testing.T) {
 	t.Parallel()
 	m := open(t, `x = 1`, nil).(*machine)
