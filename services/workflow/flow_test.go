@@ -232,6 +232,19 @@ type shifted struct {
 
 func (s shifted) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
+// A flow that was registered before the names of its modules were looked at starts its runs as ever. A caller's start is refused.
+func TestARunOfAnOlderFlowBegins(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	older := core.Start{Organization: 1, Workflow: "flow/older/0/1", Program: core.Program{Source: []byte("x = 1"), Modules: map[string][]byte{"a\nb": []byte("y = 1")}}}
+	if _, err := e.service.Start(t.Context(), older); !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v, expected a refusal", err)
+	}
+	if started, err := e.service.StartOfFlow(t.Context(), older); err != nil || !started.Created {
+		t.Errorf("started %v, error %v", started, err)
+	}
+}
+
 // TestARefusedRunIsCounted has a flow whose runs cannot be started: their inputs are too large.
 func TestARefusedRunIsCounted(t *testing.T) {
 	t.Parallel()

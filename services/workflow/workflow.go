@@ -101,7 +101,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
-	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.Start, Clock: wall, Log: log})
+	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
 		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},

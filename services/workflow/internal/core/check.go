@@ -30,7 +30,7 @@ func (c ProgramChecker) Check(p Program, inputs []byte) (Checkup, error) {
 	}
 	// Everything about a start that is not its program is right.
 	basis := Start{Organization: 1, Workflow: "check", Program: p, Inputs: inputs}
-	if err := basis.validate(); err != nil {
+	if err := basis.admit(); err != nil {
 		return Checkup{Problems: fault.FieldsOf(err)}, nil
 	}
 	outline, err := c.Scripts.Inspect(p)

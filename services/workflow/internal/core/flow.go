@@ -74,7 +74,7 @@ type FlowOutcome struct {
 type FlowsDeps struct {
 	Store   FlowStore
 	Scripts Scripts
-	// Start stores a run, as Service.Start does.
+	// Start stores a run, as Service.StartOfFlow does.
 	Start func(ctx context.Context, s Start) (Started, error)
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -210,7 +210,7 @@ func (f *Flows) Register(ctx context.Context, flow Flow) (current Flow, created 
 		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "name", Problem: fmt.Sprintf("found %.120q, expected 1 to 100 lower-case letters, digits, \".\", \"_\" and \"-\"", flow.Name)})
 	}
 	basis := Start{Organization: flow.Organization, Workflow: "flow/" + flow.Name, Program: flow.Program, Inputs: flow.Inputs, Secrets: flow.Secrets, Labels: flow.Labels}
-	if err := basis.validate(); err != nil {
+	if err := basis.admit(); err != nil {
 		return Flow{}, false, err
 	}
 	outline, err := f.Scripts.Inspect(flow.Program)

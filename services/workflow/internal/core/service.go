@@ -51,9 +51,21 @@ func NewService(store Store, scripts Scripts, c clock.Clock, runner Runner) *Ser
 // checked before, so that what can never run is refused to the caller instead of failing later. Where there is a place for the run,
 // it begins here at once.
 func (s *Service) Start(ctx context.Context, start Start) (Started, error) {
+	if err := start.admit(); err != nil {
+		return Started{}, err
+	}
+	return s.start(ctx, start)
+}
+
+// StartOfFlow is Start for a run of a flow, whose names were accepted when it was registered.
+func (s *Service) StartOfFlow(ctx context.Context, start Start) (Started, error) {
 	if err := start.validate(); err != nil {
 		return Started{}, err
 	}
+	return s.start(ctx, start)
+}
+
+func (s *Service) start(ctx context.Context, start Start) (Started, error) {
 	now := s.clock.Now()
 	n := NewExecution{Start: start, Ref: id.New(now), Digest: Digest(start.Program.Source), At: now}
 	l := Loaded{

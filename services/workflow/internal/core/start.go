@@ -20,6 +20,7 @@ import (
 const (
 	maxWorkflowID = 255
 	maxModules    = 64
+	maxName       = 255 // bytes
 	maxLabels     = 32
 	maxLabel      = 255
 )
@@ -47,8 +48,8 @@ func (s Start) validate() error {
 		report("modules", "found %d, expected at most %d", len(s.Program.Modules), maxModules)
 	}
 	for _, name := range sortedNames(s.Program.Modules) {
-		if name == "" || !utf8.Valid(s.Program.Modules[name]) {
-			report("modules."+name, "expected a file name and UTF-8 text")
+		if !utf8.Valid(s.Program.Modules[name]) {
+			report("modules."+name, "expected UTF-8 text")
 		}
 	}
 	for _, name := range sortedNames(s.Secrets) {
@@ -69,6 +70,26 @@ func (s Start) validate() error {
 	for _, name := range sortedNames(s.Labels) {
 		if problem := checkLabel(name, s.Labels[name]); problem != "" {
 			report("labels."+name, "%s", problem)
+		}
+	}
+	if len(fields) > 0 {
+		return fault.InvalidFields(fields...)
+	}
+	return nil
+}
+
+// admit is validate for what a caller brings, with the names of modules and secrets that nobody can have meant. Runs of a flow that was
+// registered before names were looked at still begin: validate alone is for them.
+func (s Start) admit() error {
+	fields := fault.FieldsOf(s.validate())
+	for _, brought := range []struct {
+		field string
+		names []string
+	}{{"modules", sortedNames(s.Program.Modules)}, {"secrets", sortedNames(s.Secrets)}} {
+		for _, name := range brought.names {
+			if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+				fields = append(fields, fault.Field{Name: brought.field, Problem: fmt.Sprintf("found the name %.80q of %d bytes, expected 1 to %d bytes of text without control characters", name, len(name), maxName)})
+			}
 		}
 	}
 	if len(fields) > 0 {

@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // What is wrong with inputs is said with the byte at which they stop being JSON.
@@ -18,6 +22,35 @@ func TestInputsThatAreNoJSON(t *testing.T) {
 		if _, err := Canonical([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: found %v, expected %q", text, err, want)
 		}
+	}
+}
+
+// Names that nobody can have meant are refused to whoever brings them, all at once and shown so that they can be read. A flow that has
+// some since before they were refused still starts its runs.
+func TestNamesOfModulesAndSecrets(t *testing.T) {
+	t.Parallel()
+	s := Start{
+		Organization: 1, Workflow: "w",
+		Program: Program{Source: []byte("x = 1"), Modules: map[string][]byte{
+			"lib/ü.star": nil, strings.Repeat("m", 255): nil, "": nil, "a\nb": nil, "\x7f": nil, "\xff": nil, strings.Repeat("m", 256): nil,
+		}},
+		Secrets: map[string]string{"": "env:A", "git": "env:B", "\x00": "env:C"},
+	}
+	want := []string{
+		`modules: found the name "" of 0 bytes`, `modules: found the name "a\nb" of 3 bytes`, `modules: found the name "` + strings.Repeat("m", 80) + `" of 256 bytes`,
+		`modules: found the name "\x7f" of 1 bytes`, `modules: found the name "\xff" of 1 bytes`,
+		`secrets: found the name "" of 0 bytes`, `secrets: found the name "\x00" of 1 bytes`,
+	}
+	const expected = ", expected 1 to 255 bytes of text without control characters"
+	var found []string
+	for _, f := range fault.FieldsOf(s.admit()) {
+		found = append(found, strings.TrimSuffix(f.Name+": "+f.Problem, expected))
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := s.validate(); err != nil {
+		t.Errorf("the run of a flow is refused: %v", err)
 	}
 }
 

@@ -79,7 +79,7 @@ inline commitStart(p, who)
 #define lowest ((in(0)) -> 0 : ((in(1)) -> 1 : 2))
 
 /* Starts at one process.
- * @calls internal/core Service.Start: Reserve Ahead create Begin Release Wake Digests Differences
+ * @calls internal/core Service.start: Reserve Ahead create Begin Release Wake Digests Differences
  */
 proctype server(byte p)
 {
