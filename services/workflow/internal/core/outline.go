@@ -14,7 +14,8 @@ type Outline struct {
 	// Handlers are the calls of on_event at the top level of the main file, in its order. A program that has some is a
 	// flow: an event that matches one starts a run (D4).
 	Handlers []Handler
-	// Dynamic are the calls of run, poll, wait_for_event and emit whose name or type is not a literal, by position.
+	// Dynamic are the calls of run, poll, wait_for_event and emit whose name or type is not a literal, by position, and where one of
+	// these builtins is handed on as a value, beside spawn(run, …) and a name that is given it once (f = run).
 	Dynamic []string
 }
 

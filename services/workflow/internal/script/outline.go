@@ -17,7 +17,7 @@ import (
 // Inspect parses and resolves a program and its modules, and reads what it uses out of their syntax. Nothing of it is
 // run. A global that neither the program nor the language defines is taken for an input.
 func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
-	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}}
+	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}, exported: map[string]map[string]string{}}
 	own := ownNames()
 	modules, compiled := map[string]*syntax.File{}, map[string]*starlark.Program{}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
@@ -25,12 +25,13 @@ func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 		if err != nil {
 			return core.Outline{}, err
 		}
-		if err := o.file("modules."+name, file, false); err != nil {
-			return core.Outline{}, err
-		}
 		modules[name], compiled[name] = file, program
 	}
+	o.modules = modules
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if err := o.file("modules."+name, modules[name], false); err != nil {
+			return core.Outline{}, err
+		}
 		if err := loadable("modules."+name, modules[name], modules); err != nil {
 			return core.Outline{}, err
 		}
@@ -87,6 +88,9 @@ type outliner struct {
 	uses     map[string]map[string]core.Use
 	handlers []core.Handler
 	dynamic  []string
+	// modules are all there are, and exported the aliases of those that were asked for.
+	modules  map[string]*syntax.File
+	exported map[string]map[string]string
 }
 
 // The lists of uses.
@@ -107,6 +111,23 @@ func (o *outliner) outline() core.Outline {
 	}
 }
 
+// exports are the names of a module that stand for builtins. In a circle of loads that is never run, nobody needs them.
+func (o *outliner) exports(module string) map[string]string {
+	if known, ok := o.exported[module]; ok {
+		return known
+	}
+	o.exported[module] = nil
+	if file := o.modules[module]; file != nil {
+		o.exported[module] = aliasesOf(file, o.exports).exported
+	}
+	return o.exported[module]
+}
+
+// acts are the builtins whose first argument the lists of uses name. They may be handed to spawn.
+func acts(builtin string) bool {
+	return builtin == "run" || builtin == "poll" || builtin == "wait_for_event"
+}
+
 // file looks at every call of a builtin in a resolved file. field is how the caller of the API knows the file.
 func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 	atTop := map[*syntax.CallExpr]bool{}
@@ -117,17 +138,28 @@ func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 			}
 		}
 	}
+	names := aliasesOf(file, o.exports)
 	var failure error
 	syntax.Walk(file, func(n syntax.Node) bool {
+		// What is handed on may be called anywhere.
+		if ident, ok := n.(*syntax.Ident); ok && acts(names.builtin(ident)) && !names.explained[ident] {
+			o.dynamic = append(o.dynamic, ident.NamePos.String())
+		}
 		call, ok := n.(*syntax.CallExpr)
 		if !ok || failure != nil {
 			return failure == nil
 		}
-		switch called(call) {
+		builtin, first := names.builtin(call.Fn), 0
+		names.explain(call.Fn)
+		if builtin == "spawn" && len(call.Args) > 0 && acts(names.builtin(call.Args[0])) {
+			builtin, first = names.builtin(call.Args[0]), 1
+			names.explain(call.Args[0])
+		}
+		switch builtin {
 		case "run", "poll":
-			o.function(call)
+			o.function(call, first)
 		case "wait_for_event":
-			o.wait(call)
+			o.wait(call, first)
 		case "continue_with":
 			if err := continuable(call); err != nil {
 				failure = invalid(field, "%s: %s", call.Lparen, err)
@@ -173,18 +205,6 @@ func definitionOf(file *syntax.File, name string) (found *syntax.DefStmt) {
 	return found
 }
 
-// called is the name of the builtin that is called. What a program has defined itself under that name is none.
-func called(call *syntax.CallExpr) string {
-	ident, ok := call.Fn.(*syntax.Ident)
-	if !ok {
-		return ""
-	}
-	if binding, ok := ident.Binding.(*resolve.Binding); !ok || binding.Scope != resolve.Predeclared {
-		return ""
-	}
-	return ident.Name
-}
-
 // argument is the argument of a name or, without one, at a place; nil when it is not given.
 func argument(call *syntax.CallExpr, place int, name string) syntax.Expr {
 	for i, arg := range call.Args {
@@ -210,9 +230,10 @@ func (o *outliner) use(list, name string, call *syntax.CallExpr) {
 	}
 }
 
-// function notes run("name", …), and of an emit the type of its event.
-func (o *outliner) function(call *syntax.CallExpr) {
-	name, ok := starlark.AsString(literal(argument(call, 0, "function")))
+// function notes run("name", …), and of an emit the type of its event. first is the place of the first argument: spawn(run, …) has
+// another one before it.
+func (o *outliner) function(call *syntax.CallExpr, first int) {
+	name, ok := starlark.AsString(literal(argument(call, first, "function")))
 	switch {
 	case !ok:
 		o.dynamic = append(o.dynamic, call.Lparen.String())
@@ -220,7 +241,7 @@ func (o *outliner) function(call *syntax.CallExpr) {
 		o.use(usedFunctions, name, call)
 	default:
 		var eventType string
-		if args, ok := argument(call, 1, "args").(*syntax.DictExpr); ok {
+		if args, ok := argument(call, first+1, "args").(*syntax.DictExpr); ok {
 			for _, item := range args.List {
 				entry, _ := item.(*syntax.DictEntry) // the parser puts nothing else there
 				if key, _ := starlark.AsString(literal(entry.Key)); key == "type" {
@@ -236,8 +257,8 @@ func (o *outliner) function(call *syntax.CallExpr) {
 	}
 }
 
-func (o *outliner) wait(call *syntax.CallExpr) {
-	given := literal(argument(call, 0, "type"))
+func (o *outliner) wait(call *syntax.CallExpr, first int) {
+	given := literal(argument(call, first, "type"))
 	if given == nil {
 		o.dynamic = append(o.dynamic, call.Lparen.String())
 		return

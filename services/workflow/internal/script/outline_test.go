@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,51 @@ func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
 	}
 	if got.Handlers[0].Matches(core.Event{Type: "com.example.other", Data: []byte(`{"ref":{"name":"main"},"size":-1,"draft":false}`)}) {
 		t.Error("an event of another type matches")
+	}
+}
+
+// Functions and events are found behind other names of the builtins as well. Where that cannot be, the outline says that it is not whole.
+func TestInspectFollowsOtherNames(t *testing.T) {
+	t.Parallel()
+	module := "do = run\n_wait = wait_for_event\ndef f():\n    _wait('m.wait')\n    do('m.do')"
+	for name, tt := range map[string]struct {
+		program string
+		found   []string
+		dynamic []string
+	}{
+		"spawn":                {program: "spawn(run, 'a', {})\nspawn(poll, function = 'b')\nspawn(wait_for_event, ['c'])", found: []string{"a", "b", "c"}},
+		"spawn of an emit":     {program: "spawn(run, 'emit', {'type': 't'})", found: []string{"t"}},
+		"spawn of a variable":  {program: "spawn(run, x)\nspawn(run, *x)", dynamic: []string{"main.star:1:6", "main.star:2:6"}},
+		"another name":         {program: "f = run\nf('a')\ng = f\ndef h():\n    g('b')\n    spawn(f, 'c')\n    s = spawn\n    s(run, 'd')", found: []string{"a", "b", "c", "d"}},
+		"within a function":    {program: "def f():\n    r = (run)\n    def g(): r('a')\n    (r)('b')", found: []string{"a", "b"}},
+		"of a module":          {program: "load('m.star', r = 'do')\nr('a')", found: []string{"a"}},
+		"computed by an alias": {program: "f = run\nf(x)", dynamic: []string{"main.star:2:2"}},
+		"two values":           {program: "f = run\nf = print\nf('a')", dynamic: []string{"main.star:1:5"}},
+		"a parameter's":        {program: "def g(f):\n    f = run\n    f('a')", dynamic: []string{"main.star:2:9"}},
+		"in a list":            {program: "for f in [run, poll]: f('a')", dynamic: []string{"main.star:1:11", "main.star:1:16"}},
+		"an argument":          {program: "f = run\ndef g(h): h('a')\ng(f)\ng(h = wait_for_event)", dynamic: []string{"main.star:3:3", "main.star:4:7"}},
+		"its own":              {program: "def run(x): pass\nf = run\nf('a')\nspawn(run, 'b')\nprint([run])"},
+		"an argument's name":   {program: "def g(run): run('a')\ng(run = 1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := New(Limits{}).Inspect(core.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(module)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			for _, use := range slices.Concat(got.Functions, got.Waits, got.Emits) {
+				if !strings.HasPrefix(use.Name, "m.") {
+					found = append(found, use.Name)
+				}
+			}
+			if diff := cmp.Diff(tt.found, found); diff != "" {
+				t.Errorf("uses (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.dynamic, got.Dynamic); diff != "" {
+				t.Errorf("dynamic (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
