@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
@@ -32,32 +31,28 @@ func (e *engine) checkPrograms(ctx context.Context, bundles []*driver.Bundle) er
 		fmt.Fprintln(e.errOut, "the programs were not looked at: that takes an engine, named by --grpc, LOCKSTEP_GRPC or --endpoints-file")
 		return nil
 	}
-	config, err := e.config()
-	if err != nil {
-		return err
-	}
-	conn, err := rpc.Dial(config)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	client := autoflowv1.NewAutoFlowClient(conn)
 	var problems []string
-	for _, b := range bundles {
-		for _, w := range driver.Workflows() {
-			if !b.Has(w) {
-				continue
-			}
-			found, err := programProblems(ctx, client, b, w)
-			if err != nil {
-				return unanswered(config, err)
-			}
-			for _, p := range found {
-				if !slices.Contains(problems, p) { // of a module that several programs load
-					problems = append(problems, p)
+	err := e.ask(func(client autoflowv1.AutoFlowClient) error {
+		for _, b := range bundles {
+			for _, w := range driver.Workflows() {
+				if !b.Has(w) {
+					continue
+				}
+				found, err := programProblems(ctx, client, b, w)
+				if err != nil {
+					return err
+				}
+				for _, p := range found {
+					if !slices.Contains(problems, p) { // of a module that several programs load
+						problems = append(problems, p)
+					}
 				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if len(problems) > 0 {
 		return fault.New(fault.Invalid, "%s", strings.Join(problems, "; "))

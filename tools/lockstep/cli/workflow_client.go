@@ -38,18 +38,23 @@ func (e *engine) asking(use, short, example string, args cobra.PositionalArgs,
 			if err := e.checkOutput(); err != nil {
 				return err
 			}
-			config, err := e.config()
-			if err != nil {
-				return err
-			}
-			conn, err := rpc.Dial(config)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = conn.Close() }()
-			return unanswered(config, run(cmd.Context(), autoflowv1.NewAutoFlowClient(conn), args))
+			return e.ask(func(client autoflowv1.AutoFlowClient) error { return run(cmd.Context(), client, args) })
 		},
 	}
+}
+
+// ask calls AutoFlow, where it is said to be, for as long as run lasts.
+func (e *engine) ask(run func(autoflowv1.AutoFlowClient) error) error {
+	config, err := e.config()
+	if err != nil {
+		return err
+	}
+	conn, err := rpc.Dial(config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return unanswered(config, run(autoflowv1.NewAutoFlowClient(conn)))
 }
 
 // flags say where AutoFlow is, and who asks it.
