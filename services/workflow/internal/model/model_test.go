@@ -25,7 +25,7 @@ func spin(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("LOCKSTEP_SPIN")
 	if program == "" {
-		t.Skip("make model runs this")
+		t.Skip("LOCKSTEP_SPIN, the model checker, is not set; `make model` finds or installs it, and sets it")
 	}
 	return program
 }

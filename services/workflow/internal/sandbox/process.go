@@ -30,9 +30,8 @@ type process struct {
 	// turns is one slot, held during a request. The programs of organizations that share the child take turns: each request of one that
 	// computes for long keeps the others waiting, and all it has queued must not.
 	turns *fair.Slots
-	// gone is why it can be used no more. It is set by who holds the slot; ended says the same to those who do not.
-	gone  error
-	ended atomic.Bool
+	// gone says that it can be used no more. It is set by who holds the slot, and read by anybody.
+	gone atomic.Bool
 }
 
 // errGone is a child that has died before it was asked.
@@ -78,26 +77,20 @@ const startWithin = 30 * time.Second
 func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
 	p.turns.Enter(env.Organization)
 	defer p.turns.Release()
-	if p.gone != nil {
+	if p.dead() {
 		return reply{}, errGone
 	}
 	stalled := p.alarm(within)
 	answered, err := p.exchange(req, env)
 	if late := stalled(); late {
-		p.lost(errors.Join(errStalled, p.end()))
-		return reply{}, p.gone
+		p.gone.Store(true)
+		return reply{}, errors.Join(errStalled, p.end())
 	}
 	if err != nil {
-		p.lost(p.verdict(err))
-		return reply{}, p.gone
+		p.gone.Store(true)
+		return reply{}, p.verdict(err)
 	}
 	return answered, nil
-}
-
-// lost notes why the child can be used no more.
-func (p *process) lost(why error) {
-	p.gone = why
-	p.ended.Store(true)
 }
 
 // alarm kills the child when it has not been called off in time. Calling it off says whether it was too late.
@@ -156,8 +149,12 @@ func answerTo(q question, env core.Environment) answer {
 func (p *process) close() {
 	p.turns.Enter(0)
 	defer p.turns.Release()
-	if p.gone == nil {
-		p.lost(errGone)
+	p.shut()
+}
+
+// shut is close for who holds the slot.
+func (p *process) shut() {
+	if !p.gone.Swap(true) {
 		_ = p.end()
 	}
 }
@@ -168,10 +165,7 @@ func (p *process) closeIfIdle() bool {
 		return false
 	}
 	defer p.turns.Release()
-	if p.gone == nil {
-		p.lost(errGone)
-		_ = p.end()
-	}
+	p.shut()
 	return true
 }
 
@@ -195,7 +189,7 @@ func (e *excess) Error() string { return e.what }
 const tooLong = "computed for longer than it may"
 
 // dead reports whether the child can be used no more.
-func (p *process) dead() bool { return p.ended.Load() }
+func (p *process) dead() bool { return p.gone.Load() }
 
 // verdict says why the exchange with the child broke off. A child whose output has ended has died by itself.
 func (p *process) verdict(cause error) error {
