@@ -62,7 +62,7 @@ func define(path Path, channel string, example Data, emitted string) Definition 
 func registryEvents() []Definition {
 	return []Definition{
 		define(PathRegistry, "", ArtifactPublished{
-			Image: "registry.example.com/shop/api", Digest: exampleDigest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00Z",
+			Image: "registry.example.com/shop/api", Digest: exampleDigest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00Z", DigestSeen: new(true),
 		}, "By the registry service, when a registry, CI or a poll says that an artifact exists. The domain records a Version on every source that points at the image (R48, E61)."),
 	}
 }

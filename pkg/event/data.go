@@ -13,11 +13,16 @@ import (
 
 // ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists (R48). A commit of a Git repository is one too:
 // its image is git:<host>/<path>#<branch>, its digest the commit's SHA.
+//
+// DigestSeen says whether the registry service found the digest at the artifact's registry itself. Absent: unknown, because the service has no
+// access to that registry or is an older release. False: it has access, but has not found the digest there. True: it has. An event with
+// false may be followed by one with true for the same image, tag and digest, never the other way round.
 type ArtifactPublished struct {
 	Image       string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
 	Digest      string `json:"digest" jsonschema:"pattern=^(?:[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}|[0-9a-f]{40}|[0-9a-f]{64})$"`
 	Tag         string `json:"tag,omitempty" jsonschema:"maxLength=256"`
 	PublishedAt string `json:"published_at,omitempty" jsonschema:"format=date-time"`
+	DigestSeen  *bool  `json:"digest_seen,omitempty"`
 }
 
 // FunctionCalled is com.gitlab.cd.function.called: a relay is to carry out a Function.
