@@ -147,16 +147,19 @@ func hold(from starlark.Value) (release func()) {
 				}
 			}
 		case *Object:
-			todo = append(todo, v.dict)
+			todo = append(todo, v.members())
 		case *starlark.Dict:
 			if first(v) {
 				held = append(held, v.Iterate())
 				for _, item := range v.Items() {
-					todo = append(todo, item[1]) // keys cannot change
+					todo = append(todo, item...) // a key may be a function
 				}
 			}
 		case *starlark.Set:
 			if first(v) {
+				for item := range starlark.Elements(v) {
+					todo = append(todo, item) // as a key of a dict
+				}
 				held = append(held, v.Iterate())
 			}
 		case starlark.Tuple:

@@ -102,6 +102,16 @@ func testModules(t *testing.T) map[string][]byte {
 func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
 	t.Helper()
 	scripts := New(Limits{Steps: 100_000, Ops: 100, Value: 4096, Prints: 3, PrintLine: 10})
+	m, err := scripts.Open(core.Program{Source: []byte(source), Modules: testModules(t)}, []byte(testInputs), testEnvironment(recorded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// testEnvironment counts on where a history ends.
+func testEnvironment(recorded []core.Entry) core.Environment {
 	n, drawn := 0, -1
 	for _, e := range recorded {
 		if e.Kind == core.KindUUID {
@@ -111,7 +121,7 @@ func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
 			drawn++
 		}
 	}
-	m, err := scripts.Open(core.Program{Source: []byte(source), Modules: testModules(t)}, []byte(testInputs), core.Environment{
+	return core.Environment{
 		Ref:   "ref",
 		Now:   func() time.Time { return time.Unix(1_800_000_000, 0) },
 		UUID:  func() string { n++; return "uuid-" + strconv.Itoa(n) },
@@ -124,18 +134,18 @@ func open(t *testing.T, source string, recorded []core.Entry) core.Machine {
 			}
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(m.Close)
-	return m
 }
 
 // execute replays a history and completes whatever blocks, in a fixed but mixed order, until the program ends.
 func execute(t *testing.T, source string, recorded []core.Entry) ([]core.Entry, error) {
 	t.Helper()
-	m := open(t, source, recorded)
+	return carryOn(t, open(t, source, recorded), recorded)
+}
+
+// carryOn is execute for a run that is open.
+func carryOn(t *testing.T, m core.Machine, recorded []core.Entry) ([]core.Entry, error) {
+	t.Helper()
 	history := slices.Clone(recorded)
 	_ = m.Replay(recorded) // a failure is the outcome's too
 	for {
