@@ -15,16 +15,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // Logger writes JSON lines of the level and above: debug, info, warn or error, and info for any other text. A line logged
-// with a context that carries a trace names it.
+// with a context that carries a trace names it. What would act on a terminal that shows the log is escaped, which leaves the JSON the same.
 func Logger(w io.Writer, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
 	}
-	return slog.New(traced{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+	return slog.New(traced{slog.NewJSONHandler(text.NewWriter(w), &slog.HandlerOptions{Level: l})})
 }
 
 // CheckLevel is what is wrong with the member of a configuration that says what Logger writes, none for nothing; without a text it

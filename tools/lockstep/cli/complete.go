@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -47,7 +48,7 @@ func described[T any](all []T, err error, word func(T) (name, description string
 	words := make([]string, len(all))
 	for i, one := range all {
 		name, description := word(one)
-		words[i] = cobra.CompletionWithDesc(name, description)
+		words[i] = cobra.CompletionWithDesc(text.Line(name), text.Line(description))
 	}
 	return words, nil
 }

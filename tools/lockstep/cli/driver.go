@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver/artifact"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -61,7 +62,7 @@ func (c *command) driverList() *cobra.Command {
 				}
 				for _, o := range all.Origins {
 					if o.Problem != "" {
-						fmt.Fprintf(w, "\n%s: %s\n", o.Origin, o.Problem)
+						fmt.Fprintf(w, "\n%s: %s\n", text.Line(o.Origin), text.Line(o.Problem))
 					}
 				}
 			})

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // print writes v in the format asked for; table writes it for people.
@@ -46,21 +47,20 @@ func (c *command) checkOutput() error {
 
 // printYAML writes what JSON would say, with JSON's field names.
 func printYAML(w io.Writer, v any) error {
-	text, err := json.Marshal(v)
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	var plain any
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := json.NewDecoder(bytes.NewReader(encoded))
 	d.UseNumber()
 	if err := d.Decode(&plain); err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	text, err = yaml.Marshal(numbers(plain))
-	if err != nil {
+	if encoded, err = yaml.Marshal(numbers(plain)); err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	_, err = w.Write(text)
+	_, err = w.Write(encoded)
 	return err
 }
 
@@ -85,12 +85,13 @@ func numbers(v any) any {
 	return v
 }
 
-// row writes one line of a table; empty cells become "-".
+// row writes one line of a table; empty cells become "-", and what would begin another cell or line is escaped.
 func row(w io.Writer, cells ...string) {
 	for i, cell := range cells {
 		if cell == "" {
 			cells[i] = "-"
 		}
+		cells[i] = text.Line(cells[i])
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }

@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
@@ -38,8 +40,10 @@ Exit codes:
 
 // command is what all subcommands share.
 type command struct {
-	version        string
+	version string
+	// out and errOut escape what acts on a terminal; terminal, under out, does not, and is for what writes styles of its own.
 	out, errOut    io.Writer
+	terminal       io.Writer
 	getenv         func(string) string
 	clock          clock.Clock
 	endpoint       string
@@ -55,16 +59,25 @@ func Main(version string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	c := &command{
-		version: version, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv, clock: clock.System(),
-		colourTerminal: colours(os.Stdout, os.Getenv),
-	}
+	c := newCommand(version, os.Stdout, os.Stderr, os.Getenv)
+	c.colourTerminal = colours(os.Stdout, os.Getenv)
+	return c.run(ctx, args)
+}
+
+// newCommand is a command line that writes to two terminals, or to files in their place.
+func newCommand(version string, out, errOut io.Writer, getenv func(string) string) *command {
+	return &command{version: version, out: text.NewWriter(out), errOut: text.NewWriter(errOut), terminal: out, getenv: getenv, clock: clock.System()}
+}
+
+// run is one command to its end, and answers the exit code.
+func (c *command) run(ctx context.Context, args []string) int {
 	root := c.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitInterrupted {
-		fmt.Fprintln(os.Stderr, "lockstep: "+err.Error())
+		// Further lines of an error are indented: none of them is taken for a message of this program.
+		fmt.Fprintln(c.errOut, "lockstep: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	return code
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -172,7 +173,7 @@ func (c *command) sighted(s client.Sight) error {
 			if newest == "" {
 				newest = "nothing that counts (where any tag does, a look prefers none: `lockstep publish` tells of one)"
 			}
-			fmt.Fprintln(w, "newest: "+newest)
+			fmt.Fprintln(w, "newest: "+text.Line(newest))
 		}
 	})
 	if err == nil && s.Problem != "" {

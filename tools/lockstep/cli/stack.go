@@ -101,7 +101,7 @@ rollout. The exit code is 0 only if every step was observed, in the API, in Git 
 		Example: "  lockstep demo\n  lockstep demo --data /tmp/demo    # keeps the folder",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo.Run(cmd.Context(), demo.Config{Dir: dir, Out: c.out, Colour: c.colourTerminal, Clock: c.clock, Log: c.logger(verbose)})
+			return demo.Run(cmd.Context(), demo.Config{Dir: dir, Out: c.terminal, Colour: c.colourTerminal, Clock: c.clock, Log: c.logger(verbose)})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "data", "", "`folder` to use and keep; it has to be new or empty")

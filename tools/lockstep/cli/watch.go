@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
@@ -129,7 +130,7 @@ func (w *watching) show(ctx context.Context) (over bool, err error) {
 // watched prints one entry: a line for people, or one JSON object on a line.
 func (c *command) watched(r client.Rollout, t client.Transition) error {
 	if c.output != "table" {
-		text, err := json.Marshal(t)
+		encoded, err := json.Marshal(t)
 		if err != nil {
 			return fmt.Errorf("encode transition: %w", err)
 		}
@@ -137,10 +138,10 @@ func (c *command) watched(r client.Rollout, t client.Transition) error {
 			fmt.Fprintln(c.out, "---")
 			return printYAML(c.out, t)
 		}
-		fmt.Fprintf(c.out, "%s\n", text)
+		fmt.Fprintf(c.out, "%s\n", encoded)
 		return nil
 	}
-	fmt.Fprintln(c.out, t.CreatedAt.Local().Format("15:04:05"), journal.Line(r, t))
+	fmt.Fprintln(c.out, t.CreatedAt.Local().Format("15:04:05"), text.Line(journal.Line(r, t)))
 	return nil
 }
 

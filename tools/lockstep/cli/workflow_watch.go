@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
@@ -89,11 +90,11 @@ func (f *follower) print(n *autoflowv1.WatchWorkflowResponse) error {
 		fmt.Fprintln(f.out, "---")
 		return printYAML(f.out, message{n})
 	case f.output == "json":
-		text, err := message{n}.MarshalJSON()
+		encoded, err := message{n}.MarshalJSON()
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(f.out, "%s\n", text)
+		fmt.Fprintf(f.out, "%s\n", encoded)
 	case n.GetEntry() != nil:
 		entry := n.GetEntry()
 		parts := []string{strconv.FormatInt(entry.GetSequence(), 10)}
@@ -125,7 +126,7 @@ func (f *follower) standing(w *autoflowv1.Workflow) {
 
 func (f *follower) line(at time.Time, parts ...string) {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	fmt.Fprintf(f.out, "%s %s\n", at.Local().Format("15:04:05"), strings.Join(parts, " "))
+	fmt.Fprintf(f.out, "%s %s\n", at.Local().Format("15:04:05"), text.Line(strings.Join(parts, " ")))
 }
 
 // newWaits are what a workflow waits for and was not printed, each thing once with the branches that wait for it.

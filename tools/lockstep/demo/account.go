@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // account tells what happens as it happens.
@@ -39,12 +40,12 @@ func (a *account) note(format string, args ...any) {
 
 // say is something that happens.
 func (a *account) say(format string, args ...any) {
-	a.print(a.time() + fmt.Sprintf(format, args...))
+	a.print(a.time() + text.Lines(fmt.Sprintf(format, args...)))
 }
 
 // observed is something that was looked at and found to be as it should.
 func (a *account) observed(format string, args ...any) {
-	a.print(a.time() + a.styled(green, "✓ ") + fmt.Sprintf(format, args...))
+	a.print(a.time() + a.styled(green, "✓ ") + text.Lines(fmt.Sprintf(format, args...)))
 }
 
 // bad is something that goes wrong in the story, as it should.
@@ -61,11 +62,13 @@ func (a *account) time() string {
 	return fmt.Sprintf("%6.1fs  ", a.clock.Now().Sub(a.began).Seconds())
 }
 
-func (a *account) styled(style, text string) string {
+// styled escapes what acts on a terminal but the style: much of a story is the answers of servers.
+func (a *account) styled(style, words string) string {
+	words = text.Lines(words)
 	if !a.colour {
-		return text
+		return words
 	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
+	return "\x1b[" + style + "m" + words + "\x1b[0m"
 }
 
 func (a *account) print(line string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -16,9 +17,13 @@ func Table(w io.Writer, r client.Rollout) error {
 	fmt.Fprintln(t, "TIME\tSUBJECT\tEVENT\tSTATE\tGATE\tBY\tREASON")
 	names := subjects(r)
 	for _, row := range r.Journal {
-		fmt.Fprintln(t, strings.Join([]string{
+		cells := []string{
 			row.CreatedAt.Local().Format("15:04:05.000"), names[row.Subject], Human(row.Event), states(row), dash(row.GateID), row.Who(), dash(row.Reason),
-		}, "\t"))
+		}
+		for i, cell := range cells {
+			cells[i] = text.Line(cell) // a reason with a line feed in it is not two rows
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }
