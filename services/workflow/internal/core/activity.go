@@ -23,8 +23,6 @@ const (
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// maxResult bounds what a Function may answer, in bytes of JSON.
-	maxResult = 4 << 20
 )
 
 // start carries out an in-process Function, unless that is under way. The turn that asked for it is durable. It has
@@ -152,8 +150,8 @@ func (e *Engine) call(ctx context.Context, f Function, c Call) (value json.RawMe
 	if err != nil {
 		return nil, secrets, fmt.Errorf("encode the value of %s: %w", c.Function, err)
 	}
-	if len(encoded) > maxResult {
-		return nil, secrets, &FunctionError{Code: "too_large", Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", c.Function, len(encoded), maxResult)}
+	if refusal := AnswerDoor.Refuse(c.Function, encoded); refusal != nil {
+		return nil, secrets, refusal
 	}
 	return encoded, secrets, nil
 }

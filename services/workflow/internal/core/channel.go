@@ -67,11 +67,8 @@ func channelFilter(token string) Filter {
 	return Filter{"channel": value}
 }
 
-// maxMessage bounds what is sent to a channel, in bytes of JSON; maxMessageID its identifier, in characters.
-const (
-	maxMessage   = 1 << 20
-	maxMessageID = 255
-)
+// maxMessageID bounds the identifier of a message, in characters.
+const maxMessageID = 255
 
 // SendToChannel hands a message to the run that made the channel. It answers once the message is stored, and true if it
 // was there already. A channel that there is not, or whose run has ended, is fault.NotFound.
@@ -83,10 +80,8 @@ func (s *Service) SendToChannel(ctx context.Context, m Message) (duplicate bool,
 	if n := utf8.RuneCountInString(m.ID); n < 1 || n > maxMessageID || storable(m.ID) != m.ID {
 		fields = append(fields, fault.Field{Name: "message_id", Problem: fmt.Sprintf("found %d characters, expected 1 to %d of text", n, maxMessageID)})
 	}
-	if len(m.Data) > maxMessage {
-		fields = append(fields, fault.Field{Name: "data", Problem: fmt.Sprintf("found %d bytes, expected at most %d", len(m.Data), maxMessage)})
-	} else if len(m.Data) > 0 && (!json.Valid(m.Data) || !utf8.Valid(m.Data)) {
-		fields = append(fields, fault.Field{Name: "data", Problem: "found something else, expected JSON in UTF-8"})
+	if len(m.Data) > 0 {
+		fields = append(fields, fault.FieldsOf(MessageDoor.CheckField("data", m.Data))...)
 	}
 	if len(fields) > 0 {
 		return false, fault.InvalidFields(fields...)

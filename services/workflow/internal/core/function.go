@@ -98,6 +98,10 @@ const (
 	CodeTimeout = "timeout"
 	// CodeInvalid is a call with arguments that cannot be sent.
 	CodeInvalid = "invalid"
+	// CodeTooLarge is an answer that is larger than a program can be given.
+	CodeTooLarge = "too_large"
+	// CodeUnreadable is an answer, an event or a message that no program can read.
+	CodeUnreadable = "unreadable"
 	// CodeUnknownFunction is a Function that is not registered.
 	CodeUnknownFunction = "unknown_function"
 )

@@ -175,6 +175,11 @@ const retryAnswer = 5 * time.Second
 
 // Answer takes a relay's answer to a call.
 func (s *Service) Answer(ctx context.Context, a Answer) error {
+	if a.Error == nil {
+		if refusal := AnswerDoor.Refuse("the relay", a.Value); refusal != nil {
+			a.Value, a.Error = nil, refusal
+		}
+	}
 	return s.store.Answer(ctx, a, s.clock.Now().Add(retryAnswer))
 }
 

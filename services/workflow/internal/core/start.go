@@ -82,6 +82,9 @@ func (s Start) validate() error {
 // registered before names were looked at still begin: validate alone is for them.
 func (s Start) admit() error {
 	fields := fault.FieldsOf(s.validate())
+	if len(bytes.TrimSpace(s.Inputs)) > 0 && !slices.ContainsFunc(fields, func(f fault.Field) bool { return f.Name == "inputs" }) {
+		fields = append(fields, fault.FieldsOf(InputsDoor.CheckField("inputs", s.Inputs))...)
+	}
 	for _, brought := range []struct {
 		field string
 		names []string

@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -73,8 +72,8 @@ func FromWire(wire event.Event) (core.Event, error) {
 		fields = append(fields, fault.Field{Name: event.ExtensionOrganization, Problem: "missing, expected the organization whose workflows may see the event"})
 	}
 	data := wire.Data()
-	if len(data) > 0 && !json.Valid(data) {
-		fields = append(fields, fault.Field{Name: "data", Problem: "not JSON"})
+	if len(data) > 0 {
+		fields = append(fields, fault.FieldsOf(core.EventDoor.CheckField("data", data))...)
 	}
 	if len(fields) > 0 {
 		return core.Event{}, fault.InvalidFields(fields...)

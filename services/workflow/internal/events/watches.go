@@ -155,6 +155,9 @@ func (c Cluster) observed(ctx context.Context, d bus.Delivery) error {
 	if err := event.Validate(d.Event); err != nil {
 		return err
 	}
+	if err := core.EventDoor.CheckField("data", d.Event.Data()); err != nil {
+		return err
+	}
 	var seen struct {
 		Agent int64  `json:"agent_id"`
 		Watch string `json:"watch"`

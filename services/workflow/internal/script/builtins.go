@@ -187,9 +187,9 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return starlark.None, err
 }
 
-// waitForEvent(type, filter={}, timeout=None) waits for the first event of one of the types whose data has the filter's
-// values, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
-// fails the run (D12).
+// waitForEvent(type, filter={}, timeout=None, on_error="fail") waits for the first event of one of the types whose data has the
+// filter's values, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
+// fails the run (D12), as an event does that cannot be read; with on_error="return" either is {ok, value, error, code}.
 func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
@@ -197,8 +197,12 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	}
 	var given, timeout starlark.Value
 	var filter starlark.Value = starlark.NewDict(0)
-	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout); err != nil {
+	onError := onErrorFail
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout, "on_error?", &onError); err != nil {
 		return nil, err
+	}
+	if err := checkOnError(onError); err != nil {
+		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
 	types, err := eventTypes(fn.Name(), given)
 	if err != nil {
@@ -225,7 +229,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err != nil {
 		return nil, err
 	}
-	return b.result("wait_for_event", onErrorFail, c)
+	return b.result("wait_for_event", onError, c)
 }
 
 // now() is the time in whole seconds since 1970, read once and recorded.

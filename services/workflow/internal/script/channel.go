@@ -55,17 +55,22 @@ func makeChannel(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tu
 // maxChannels bounds what one receive listens to. Each is a row and a look-up of its own.
 const maxChannels = 32
 
-// receive(*channels, timeout=None) waits for the first message to one of the channels, and answers it as {id, time,
-// token, data}, or None after timeout seconds. A message that came before is there at once. Without a timeout the
-// configured default applies, whose end fails the run (D12). In place of a channel its token will do.
+// receive(channel, …, timeout=None, on_error="fail") waits for the first message to one of the channels, and answers it as {id,
+// time, token, data}, or None after timeout seconds. A message that came before is there at once. Without a timeout the
+// configured default applies, whose end fails the run (D12), as a message does that cannot be read; with on_error="return" the answer is
+// {ok, value, error, code}. In place of a channel its token will do.
 func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
 		return nil, err
 	}
 	var timeout starlark.Value
-	if err := starlark.UnpackArgs(fn.Name(), nil, kwargs, "timeout??", &timeout); err != nil {
+	onError := onErrorFail
+	if err := starlark.UnpackArgs(fn.Name(), nil, kwargs, "timeout??", &timeout, "on_error?", &onError); err != nil {
 		return nil, err
+	}
+	if err := checkOnError(onError); err != nil {
+		return nil, fmt.Errorf("receive: %w", err)
 	}
 	limit, err := duration("timeout", timeout)
 	if err != nil {
@@ -96,11 +101,17 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	if err != nil {
 		return nil, err
 	}
-	v, err := b.result("receive", onErrorFail, c)
-	if err != nil || v == starlark.None {
-		return v, err
+	if c.Error != nil {
+		return b.result("receive", onError, c)
 	}
-	return message(v)
+	v, err := b.result("receive", onErrorFail, c)
+	if err == nil && v != starlark.None {
+		v, err = message(v)
+	}
+	if err == nil && onError == onErrorReturn {
+		v = envelope(v, nil)
+	}
+	return v, err
 }
 
 // message is the recorded event as a program sees it.

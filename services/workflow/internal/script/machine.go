@@ -1,6 +1,7 @@
 package script
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -115,6 +116,7 @@ func (m *machine) Complete(c core.Completion) bool {
 	if m.ended || b == nil || b.pending == nil || b.pending.Ref != c.Op {
 		return false
 	}
+	c = readable(*b.pending, c)
 	// Whether a value ends a poll is for the program to say (observe).
 	if b.pending.Kind != core.KindPoll || c.Error != nil {
 		m.record(*b.pending, c)
@@ -122,6 +124,29 @@ func (m *machine) Complete(c core.Completion) bool {
 	b.replayed = false
 	m.resume(b, c)
 	return true
+}
+
+// readable is a completion whose value this program can read. One that it cannot, which was stored before the doors had limits, is an
+// error of this operation and of no other: it is recorded as that, with the event that it came with, so the next wait is for another.
+func readable(op core.Op, c core.Completion) core.Completion {
+	if c.Value == nil || c.Error != nil {
+		return c
+	}
+	_, err := decode(c.Value)
+	if err == nil {
+		return c
+	}
+	what := "the answer of " + op.Name
+	if c.Event > 0 {
+		var event struct{ ID, Source, Type string }
+		_ = json.Unmarshal(c.Value, &event) // what cannot be read is not named
+		what = fmt.Sprintf("the event %.255q of type %.255q from %.255q", event.ID, event.Type, event.Source)
+		if event.Type == core.TypeMessage {
+			what = fmt.Sprintf("the message %.255q", event.ID) // its source holds the token
+		}
+	}
+	c.Value, c.Error = nil, &core.FunctionError{Code: core.CodeUnreadable, Message: fmt.Sprintf("%s cannot be read: %s", what, err)}
+	return c
 }
 
 // Take hands out what was recorded since the last Take.

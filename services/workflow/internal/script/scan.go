@@ -57,7 +57,7 @@ func (s *scanner) take(c byte) bool {
 }
 
 func (s *scanner) value(depth int) (starlark.Value, bool) {
-	if depth > maxDepth {
+	if depth > readableDepth {
 		return nil, false
 	}
 	switch s.next() {

@@ -10,10 +10,15 @@ import (
 	"strconv"
 
 	"go.starlark.net/starlark"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-// maxDepth bounds the nesting of values that enter or leave a program.
-const maxDepth = 200
+// maxDepth bounds the nesting of values that leave a program, readableDepth of those that enter it.
+const (
+	maxDepth      = 200
+	readableDepth = core.ReadableDepth
+)
 
 // decode makes a Starlark value of JSON. Objects keep the order of their members; whole numbers become ints.
 func decode(data []byte) (starlark.Value, error) {
@@ -41,8 +46,8 @@ func decodeValue(d *json.Decoder, depth int) (starlark.Value, error) {
 }
 
 func decodeToken(d *json.Decoder, t json.Token, depth int) (starlark.Value, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("JSON is nested more than %d deep", maxDepth)
+	if depth > readableDepth {
+		return nil, fmt.Errorf("JSON is nested more than %d deep", readableDepth)
 	}
 	switch t := t.(type) {
 	case nil:
@@ -110,7 +115,7 @@ func decodeNumber(n json.Number) (starlark.Value, error) {
 	}
 	f, err := n.Float64()
 	if err != nil {
-		return nil, fmt.Errorf("number %s is out of range", n)
+		return nil, fmt.Errorf("number %.40s is out of range", n)
 	}
 	return starlark.Float(f), nil
 }
