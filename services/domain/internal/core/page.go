@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // Order is what a list goes by, and which way. Every list has an order of its own, which the empty one stands for.
@@ -168,16 +169,17 @@ func (w Window) position(cursor string) (p Position, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	text := string(raw)
+	written := string(raw)
 	if w.Key != OrderCreated {
-		if text, ok = strings.CutPrefix(text, string(w.Key)+":"); !ok {
+		if written, ok = strings.CutPrefix(written, string(w.Key)+":"); !ok {
 			return p, false
 		}
 	}
 	if w.Key == OrderName {
-		return Position{Name: text}, text != ""
+		_, bad := text.Control(written) // which no name of ours has
+		return Position{Name: written}, written != "" && !bad
 	}
-	major, minor, two := strings.Cut(text, ".")
+	major, minor, two := strings.Cut(written, ".")
 	a, err := strconv.ParseInt(major, 10, 64)
 	b := int64(0)
 	if err == nil && two {

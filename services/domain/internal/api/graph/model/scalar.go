@@ -6,6 +6,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -26,8 +28,11 @@ func MarshalJSON(blob json.RawMessage) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(blob) })
 }
 
-// UnmarshalJSON takes any value as an opaque blob.
+// UnmarshalJSON takes any value as an opaque blob, if its texts are such as UnmarshalText takes.
 func UnmarshalJSON(v any) (json.RawMessage, error) {
+	if err := checkTexts(v); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -35,6 +40,47 @@ func UnmarshalJSON(v any) (json.RawMessage, error) {
 		return nil, fault.Because(err, fault.Invalid, "found a value that is not JSON")
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// MarshalText writes a text.
+func MarshalText(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+
+// UnmarshalText reads a text. It is the scalar of every String and ID, so that no resolver sees a control character: none can be kept
+// in the database (U+0000), or does something to a terminal that shows it later.
+func UnmarshalText(v any) (string, error) {
+	s, err := graphql.UnmarshalString(v)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "found %T; expected a text", v)
+	}
+	return s, checkText(s)
+}
+
+func checkText(s string) error {
+	if r, bad := text.Control(s); bad {
+		return fault.New(fault.Invalid, "found %s in the text; expected none of the control characters but tab and line feed, nor any that turn the order of writing", text.Name(r))
+	}
+	return nil
+}
+
+// checkTexts is checkText of every text in a value, and of every name.
+func checkTexts(v any) error {
+	switch v := v.(type) {
+	case string:
+		return checkText(v)
+	case []any:
+		for _, one := range v {
+			if err := checkTexts(one); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, one := range v {
+			if err := cmp.Or(checkText(name), checkTexts(one)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Enumerations are the domain's words in capitals.
