@@ -33,6 +33,8 @@ SQLC               := $(BIN)/sqlc-$(SQLC_VERSION)/sqlc
 GOLANGCI_LINT      := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 KUSTOMIZE          := $(BIN)/kustomize-$(KUSTOMIZE_VERSION)/kustomize
 HELM               := $(BIN)/helm-$(HELM_VERSION)/helm
+KUBECONFORM        := $(BIN)/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
+KUBE_SCORE         := $(BIN)/kube-score-$(KUBE_SCORE_VERSION)/kube-score
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
 define install
@@ -56,6 +58,10 @@ $(KUSTOMIZE):
 	$(call install,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
 $(HELM):
 	$(call install,$(HELM_MODULE),$(HELM_VERSION))
+$(KUBECONFORM):
+	$(call install,$(KUBECONFORM_MODULE),$(KUBECONFORM_VERSION))
+$(KUBE_SCORE):
+	$(call install,$(KUBE_SCORE_MODULE),$(KUBE_SCORE_VERSION))
 
 # --- targets
 
@@ -193,9 +199,21 @@ console-shots: ## Write screenshots of every page of the console into bin/shots
 
 # --- the charts: a module of its own (tools/charts/README.md)
 
+# What kube-score asks and the charts leave out on purpose: limits of CPU, which throttle what has room; another pull of images that a tag or a digest
+# pins; names of single pods, which nothing uses; the users of the bundled PostgreSQL's and NATS's images, and their one probe for all purposes.
+KUBE_SCORE_IGNORED := --ignore-container-cpu-limit --ignore-test container-image-pull-policy --ignore-test statefulset-has-servicename \
+	--ignore-test container-security-context-user-group-id --ignore-test pod-probes-identical
+
 .PHONY: charts
-charts: ## Check the Helm charts: lint, schemas, every file of values rendered and judged, golden files
+charts: $(KUBECONFORM) $(KUBE_SCORE) ## Check the Helm charts: lint, schemas, every file of values rendered and judged, golden files
 	@cd tools/charts && GOWORK=off go vet ./... && GOWORK=off go test $(TEST_FLAGS) ./...
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; cd tools/charts && GOWORK=off go run . -render "$$out"; \
+	$(KUBECONFORM) -strict -summary -schema-location 'schemas/{{.ResourceKind}}{{.KindSuffix}}.json' "$$out"; \
+	$(KUBE_SCORE) score --kubernetes-version v1.30 --output-format ci $(KUBE_SCORE_IGNORED) "$$out"/*.yaml >"$$out/score" || { grep -vE '^\[(OK|SKIPPED)\]' "$$out/score" >&2; exit 1; }
+
+.PHONY: charts-schemas
+charts-schemas: ## Write the schemas of kinds that kubeconform judges the charts by, from pinned modules
+	@cd tools/charts && GOWORK=off go run . -schemas
 
 .PHONY: charts-write
 charts-write: ## Write what in the charts is derived from elsewhere, and their golden files

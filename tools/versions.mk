@@ -7,6 +7,8 @@ SQLC_VERSION               := v1.31.1
 GOLANGCI_LINT_VERSION      := v2.15.0
 KUSTOMIZE_VERSION          := v5.7.0
 HELM_VERSION               := v4.3.1
+KUBECONFORM_VERSION        := v0.7.0
+KUBE_SCORE_VERSION         := v1.20.0
 
 BUF_MODULE                := github.com/bufbuild/buf/cmd/buf
 PROTOC_GEN_GO_MODULE      := google.golang.org/protobuf/cmd/protoc-gen-go
@@ -17,3 +19,6 @@ GOLANGCI_LINT_MODULE      := github.com/golangci/golangci-lint/v2/cmd/golangci-l
 KUSTOMIZE_MODULE     := sigs.k8s.io/kustomize/kustomize/v5
 # The one whose library checks the charts (tools/charts).
 HELM_MODULE          := helm.sh/helm/v4/cmd/helm
+# They judge the rendered charts: the schemas of kinds, and what a cluster's owner would object to.
+KUBECONFORM_MODULE   := github.com/yannh/kubeconform/cmd/kubeconform
+KUBE_SCORE_MODULE    := github.com/zegl/kube-score/cmd/kube-score

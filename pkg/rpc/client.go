@@ -22,8 +22,10 @@ import (
 
 // ClientConfig says which server, and who we are to it.
 type ClientConfig struct {
-	// Address is host:port, or a name as gRPC resolves it.
+	// Address is host:port, or a name as gRPC resolves it. Calls are spread over all addresses of a name in turn.
 	Address string
+	// ServerName is the name that the server's certificate has to be for; "" is the host of Address.
+	ServerName string
 	// Token is the bearer token to show; "" shows none.
 	Token string
 	// CAFile is the certificate authority of the server; "" trusts the system's.
@@ -37,8 +39,9 @@ type ClientConfig struct {
 // answerWithin is the deadline of a call whose caller has set none.
 const answerWithin = 10 * time.Second
 
-// retry has calls tried again that the server has not answered. Methods of ours are idempotent.
-const retry = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+// serviceConfig spreads calls over every address of the server's name, and tries calls again that the server has not answered. Methods of
+// ours are idempotent.
+const serviceConfig = `{"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]
 }}]}`
 
@@ -52,8 +55,8 @@ func Dial(c ClientConfig) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(c.Address,
-		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(retry),
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithUnaryInterceptor(c.unary), grpc.WithStreamInterceptor(c.stream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
@@ -62,7 +65,11 @@ func Dial(c ClientConfig) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-	)
+	}
+	if c.ServerName != "" {
+		options = append(options, grpc.WithAuthority(c.ServerName))
+	}
+	conn, err := grpc.NewClient(c.Address, options...)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "grpc address %q: %w", c.Address, err)
 	}

@@ -29,6 +29,9 @@ const (
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
 	keepaliveEvery   = 10 * time.Second
+	// connectionAge is how long a connection takes new calls, give or take a tenth. A client then connects again, to the addresses that the
+	// server's name has by then: that is how replicas that an autoscaler adds get their share. Calls in progress end when they end.
+	connectionAge = 5 * time.Minute
 )
 
 // ServerConfig is what a gRPC server needs.
@@ -76,7 +79,7 @@ func NewServer(c ServerConfig) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(i.unary), grpc.ChainStreamInterceptor(i.stream),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionAge: connectionAge}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveEvery, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.NumStreamWorkers(streamWorkers),

@@ -50,6 +50,14 @@ func TestTLS(t *testing.T) {
 	if got, err := callEcho(t.Context(), conn, "hello"); got != "hello" || err != nil {
 		t.Errorf("answer %q, error %v", got, err)
 	}
+	other, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), ServerName: "other.example.com", Token: token, CAFile: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	if _, err := callEcho(t.Context(), other, "hello"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a certificate for another name than ServerName: %v, want unavailable", err)
+	}
 	stranger, err := rpc.Dial(rpc.ClientConfig{Address: lis.Addr().String(), Token: token})
 	if err != nil {
 		t.Fatal(err)

@@ -51,9 +51,12 @@ type Config struct {
 	// TLS. Replaced files take effect at the next connection.
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
-	// WorkflowAddress is the gRPC address of the workflow service, host:port, and WorkflowToken the bearer token for it.
+	// WorkflowAddress is the gRPC address of the workflow service, host:port, and WorkflowToken the bearer token for it. A name with
+	// several addresses, such as that of a headless Kubernetes Service, is looked up again as they change, and calls are spread over all.
 	WorkflowAddress string `koanf:"workflow_address" default:"127.0.0.1:8083"`
 	WorkflowToken   string `koanf:"workflow_token"   secret:"true"`
+	// WorkflowServerName is the name in the workflow service's certificate, where it is not the host of WorkflowAddress.
+	WorkflowServerName string `koanf:"workflow_server_name"`
 	// WorkflowTLS encrypts these calls. Leave it off only on loopback, or where the network encrypts. WorkflowCAFile holds the
 	// certificate authorities that the server's certificate is verified against; empty for the system's.
 	WorkflowTLS    bool   `koanf:"workflow_tls"`

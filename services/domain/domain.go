@@ -70,7 +70,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer pool.Close()
 	engine, err := rpc.Dial(rpc.ClientConfig{
-		Address: c.WorkflowAddress, Token: c.WorkflowToken, CAFile: c.WorkflowCAFile,
+		Address: c.WorkflowAddress, ServerName: c.WorkflowServerName, Token: c.WorkflowToken, CAFile: c.WorkflowCAFile,
 		CertFile: c.WorkflowCertFile, KeyFile: c.WorkflowKeyFile, Insecure: !c.WorkflowTLS,
 	})
 	if err != nil {

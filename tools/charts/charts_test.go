@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,11 +25,6 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // root is the checkout's.
 const root = "../.."
-
-// thirdParty are the kinds of others that the charts make where a cluster knows them.
-func thirdParty() []string {
-	return []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
-}
 
 // cases are the files of values to render, by chart.
 func cases(t *testing.T, chart string) map[string]map[string]any {
@@ -163,7 +159,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 		text := templates(t, chart)
 		for _, row := range rows {
 			keys := strings.Split(row.Path, ".")
-			if leaf := keys[len(keys)-1]; !strings.Contains(text, "."+leaf) {
+			if leaf := keys[len(keys)-1]; !strings.Contains(text, "."+leaf) && !strings.Contains(text, strconv.Quote(leaf)) {
 				t.Errorf("%s: no template uses %s", chart, row.Path)
 			}
 		}
@@ -210,6 +206,11 @@ func TestRefusedValues(t *testing.T) {
 		{"a URL without scheme", "lockstep", `{nats: {url: "nats.example.com:4222"}}`, []string{"/nats/url"}},
 		{"a password in a URL", "lockstep", `{nats: {url: "nats://u:p@nats.example.com:4222"}}`, []string{"/nats/url"}},
 		{"two NATS", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n", bundled: {enabled: true}}}`, []string{"both nats.url and nats.bundled.enabled"}},
+		{"KEDA without autoscaling", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, workflow: {autoscaling: {keda: {enabled: true}}}}`, []string{"workflow.autoscaling.enabled"}},
+		{"KEDA without Prometheus", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, workflow: {autoscaling: {enabled: true, keda: {enabled: true}}}}`, []string{"workflow.autoscaling.keda.prometheusAddress"}},
+		{"KEDA beside metrics of an autoscaler", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, workflow: {autoscaling: {enabled: true, metrics: [{type: Pods}], keda: {enabled: true, prometheusAddress: "http://p"}}}}`, []string{"workflow.autoscaling.keda.triggers"}},
+		{"a memory limit that is no quantity", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, domain: {resources: {limits: {memory: 1e3m}}}}`, []string{"domain.resources.limits.memory", "1e3m"}},
+		{"migrations before the database that they are for", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, postgresql: {bundled: {enabled: true}}, migrations: {job: {enabled: true}}}`, []string{"postgresql.bundled.enabled"}},
 		{"fewer pods at most than at least", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, domain: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}}`, []string{"domain.autoscaling.minReplicas 3 above maxReplicas 2"}},
 		{"half of the bundled database's certificates", "lockstep", `{credentials: {existingSecret: s}, nats: {url: "tls://n"}, postgresql: {bundled: {enabled: true, tlsSecret: t}}}`, []string{"postgresql.tls.existingSecret"}},
 		{"half of the bundled NATS's certificates", "lockstep", `{credentials: {existingSecret: s}, nats: {tls: {existingSecret: t}, bundled: {enabled: true}}}`, []string{"nats.bundled.tlsSecret"}},

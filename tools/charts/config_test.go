@@ -33,7 +33,7 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 			takes[registry.Config](t, "registry", objects)
 			takes[workflow.Config](t, "workflow", objects)
 			c := takes[domain.Config](t, "domain", objects, "owner_database_url", "nats_authority_seed")
-			if !hasService(objects, c.WorkflowAddress) {
+			if !hasService(objects, strings.TrimPrefix(c.WorkflowAddress, "dns:///")) {
 				t.Errorf("domain calls %s, which is no Service of the chart", c.WorkflowAddress)
 			}
 		})

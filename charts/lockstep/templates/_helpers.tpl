@@ -107,30 +107,15 @@ spec:
   serviceAccountName: {{ include "lockstep.fullname" .root }}-{{ .component }}
   automountServiceAccountToken: {{ not (empty .values.kubernetesSecrets) }}
   enableServiceLinks: false
-  # preStop, then the fifteen seconds that a service gives its parts.
-  terminationGracePeriodSeconds: 45
+  # By default preStop, then the fifteen seconds that a service gives its parts.
+  terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
   securityContext:
     {{- include "lockstep.podSecurity" 65532 | nindent 4 }}
-  {{- with .root.Values.global.imagePullSecrets }}
-  imagePullSecrets:
-    {{- range . }}
-    - name: {{ . }}
-    {{- end }}
+  {{- with include "lockstep.pullSecrets" .root | trim }}
+  {{- . | nindent 2 }}
   {{- end }}
-  {{- with .values.priorityClassName }}
-  priorityClassName: {{ . }}
-  {{- end }}
-  {{- with .values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .values.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
+  {{- with include "lockstep.placement" .values | trim }}
+  {{- . | nindent 2 }}
   {{- end }}
   topologySpreadConstraints:
     {{- with .values.topologySpreadConstraints }}
@@ -146,13 +131,24 @@ spec:
           {{- $selector | nindent 10 }}
     {{- end }}
     {{- end }}
+  {{- with .values.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: {{ .component }}
       image: {{ include "lockstep.image" (dict "root" .root "component" .component "image" .values.image) }}
       imagePullPolicy: {{ .root.Values.global.imagePullPolicy }}
       args: [--config, /etc/lockstep/config.yaml]
+      {{- with .values.extraEnvFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       env:
         {{- .env | nindent 8 }}
+        {{- with include "lockstep.memoryLimitEnv" . | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- if .root.Values.tracing.endpoint }}
         - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .root.Values.tracing.endpoint | quote }}}
         - {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
@@ -179,36 +175,72 @@ spec:
         periodSeconds: 5
         timeoutSeconds: 3
       lifecycle:
-        # Until nobody sends requests here any more; SIGTERM then ends what is in progress.
+        {{- with .values.lifecycle }}
+        {{- toYaml . | nindent 8 }}
+        {{- else }}
+        # Load balancers stop sending requests here; SIGTERM then ends what is in progress.
         preStop: {sleep: {seconds: 8}}
+        {{- end }}
       resources:
         {{- toYaml .values.resources | nindent 8 }}
       securityContext:
         {{- include "lockstep.containerSecurity" . | nindent 8 }}
       volumeMounts:
-        - {name: config, mountPath: /etc/lockstep, readOnly: true}
-        - {name: tmp, mountPath: /tmp}
-        {{- with include "lockstep.tlsMounts" . | trim }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with get . "mounts" }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-        {{- with .values.extraVolumeMounts }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "lockstep.serviceMounts" . | nindent 8 }}
+    {{- with .values.sidecars }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
-    - name: config
-      configMap: {name: {{ include "lockstep.fullname" .root }}-{{ .component }}}
-    - name: tmp
-      emptyDir: {}
-    {{- with include "lockstep.tlsVolumes" . | trim }}
-    {{- . | nindent 4 }}
-    {{- end }}
-    {{- with get . "volumes" }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-    {{- with .values.extraVolumes }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "lockstep.serviceVolumes" (merge (dict "configMap" (printf "%s-%s" (include "lockstep.fullname" .root) .component)) .) | nindent 4 }}
+{{- end }}
+
+{{/* Where the container of a service, or of its migration, finds its files. Takes what "lockstep.pod" takes. */}}
+{{- define "lockstep.serviceMounts" -}}
+- {name: config, mountPath: /etc/lockstep, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- with include "lockstep.tlsMounts" . | trim }}
+{{ . }}
+{{- end }}
+{{- with get . "mounts" }}
+{{ toYaml . }}
+{{- end }}
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The volumes of "lockstep.serviceMounts". Takes configMap, the name of the configuration, as well. */}}
+{{- define "lockstep.serviceVolumes" -}}
+- name: config
+  configMap: {name: {{ .configMap }}}
+- name: tmp
+  emptyDir: {}
+{{- with include "lockstep.tlsVolumes" . | trim }}
+{{ . }}
+{{- end }}
+{{- with get . "volumes" }}
+{{ toYaml . }}
+{{- end }}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The Secrets with which a pod's images are pulled. Takes the root. */}}
+{{- define "lockstep.pullSecrets" -}}
+{{- with .Values.global.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where and how a pod runs: everything here is empty by default. Takes the values of its component. */}}
+{{- define "lockstep.placement" -}}
+{{- range $option := list "priorityClassName" "runtimeClassName" "hostAliases" "dnsPolicy" "dnsConfig" "nodeSelector" "tolerations" "affinity" }}
+{{- with get $ $option }}
+{{ toYaml (dict $option .) }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -60,22 +60,9 @@ data:
 {{- fail (printf "found %s.autoscaling.minReplicas %v above maxReplicas %v; expected no more" .component .values.autoscaling.minReplicas .values.autoscaling.maxReplicas) }}
 {{- end }}
 ---
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata:
-  {{- include "lockstep.metadata" . | nindent 2 }}
-spec:
-  scaleTargetRef:
-    apiVersion: apps/v1
-    kind: {{ .kind }}
-    name: {{ include "lockstep.fullname" .root }}-{{ .component }}
-  minReplicas: {{ .values.autoscaling.minReplicas }}
-  maxReplicas: {{ .values.autoscaling.maxReplicas }}
-  metrics:
-    - type: Resource
-      resource:
-        name: cpu
-        target: {type: Utilization, averageUtilization: {{ .values.autoscaling.targetCPU }}}
+{{ include (ternary "lockstep.scaledObject" "lockstep.horizontalPodAutoscaler" .values.autoscaling.keda.enabled) . }}
+{{- else if .values.autoscaling.keda.enabled }}
+{{- fail (printf "found %s.autoscaling.keda.enabled without %s.autoscaling.enabled; set both" .component .component) }}
 {{- end }}
 {{- if and .values.pdb.enabled (gt (int $replicas) 1) }}
 ---
@@ -203,9 +190,14 @@ spec:
   {{- if not .values.autoscaling.enabled }}
   replicas: {{ .values.replicas }}
   {{- end }}
-  # A new pod is ready before an old one goes: no call finds nobody.
+  revisionHistoryLimit: {{ .values.revisionHistoryLimit }}
   strategy:
+    {{- with .values.strategy }}
+    {{- toYaml . | nindent 4 }}
+    {{- else }}
+    # A new pod is ready before an old one stops, so that every call is answered.
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+    {{- end }}
   selector:
     matchLabels:
       {{- include "lockstep.selector" . | nindent 6 }}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,9 @@ func Check(objects []render.Object) []string {
 			r.addTemplate(of, t.Spec.Selector, t.Spec.Template)
 		case *appsv1.StatefulSet:
 			r.addTemplate(of, t.Spec.Selector, t.Spec.Template)
+		case *batchv1.Job:
+			// The Job's controller adds a selector of its own.
+			r.pods = append(r.pods, pod{of: of, labels: t.Spec.Template.Labels, spec: t.Spec.Template.Spec})
 		case *corev1.Pod:
 			r.pods = append(r.pods, pod{of: of, labels: t.Labels, spec: t.Spec})
 		case *corev1.Service:

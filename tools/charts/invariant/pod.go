@@ -46,6 +46,11 @@ func (r *release) checkPod(p pod) {
 	for _, c := range slices.Concat(s.InitContainers, s.Containers) {
 		r.checkContainer(p, c)
 	}
+	if p.isWorkload {
+		for _, c := range s.Containers {
+			r.checkLife(p, c)
+		}
+	}
 }
 
 func (r *release) checkContainer(p pod, c corev1.Container) {
@@ -69,9 +74,6 @@ func (r *release) checkContainer(p pod, c corev1.Container) {
 		if secretName.MatchString(e.Name) && e.Value != "" && !strings.Contains(e.Value, "$(") {
 			r.wrong("%s: %s is written out, expected a reference to a Secret", of, e.Name)
 		}
-	}
-	if p.isWorkload {
-		r.checkLife(p, c)
 	}
 }
 
