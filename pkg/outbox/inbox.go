@@ -107,6 +107,29 @@ func (i *Inbox) ClaimAll(ctx context.Context, tx pgx.Tx, events []event.Event) (
 	return firsts, nil
 }
 
+// Applied reports which of some events have been claimed before, in this or another transaction, or come a second time in the list. It
+// claims none, and what was rejected was not applied.
+func (i *Inbox) Applied(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error) {
+	sources, ids := make([]string, len(events)), make([]string, len(events))
+	for n, e := range events {
+		sources[n], ids[n] = e.Source(), e.ID()
+	}
+	rows, err := query.New(tx).Applied(ctx, query.AppliedParams{Sources: sources, EventIds: ids})
+	if err != nil {
+		return nil, pg.Classify(err, "look up %d events", len(events))
+	}
+	known := make(map[query.AppliedRow]bool, len(rows))
+	for _, r := range rows {
+		known[r] = true
+	}
+	applied := make([]bool, len(events))
+	for n := range events {
+		key := query.AppliedRow{Source: sources[n], EventID: ids[n]}
+		applied[n], known[key] = known[key], true
+	}
+	return applied, nil
+}
+
 // Reject records, in a transaction of its own, that e can never be applied, and why, so that the sender does not send it
 // for ever and the mark can pass it. It is for errors that trying again cannot mend; an event that was claimed before stays
 // as it is.

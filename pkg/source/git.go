@@ -116,6 +116,17 @@ func (s *Repository) Key() string { return s.Artifact() }
 // Takes implements Source: filters are a part of the key, so that whatever is found by it belongs.
 func (s *Repository) Takes(string) bool { return true }
 
+// Rank implements Source: tags go by version, and a branch is where it points.
+func (s *Repository) Rank(tag string) string {
+	if s.Branch != "" {
+		return ""
+	}
+	return versionRank(tag)
+}
+
+// Earliest implements Source.
+func (s *Repository) Earliest() bool { return false }
+
 // Interval implements Source.
 func (s *Repository) Interval() time.Duration { return s.interval }
 

@@ -2,7 +2,9 @@ package source
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ type Selection string
 
 // The selections.
 const (
-	// Any takes whatever is told of; there is no newest to be asked for.
+	// Any takes every tag; the newest is what was published last, and nothing can be asked for.
 	Any Selection = "any"
 	// Semver is the highest version in range.
 	Semver Selection = "semver"
@@ -166,6 +168,21 @@ func (s *Image) Newest(tags []string) (string, bool) {
 	return newest(tags, s.Takes, less)
 }
 
+// Rank implements Source.
+func (s *Image) Rank(tag string) string {
+	switch s.Selection {
+	case Semver:
+		return versionRank(tag)
+	case Lexical:
+		return tag
+	case Any, NewestBuild, MutableTag:
+	}
+	return ""
+}
+
+// Earliest implements Source: an image was created before it was published, under whatever tag.
+func (s *Image) Earliest() bool { return s.Selection == NewestBuild }
+
 // newest is the greatest of those that are wanted.
 func newest(names []string, wanted func(string) bool, less func(a, b string) bool) (best string, ok bool) {
 	for _, n := range names {
@@ -188,6 +205,31 @@ func lowerVersion(a, b string) bool {
 		return c < 0
 	}
 	return a < b
+}
+
+// versionRank is lowerVersion as a text: a tag is lower than another exactly if the bytes of its rank are. Numbers have a fixed width; every
+// identifier of a pre-release ends with a character that is lower than any in it; and a release is higher than its pre-releases. What
+// is no version has no rank, which is the lowest.
+func versionRank(tag string) string {
+	v, err := semver.NewVersion(tag)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%020d%020d%020d", v.Major(), v.Minor(), v.Patch())
+	if v.Prerelease() == "" {
+		b.WriteByte('~')
+	} else {
+		for part := range strings.SplitSeq(v.Prerelease(), ".") {
+			// As the library compares: a number that is too great is a text.
+			if n, err := strconv.ParseUint(part, 10, 64); err == nil {
+				fmt.Fprintf(&b, "0%020d!", n)
+			} else {
+				b.WriteString("1" + part + "!")
+			}
+		}
+	}
+	return b.String() + " " + tag
 }
 
 // ImageKey is the key of all sources that point at an image: whatever way its repository is written, tag and digest left

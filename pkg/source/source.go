@@ -42,6 +42,13 @@ type Source interface {
 	Key() string
 	// Takes reports whether an artifact that was published under a tag ("" for none) belongs to the source.
 	Takes(tag string) bool
+	// Rank is how high an artifact that was published under a tag is in the order of the selection, whenever it was published: a
+	// text whose bytes compare as the selection orders, and "" for all where time alone decides. Of equal rank, the one that was
+	// published last is the newest.
+	Rank(tag string) string
+	// Earliest reports whether of several publications of one artifact the earliest is the one that counts, since it goes by when
+	// the artifact was made. Otherwise the last one does: a tag or branch that moves back is followed.
+	Earliest() bool
 	// Interval is how often it has to be asked whether there is something new; 0 for never.
 	Interval() time.Duration
 	// Place is the host whose limits such a question counts against.

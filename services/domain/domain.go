@@ -200,7 +200,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows,
 	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
-	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Publish: outbox.Add})
+	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied, Publish: outbox.Add})
 	drivers.Kept = s.store
 	var err error
 	if s.drivers, err = bundle.New(drivers); err != nil {

@@ -100,6 +100,10 @@ func (s *service) chores() []chore {
 				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),
 			}, worked, err
 		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			application, worked, err := s.domain.RankDue(ctx)
+			return "newest version set", []slog.Attr{slog.Int64("application", application)}, worked, err
+		},
 	}
 }
 

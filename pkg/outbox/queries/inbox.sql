@@ -16,6 +16,12 @@ ON CONFLICT ON CONSTRAINT inbox_event_once DO UPDATE SET
     claims = inbox.claims + 1, sender = excluded.sender, epoch = excluded.epoch, position = excluded.position, base = excluded.base
 RETURNING claims;
 
+-- name: Applied :many
+-- Applied are those of some events that were claimed before, and not rejected: the lists go side by side.
+SELECT i.source, i.event_id
+FROM (SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id) asked
+JOIN inbox i ON i.source = asked.source AND i.event_id = asked.event_id AND i.rejected_reason IS NULL;
+
 -- name: BeginMark :exec
 INSERT INTO inbox_mark (sender, epoch, changed_at) VALUES (sqlc.arg(sender), sqlc.arg(epoch), sqlc.arg(changed_at)) ON CONFLICT DO NOTHING;
 

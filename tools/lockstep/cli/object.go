@@ -121,7 +121,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 
 func (c *command) versionSet() *cobra.Command {
 	var limit int
-	list := c.asking("list APPLICATION", "List the version sets of an application, newest first",
+	list := c.asking("list APPLICATION", "List the version sets of an application, the last one made first",
 		"  lockstep version-set list shop --limit 5", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := api.VersionSets(cmd.Context(), args[0], limit)
@@ -156,9 +156,9 @@ func versionSetTable(w io.Writer, all []client.VersionSet) {
 func versionSetDetail(w io.Writer, v client.VersionSet) {
 	versionSetTable(w, []client.VersionSet{v})
 	fmt.Fprintln(w)
-	row(w, "SERVICE", "VERSION", "DIGEST", "REFERENCE")
+	row(w, "SERVICE", "VERSION", "DIGEST", "SEEN", "REFERENCE")
 	for _, e := range v.Entries {
-		row(w, e.Service.Name, e.Version.Name, short(e.Version.Digest), e.Version.Reference)
+		row(w, e.Service.Name, e.Version.Name, short(e.Version.Digest), seenAt(e.Version), e.Version.Reference)
 	}
 }
 

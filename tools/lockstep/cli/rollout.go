@@ -89,14 +89,8 @@ func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string
 	case len(args) == 1 || application == "":
 		return "", fault.New(fault.Invalid, "version set: expected either VERSION-SET or --application NAME")
 	}
-	sets, err := api.VersionSets(cmd.Context(), application, 1)
-	if err != nil {
-		return "", err
-	}
-	if len(sets) == 0 {
-		return "", fault.New(fault.NotFound, "version set: application %q has none; there is one as soon as every artifact source has a version", application)
-	}
-	return sets[0].ID, nil
+	set, err := api.NewestVersionSet(cmd.Context(), application)
+	return set.ID, err
 }
 
 // resolve is approve or reject.

@@ -16,7 +16,7 @@ import (
 // source is the noun of artifact sources.
 func (c *command) source() *cobra.Command {
 	return noun("source", "src", "Artifact sources: where versions come from",
-		c.sourceList(), c.sourceKinds(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow())
+		c.sourceList(), c.sourceKinds(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow(), c.sourceVersions())
 }
 
 func (c *command) sourceList() *cobra.Command {
@@ -165,13 +165,44 @@ func (c *command) sourceCheckNow() *cobra.Command {
 		})
 }
 
+func (c *command) sourceVersions() *cobra.Command {
+	var limit int
+	cmd := c.asking("versions ID", "List the versions of a source, the last one recorded first; SEEN is whether the digest was seen at the registry",
+		"  lockstep source versions artifactsource_3 --limit 5", exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			all, err := api.SourceVersions(cmd.Context(), args[0], limit)
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) {
+				row(w, "ID", "NAME", "DIGEST", "SEEN", "REFERENCE", "RECORDED")
+				for _, v := range all {
+					row(w, v.ID, v.Name, short(v.Digest), seenAt(v), v.Reference, moment(v.CreatedAt))
+				}
+			})
+		})
+	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
+	return cmd
+}
+
+// seenAt is whether the digest of a version was seen at its registry. One that was not does not become the newest.
+func seenAt(v client.Version) string {
+	switch {
+	case v.DigestSeen == nil:
+		return ""
+	case *v.DigestSeen:
+		return "yes"
+	}
+	return "no"
+}
+
 // sighted prints what a look came to. A look that failed is not the command's failure to look, but the exit code shows it.
 func (c *command) sighted(s client.Sight) error {
 	err := c.print(s, func(w io.Writer) {
 		if s.Problem == "" {
 			newest := s.Artifact
 			if newest == "" {
-				newest = "nothing that counts (where any tag does, a look prefers none: `lockstep publish` tells of one)"
+				newest = "nothing that counts (a look never prefers one tag where the source takes any: report one with `lockstep publish`)"
 			}
 			fmt.Fprintln(w, "newest: "+text.Line(newest))
 		}

@@ -98,10 +98,13 @@ type VersionSetEntry struct {
 
 // Version is one artifact, pinned by digest.
 type Version struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Digest    string `json:"digest"`
-	Reference string `json:"reference"`
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	// DigestSeen is whether the digest was seen at the registry; nil where that is not known.
+	DigestSeen *bool     `json:"digestSeen,omitempty"`
+	Reference  string    `json:"reference"`
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
 }
 
 // Environment is a place to deploy to.

@@ -51,7 +51,7 @@ const (
 		`queuedRollout { versionSet { id name } reason requestedAt }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
-	versionSetFields = `id name createdAt entries { service { id name } version { id name digest reference } }`
+	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen reference } }`
 	rolloutFields    = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
 		`environments { id environment { id name } position state driverDigest driverBinding { id version driverRef } ` +
@@ -89,6 +89,22 @@ func (c *Client) VersionSets(ctx context.Context, application string, limit int)
 		a, err := found(data.Application, err, "application", application)
 		return a.VersionSets, err
 	})
+}
+
+// NewestVersionSet is the one that has the newest version of every source of an application; NotFound while there is none.
+func (c *Client) NewestVersionSet(ctx context.Context, application string) (VersionSet, error) {
+	var data struct {
+		Application *struct{ NewestVersionSet *VersionSet }
+	}
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { newestVersionSet { `+versionSetFields+` } } }`, map[string]any{"name": application}, &data)
+	a, err := found(data.Application, err, "application", application)
+	if err != nil {
+		return VersionSet{}, err
+	}
+	if a.NewestVersionSet == nil {
+		return VersionSet{}, fault.New(fault.NotFound, "version set: application %q has none; there is one as soon as every artifact source has a version", application)
+	}
+	return *a.NewestVersionSet, nil
 }
 
 // VersionSet finds a version set by its identifier.

@@ -45,6 +45,8 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.Applications(ctx); return err },
 		func() error { _, err := c.Application(ctx, "shop"); return err },
 		func() error { _, err := c.VersionSets(ctx, "shop", 1); return err },
+		func() error { _, err := c.NewestVersionSet(ctx, "shop"); return err },
+		func() error { _, err := c.SourceVersions(ctx, "artifactsource_1", 1); return err },
 		func() error { _, err := c.DeliveryMetrics(ctx, "shop", "", time.Time{}, time.Time{}); return err },
 		func() error { _, err := c.VersionSet(ctx, "versionset_1"); return err },
 		func() error { _, err := c.Environments(ctx); return err },

@@ -55,6 +55,25 @@ func (c *Client) Sources(ctx context.Context, application string) ([]Source, err
 	})
 }
 
+// SourceVersions lists the versions of a source, the one that was recorded last first: all of them, or limit when that is above zero.
+func (c *Client) SourceVersions(ctx context.Context, source string, limit int) ([]Version, error) {
+	return all(limit, func(first int, after *string) (connection[Version], error) {
+		var data struct {
+			Node *struct{ Versions *connection[Version] }
+		}
+		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { node(id: $id) { ... on ArtifactSource { versions(first: $first, after: $after) { nodes { `+
+			`id name digest digestSeen reference createdAt } `+pageInfo+` } } } }`, map[string]any{"id": source, "first": first, "after": after}, &data)
+		if data.Node != nil && data.Node.Versions == nil {
+			data.Node = nil // a node of another kind
+		}
+		node, err := found(data.Node, err, "artifact source", source)
+		if err != nil {
+			return connection[Version]{}, err
+		}
+		return *node.Versions, nil
+	})
+}
+
 // SourceKinds lists the kinds of artifact sources.
 func (c *Client) SourceKinds(ctx context.Context) ([]SourceKind, error) {
 	var data struct{ ArtifactSourceKinds []SourceKind }

@@ -41,6 +41,43 @@ func (q *Queries) AdvanceMark(ctx context.Context, arg AdvanceMarkParams) (int64
 	return mark, err
 }
 
+const applied = `-- name: Applied :many
+SELECT i.source, i.event_id
+FROM (SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id) asked
+JOIN inbox i ON i.source = asked.source AND i.event_id = asked.event_id AND i.rejected_reason IS NULL
+`
+
+type AppliedParams struct {
+	Sources  []string
+	EventIds []string
+}
+
+type AppliedRow struct {
+	Source  string
+	EventID string
+}
+
+// Applied are those of some events that were claimed before, and not rejected: the lists go side by side.
+func (q *Queries) Applied(ctx context.Context, arg AppliedParams) ([]AppliedRow, error) {
+	rows, err := q.db.Query(ctx, applied, arg.Sources, arg.EventIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AppliedRow
+	for rows.Next() {
+		var i AppliedRow
+		if err := rows.Scan(&i.Source, &i.EventID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const beginMark = `-- name: BeginMark :exec
 INSERT INTO inbox_mark (sender, epoch, changed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 `

@@ -34,9 +34,12 @@ func (Sources) Key(ref string, config json.RawMessage) (string, []fault.Field) {
 // KeyOf implements core.Sources.
 func (Sources) KeyOf(image string) (string, error) { return source.ImageKey(image) }
 
-// Takes implements core.Sources.
-func (Sources) Takes(ref string, config json.RawMessage, tag string) bool {
+// Placement implements core.Sources.
+func (Sources) Placement(ref string, config json.RawMessage, tag string) core.Placement {
 	s, found := source.Parse(ref, config)
-	// What a newer release of ours has made of it is not understood here: take it, as the key alone says.
-	return found != nil || s.Takes(tag)
+	if found != nil {
+		// What a newer release of ours has made of it is not understood here: take it, as the key alone says.
+		return core.Placement{Taken: true}
+	}
+	return core.Placement{Taken: s.Takes(tag), Rank: s.Rank(tag), Earliest: s.Earliest()}
 }

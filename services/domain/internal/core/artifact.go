@@ -16,9 +16,13 @@ import (
 // Artifact is what a registry says has been published.
 type Artifact struct {
 	Image, Digest, Tag string
-	// PublishedAt decides which version is the latest, whatever order events come in. The clock of whoever published is
+	// PublishedAt decides between publications of equal rank, whatever order events come in. The clock of the publisher is
 	// not ours: an instant in the future counts as now.
 	PublishedAt time.Time
+	// ToldAt is when the event was made: the order of publications of the same instant.
+	ToldAt time.Time
+	// DigestSeen is whether the digest was seen at the registry; nil where the event does not say.
+	DigestSeen *bool
 }
 
 // Publication is an artifact with the event that tells of it.
@@ -32,8 +36,9 @@ type Publication struct {
 // organization where all goes well. What is not right about one of them is found by publishing them one by one. It answers
 // the error, or nil, of each that was tried; while the database is away, none behind the first is.
 //
-// Again is nothing: every write asks first whether it has been made, so the claim that ends it is only the receipt. The
-// order does not matter either, but where two were published at the same instant.
+// It may be tried again at any point: every write asks first whether it has been made, and an event that was claimed before only adds
+// what is missing (a source that is newer than its first delivery gets the version), and never counts as a tag that moves back. The order
+// does not matter, except between publications of the same instant that were told at the same instant.
 func (d *Domain) PublishArtifacts(ctx context.Context, all []Publication) []error {
 	if len(all) > 1 && d.publishTogether(ctx, all) == nil {
 		return make([]error, len(all))
@@ -106,6 +111,7 @@ func (d *Domain) organizationsOf(ctx context.Context, all []Publication) (map[in
 		}
 		// As the database keeps it, or what is equal there would not be here.
 		t.Artifact.PublishedAt = t.Artifact.PublishedAt.Truncate(time.Microsecond)
+		t.Artifact.ToldAt = t.Artifact.ToldAt.Truncate(time.Microsecond)
 		organizations := owners[t.key]
 		if p.In.Organization != 0 {
 			organizations = []int64{p.In.Organization}

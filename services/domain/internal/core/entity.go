@@ -48,7 +48,7 @@ type Version struct {
 	Digest           string
 	// Reference is how the artifact is fetched: image@digest.
 	Reference string
-	// PublishedAt decides which version is the latest; CreatedAt is only when it was heard of.
+	// PublishedAt is when it was published first, as far as is known; CreatedAt is only when it was heard of.
 	PublishedAt time.Time
 	CreatedAt   time.Time
 }

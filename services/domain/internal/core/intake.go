@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +23,20 @@ type intake struct {
 	all []told
 
 	// owners are the sources that take each publication, in the order of applications; applications are all of theirs.
-	owners       [][]SourceOwner
+	owners       [][]owner
 	applications []int64
-	// names and digests are those in use on each source, versions what is to be added, by source and digest.
-	names, digests map[onSource]bool
-	versions       []Version
-	added          map[onSource]int
+	// repeated are the publications whose event was claimed before.
+	repeated []bool
+	// names and digests are those in use on each source, with the version's identifier; versions is what is to be added.
+	names    map[onSource]bool
+	digests  map[onSource]int64
+	versions []Version
+}
+
+// owner is a source with what it makes of one publication.
+type owner struct {
+	SourceOwner
+	placement Placement
 }
 
 // onSource is a name or a digest on a source.
@@ -37,9 +46,7 @@ type onSource struct {
 }
 
 func newIntake(d *Domain, all []told) *intake {
-	return &intake{
-		d: d, all: all, owners: make([][]SourceOwner, len(all)), names: map[onSource]bool{}, digests: map[onSource]bool{}, added: map[onSource]int{},
-	}
+	return &intake{d: d, all: all, owners: make([][]owner, len(all)), names: map[onSource]bool{}, digests: map[onSource]int64{}}
 }
 
 func (k *intake) run(ctx context.Context, tx Tx) error {
@@ -50,19 +57,30 @@ func (k *intake) run(ctx context.Context, tx Tx) error {
 	if err := tx.LockApplications(ctx, k.applications); err != nil {
 		return err
 	}
+	if _, err := k.d.rank(ctx, tx, k.applications, 0); err != nil {
+		return err
+	}
+	if err := k.findRepeated(ctx, tx); err != nil {
+		return err
+	}
 	if err := k.nameVersions(ctx, tx); err != nil {
 		return err
 	}
-	latest, err := tx.LatestVersions(ctx, k.applications)
+	if err := k.addVersions(ctx, tx); err != nil {
+		return err
+	}
+	s, err := readShelves(ctx, tx, k.applications, distinct(slices.Collect(maps.Values(k.digests))))
 	if err != nil {
 		return err
 	}
-	if len(k.versions) > 0 {
-		if err := tx.AddVersions(ctx, k.versions); err != nil {
-			return err
-		}
+	var sets []NewVersionSet
+	for i, t := range k.all {
+		sets = append(sets, k.publish(s, i, t)...)
 	}
-	return k.addSets(ctx, tx, k.sets(latest))
+	if err := s.save(ctx, tx); err != nil {
+		return err
+	}
+	return addSets(ctx, tx, k.applications, sets)
 }
 
 // findOwners finds the sources that take each publication.
@@ -78,13 +96,24 @@ func (k *intake) findOwners(ctx context.Context, tx Tx) error {
 	}
 	for i, t := range k.all {
 		for _, o := range known[t.key] {
-			if k.d.sources.Takes(o.Ref, o.Config, t.Artifact.Tag) {
-				k.owners[i], k.applications = append(k.owners[i], o), append(k.applications, o.ApplicationID)
+			if placement := k.d.sources.Placement(o.Ref, o.Config, t.Artifact.Tag); placement.Taken {
+				k.owners[i], k.applications = append(k.owners[i], owner{o, placement}), append(k.applications, o.ApplicationID)
 			}
 		}
 	}
 	k.applications = distinct(k.applications)
 	return nil
+}
+
+// findRepeated finds the events that came before, in the tables or in the list.
+func (k *intake) findRepeated(ctx context.Context, tx Tx) error {
+	events := make([]Inbound, len(k.all))
+	for i, t := range k.all {
+		events[i] = t.In
+	}
+	var err error
+	k.repeated, err = tx.Applied(ctx, events)
+	return err
 }
 
 // nameVersions finds out which publications are new on which sources, and what the new versions are called. The digest is a
@@ -106,7 +135,7 @@ func (k *intake) nameVersions(ctx context.Context, tx Tx) error {
 		return err
 	}
 	for _, v := range taken {
-		k.names[onSource{v.ArtifactSourceID, v.Name}], k.digests[onSource{v.ArtifactSourceID, v.Digest}] = true, true
+		k.names[onSource{v.ArtifactSourceID, v.Name}], k.digests[onSource{v.ArtifactSourceID, v.Digest}] = true, v.ID
 	}
 	for i, t := range k.all {
 		for _, o := range k.owners[i] {
@@ -120,7 +149,7 @@ func (k *intake) nameVersions(ctx context.Context, tx Tx) error {
 
 func (k *intake) nameVersion(source int64, art Artifact) error {
 	digest := onSource{source, art.Digest}
-	if k.digests[digest] {
+	if _, known := k.digests[digest]; known {
 		return nil
 	}
 	names := namesOf(art)
@@ -128,10 +157,23 @@ func (k *intake) nameVersion(source int64, art Artifact) error {
 	if i < 0 {
 		return fault.New(fault.Conflict, "no name is left for %s on source %d", art.Digest, source)
 	}
-	k.digests[digest], k.names[onSource{source, names[i]}], k.added[digest] = true, true, len(k.versions)
+	k.digests[digest], k.names[onSource{source, names[i]}] = 0, true
 	k.versions = append(k.versions, Version{
 		ArtifactSourceID: source, Name: names[i], Digest: art.Digest, PublishedAt: art.PublishedAt, Reference: imageOf(art.Image) + "@" + art.Digest,
 	})
+	return nil
+}
+
+func (k *intake) addVersions(ctx context.Context, tx Tx) error {
+	if len(k.versions) == 0 {
+		return nil
+	}
+	if err := tx.AddVersions(ctx, k.versions); err != nil {
+		return err
+	}
+	for _, v := range k.versions {
+		k.digests[onSource{v.ArtifactSourceID, v.Digest}] = v.ID
+	}
 	return nil
 }
 
@@ -145,49 +187,26 @@ func namesOf(art Artifact) []string {
 	return []string{art.Tag, art.Tag + "-" + short, art.Tag + "-" + hex}
 }
 
-// sets are those of the latest versions after each publication, of each application that it concerns once every source has
-// one: also those that exist. Before the first publication, latest is what the tables say.
-func (k *intake) sets(latest map[int64][]LatestVersion) []NewVersionSet {
+// publish puts one publication on the shelves of its sources, and answers the newest sets afterwards of the applications that it concerns:
+// also those that exist.
+func (k *intake) publish(s *shelves, i int, t told) []NewVersionSet {
 	var sets []NewVersionSet
-	seen := map[string]bool{}
-	for i, t := range k.all {
-		for n, o := range k.owners[i] {
-			of := latest[o.ApplicationID]
-			if at, isNew := k.added[onSource{o.SourceID, t.Artifact.Digest}]; isNew {
-				k.succeed(of, k.versions[at])
-			}
-			// An artifact that several sources of an application take changes all of them at once.
-			if n < len(k.owners[i])-1 && k.owners[i][n+1].ApplicationID == o.ApplicationID {
-				continue
-			}
-			if len(of) == 0 || slices.ContainsFunc(of, func(l LatestVersion) bool { return l.VersionID == 0 }) {
-				continue
-			}
-			entries := make([]VersionSetEntry, len(of))
-			for j, l := range of {
-				entries[j] = VersionSetEntry{ServiceID: l.ServiceID, ArtifactSourceID: l.ArtifactSourceID, VersionID: l.VersionID}
-			}
-			// The numbers of sources and versions are nobody else's, so neither is the digest.
-			if digest := EntriesDigest(entries); !seen[digest] {
-				seen[digest] = true
-				sets = append(sets, NewVersionSet{VersionSet: VersionSet{ApplicationID: o.ApplicationID, EntriesDigest: digest}, Entries: entries, In: t.In})
-			}
+	for n, o := range k.owners[i] {
+		s.publish(k.digests[onSource{o.SourceID, t.Artifact.Digest}], o, t.Artifact, k.repeated[i])
+		// An artifact that several sources of an application take changes all of them at once.
+		if n < len(k.owners[i])-1 && k.owners[i][n+1].ApplicationID == o.ApplicationID {
+			continue
+		}
+		if set, whole := s.set(o.ApplicationID); whole {
+			set.In = t.In
+			sets = append(sets, set)
 		}
 	}
 	return sets
 }
 
-// succeed makes a version the latest of its source, if it is: of two of the same instant, the one with the higher number.
-func (k *intake) succeed(all []LatestVersion, v Version) {
-	for i, l := range all {
-		if l.ArtifactSourceID == v.ArtifactSourceID && (l.VersionID == 0 || v.PublishedAt.After(l.PublishedAt) || v.PublishedAt.Equal(l.PublishedAt) && v.ID > l.VersionID) {
-			all[i].VersionID, all[i].PublishedAt = v.ID, v.PublishedAt
-		}
-	}
-}
-
-// addSets adds those that do not exist yet (R9), in their order.
-func (k *intake) addSets(ctx context.Context, tx Tx, sets []NewVersionSet) error {
+// addSets adds those that do not exist yet (R9), in their order, and makes the last one of each application its newest.
+func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet) error {
 	if len(sets) == 0 {
 		return nil
 	}
@@ -199,26 +218,46 @@ func (k *intake) addSets(ctx context.Context, tx Tx, sets []NewVersionSet) error
 	if err != nil {
 		return err
 	}
-	sets = slices.DeleteFunc(sets, func(s NewVersionSet) bool {
-		return slices.ContainsFunc(exist, func(e VersionSet) bool {
-			return e.ApplicationID == s.ApplicationID && e.EntriesDigest == s.EntriesDigest
-		})
-	})
+	// The numbers of sources and versions belong to one application, and so does the digest of a set.
+	ids := map[string]int64{}
+	for _, e := range exist {
+		ids[e.EntriesDigest] = e.ID
+	}
+	var missing []NewVersionSet
+	for _, s := range sets {
+		if _, known := ids[s.EntriesDigest]; !known {
+			ids[s.EntriesDigest], missing = 0, append(missing, s)
+		}
+	}
+	if err := addMissingSets(ctx, tx, applications, missing); err != nil {
+		return err
+	}
+	for _, s := range missing {
+		ids[s.EntriesDigest] = s.ID
+	}
+	newest := map[int64]int64{}
+	for _, s := range sets {
+		newest[s.ApplicationID] = ids[s.EntriesDigest]
+	}
+	return tx.SaveNewestVersionSets(ctx, newest)
+}
+
+func addMissingSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	newest, err := tx.NewestVersionSets(ctx, k.applications)
+	last, err := tx.LastVersionSets(ctx, applications)
 	if err != nil {
 		return err
 	}
 	numbers := map[int64]int{}
-	for application, name := range newest {
+	for application, name := range last {
 		if numbers[application], err = strconv.Atoi(strings.TrimPrefix(name, setPrefix)); err != nil {
 			return fault.Because(err, fault.Internal, "found version set %q of application %d, expected %s<number>", name, application, setPrefix)
 		}
 	}
 	for i, s := range sets {
-		// The applications are locked and no set is ever deleted, so the number behind the newest is free (R6).
+		// The applications are locked and no set is ever deleted, so the number behind the last is free (R6).
 		numbers[s.ApplicationID]++
 		sets[i].Name = setPrefix + strconv.Itoa(numbers[s.ApplicationID])
 	}

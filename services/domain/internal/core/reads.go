@@ -25,6 +25,10 @@ type Reads interface {
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]VersionSet, error)
 	// VersionSetsByApplication is the same page of every application, newest first.
 	VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p Page) (map[int64]Slice[VersionSet], error)
+	// NewestVersionSets has the newest version of every source of an application; no key for an application without a set.
+	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]VersionSet, error)
+	// SeenDigests says of versions whether their digest was seen at the registry; no key where that was never said.
+	SeenDigests(ctx context.Context, organization int64, versions []int64) (map[int64]bool, error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]VersionSetEntry, error)
 
 	Environments(ctx context.Context, organization int64, f EnvironmentFilter, p Page) (Slice[Environment], error)

@@ -33,6 +33,8 @@ type Store interface {
 	OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithFreeQueue are those with a queued rollout whose application has no active one.
 	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
+	// OrganizationsWithUnranked are those with publications whose place in the order of their selection is not worked out.
+	OrganizationsWithUnranked(ctx context.Context) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
 }
@@ -56,6 +58,8 @@ type Tx interface {
 	Claim(ctx context.Context, in Inbound) (first bool, err error)
 	// ClaimAll is Claim for several, in their order.
 	ClaimAll(ctx context.Context, all []Inbound) (firsts []bool, err error)
+	// Applied reports which of some events were claimed before, and takes none.
+	Applied(ctx context.Context, all []Inbound) ([]bool, error)
 	// Announce publishes that a gate has been resolved, with the commit.
 	Announce(ctx context.Context, r GateResolved) error
 	// Command publishes what the workflow of a rollout is asked to do, with the commit.
@@ -78,19 +82,36 @@ type ApplicationWrites interface {
 	// SourcesByMatchKeys is where artifacts belong, by key, in the order of applications.
 	SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[string][]SourceOwner, error)
 	// VersionsTaken are the versions that have one of some names on their source, or one of some digests: only the source,
-	// the name and the digest of what is asked for are read, and of what is answered filled in.
+	// the name and the digest of what is asked for are read, and of what is answered filled in, with the identifier.
 	VersionsTaken(ctx context.Context, names, digests []Version) ([]Version, error)
 	// AddVersions fills in the identifiers, which follow the order of the list.
 	AddVersions(ctx context.Context, all []Version) error
-	// LatestVersions is the latest version of every source of applications, in the order of sources; the version's ID is 0
-	// where there is none.
-	LatestVersions(ctx context.Context, applications []int64) (map[int64][]LatestVersion, error)
-	// VersionSetsTaken are those of some contents that their applications have: application and digest are read, and filled in.
+	// PublicationsOf is every publication of versions.
+	PublicationsOf(ctx context.Context, versions []int64) ([]VersionPublication, error)
+	// NewestPublications is the newest publication that counts of every source of applications, some versions left out, in the order of
+	// sources; the version's ID is 0 where there is none.
+	NewestPublications(ctx context.Context, applications, without []int64) (map[int64][]SourceNewest, error)
+	// SavePublications adds publications, or replaces those of the same version and tag, in their order of arrival.
+	SavePublications(ctx context.Context, all []VersionPublication) error
+	// SaveSeenDigests says of versions whether their digest was seen.
+	SaveSeenDigests(ctx context.Context, seen map[int64]bool) error
+	// Unranked are publications of applications whose place in the order of their selection is not worked out, at most so many.
+	Unranked(ctx context.Context, applications []int64, most int) ([]UnrankedPublication, error)
+	// ApplicationWithUnranked is the application of such a publication; 0 where there is none.
+	ApplicationWithUnranked(ctx context.Context) (int64, error)
+	// SaveRanks says where publications are in the order of their selections, and whether they are taken.
+	SaveRanks(ctx context.Context, placements map[int64]Placement) error
+	// ForgetRanks is for a source whose selection changes.
+	ForgetRanks(ctx context.Context, source int64) error
+	// VersionSetsTaken are those of some contents that their applications have: application and digest are read, and filled in with the
+	// identifier.
 	VersionSetsTaken(ctx context.Context, all []VersionSet) ([]VersionSet, error)
-	// NewestVersionSets are the names of the newest sets, for the names of the next ones; no key for an application that has
+	// LastVersionSets are the names of the sets made last, for the names of the next ones; no key for an application that has
 	// none. The caller holds the applications' locks.
-	NewestVersionSets(ctx context.Context, applications []int64) (map[int64]string, error)
-	// AddVersionSets adds sets, each with all of its entries; none ever gets another one (E8).
+	LastVersionSets(ctx context.Context, applications []int64) (map[int64]string, error)
+	// SaveNewestVersionSets says which set of each application is the newest.
+	SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error
+	// AddVersionSets adds sets, each with all of its entries, and fills in the identifiers; none ever gets another entry (E8).
 	AddVersionSets(ctx context.Context, all []NewVersionSet) error
 	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
 	// lock (R13).
@@ -245,12 +266,34 @@ type SourceOwner struct {
 	Config json.RawMessage
 }
 
-// LatestVersion is the latest version of an artifact source.
-type LatestVersion struct {
-	ServiceID, ArtifactSourceID int64
-	// VersionID is 0, and PublishedAt means nothing, where the source has none.
-	VersionID   int64
-	PublishedAt time.Time
+// VersionPublication is a version under a tag.
+type VersionPublication struct {
+	ArtifactSourceID, VersionID int64
+	// Tag is empty for what was published without one.
+	Tag  string
+	Rank string
+	// PublishedAt and ToldAt are those of the publication that counts; Arrival is its place among all that have come.
+	PublishedAt, ToldAt time.Time
+	Arrival             int64
+	// Taken is whether the source takes the tag, as it is configured.
+	Taken bool
+	// DigestSeen is whether the version's digest was seen at the registry; nil where that was never said.
+	DigestSeen *bool
+}
+
+// SourceNewest is the newest publication of a source; its VersionID is 0 where there is none.
+type SourceNewest struct {
+	ServiceID int64
+	VersionPublication
+}
+
+// UnrankedPublication is a publication whose place in the order of its source's selection is not worked out yet.
+type UnrankedPublication struct {
+	ID, ApplicationID int64
+	Tag               string
+	// Ref and Config are the source's.
+	Ref    string
+	Config json.RawMessage
 }
 
 // NewVersionSet is a version set that is to be added, and the event that led to it, whose trace it keeps.

@@ -106,8 +106,11 @@ func (d *Domain) SetArtifactSourceConfig(ctx context.Context, a Actor, id int64,
 		if _, err := lockSources(ctx, tx, a.Organization, s.ServiceID); err != nil {
 			return err
 		}
-		changed, err = tx.SaveArtifactSource(ctx, id, config)
-		return err
+		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
+			return err
+		}
+		// Another selection may have another newest version: RankDue works it out.
+		return tx.ForgetRanks(ctx, id)
 	})
 	if err == nil {
 		d.watch.Changed()

@@ -38,7 +38,7 @@ func Topology() bus.Topology {
 }
 
 // RegistryConsumer reads what registries tell: what is there is taken together, up to a batch. The order does not matter,
-// since the age of a version decides, so every replica takes what it gets.
+// since the selection of the source decides, and then when something was published, so every replica takes what it gets.
 func RegistryConsumer() bus.Consumer {
 	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff()}
 }
@@ -114,7 +114,9 @@ func publication(e event.Event) (core.Publication, error) {
 			return core.Publication{}, fault.InvalidFields(fault.Field{Name: "data.published_at", Problem: "expected an instant, RFC 3339"})
 		}
 	}
-	return core.Publication{In: in, Artifact: core.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published}}, nil
+	return core.Publication{In: in, Artifact: core.Artifact{
+		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(), DigestSeen: data.DigestSeen,
+	}}, nil
 }
 
 // Domain handles events of the domain path, those of each organization together and in their order. Its own are no news, and those that

@@ -32,6 +32,7 @@ INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, refe
     VALUES (1, 1, '1.0', 'sha256:a', 'r', now()), (1, 1, '1.1', 'sha256:b', 'r', now()), (1, 2, '1.0', 'sha256:a', 'r', now());
 INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd1', 1), (1, 2, 'set-1', 'd2', 1);
 INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES (1, 1, 1, 1, 1), (1, 2, 3, 2, 2);
+INSERT INTO cd_newest_version_sets (organization_id, application_id, version_set_id) VALUES (1, 1, 1);
 INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'staging'), (1, 'production', 'production'), (2, 'staging', 'staging');
 INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (1, 1, 1, 'p@1', '{}'), (1, 2, 1, 'p@1', '{}');
 INSERT INTO cd_driver_bundles (organization_id, digest, driver_ref, content) VALUES (1, 'sha256:driver', 'p@1', 'x');

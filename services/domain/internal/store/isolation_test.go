@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,8 +41,8 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	}
 	err := pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {
 		for _, table := range tenantTables(t, owner) {
-			// Cells and ends of names come by themselves, from triggers of the tables that they are read off.
-			if table == "cd_organizations" || table == "cd_cells" || table == "cd_application_name_ends" {
+			// Cells, ends of names and publications come by themselves, from triggers of the tables that they are read off.
+			if slices.Contains([]string{"cd_organizations", "cd_cells", "cd_application_name_ends", "cd_publications"}, table) {
 				continue
 			}
 			if _, err := tx.Exec(t.Context(), copyTwin(t, owner, table)); err != nil {
@@ -383,7 +384,7 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	for _, sql := range []string{
 		`cd_organizations_with_due_rollbacks(now())`, `cd_organizations_with_due_gates(now())`, `cd_organizations_with_token('x')`,
 		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`, `cd_agent_of_key('k', now())`,
-		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`,
+		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`,
 	} {
 		if _, err := count(t.Context(), service, 0, "SELECT * FROM "+sql); err != nil {
 			t.Errorf("%s: %v", sql, err)

@@ -62,6 +62,8 @@ type Deps struct {
 	Claim func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// ClaimAll is Claim for several events, in their order.
 	ClaimAll func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
+	// Applied reports which of several events were claimed before.
+	Applied func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
 	// Publish adds events to the outbox of a transaction.
 	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 }
@@ -178,6 +180,23 @@ func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
 
 // ClaimAll implements core.Tx.
 func (t *tx) ClaimAll(ctx context.Context, all []core.Inbound) ([]bool, error) {
+	events, err := envelopes(all)
+	if err != nil {
+		return nil, err
+	}
+	return t.deps.ClaimAll(ctx, t.pgx, events)
+}
+
+// Applied implements core.Tx.
+func (t *tx) Applied(ctx context.Context, all []core.Inbound) ([]bool, error) {
+	events, err := envelopes(all)
+	if err != nil {
+		return nil, err
+	}
+	return t.deps.Applied(ctx, t.pgx, events)
+}
+
+func envelopes(all []core.Inbound) ([]event.Event, error) {
 	events := make([]event.Event, len(all))
 	for i, in := range all {
 		e, ok := in.Envelope.(event.Event)
@@ -186,7 +205,7 @@ func (t *tx) ClaimAll(ctx context.Context, all []core.Inbound) ([]bool, error) {
 		}
 		events[i] = e
 	}
-	return t.deps.ClaimAll(ctx, t.pgx, events)
+	return events, nil
 }
 
 // missing makes the absence of a row a NotFound that names it, and classes everything else.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -40,7 +42,7 @@ func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) (
 	}
 	rows, err := t.q.VersionsTaken(ctx, p)
 	return convertAll(rows, func(r query.VersionsTakenRow) core.Version {
-		return core.Version{ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest}
+		return core.Version{ID: r.ID, ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest}
 	}), pg.Classify(err, "read the names and digests of versions")
 }
 
@@ -56,23 +58,14 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 		p.Refs, p.Published = append(p.Refs, v.Reference), append(p.Published, v.PublishedAt)
 		places[key{v.ArtifactSourceID, v.Digest}] = i
 	}
+	if err := t.q.RecordPublications(ctx); err != nil {
+		return pg.Classify(err, "add %d versions", len(all))
+	}
 	rows, err := t.q.InsertVersions(ctx, p)
 	for _, r := range rows {
 		all[places[key{r.ArtifactSourceID, r.Digest}]].ID = r.ID
 	}
 	return pg.Classify(err, "add %d versions", len(all))
-}
-
-// LatestVersions implements core.Tx.
-func (t *tx) LatestVersions(ctx context.Context, applications []int64) (map[int64][]core.LatestVersion, error) {
-	rows, err := t.q.LatestVersions(ctx, t.organization, applications)
-	found := make(map[int64][]core.LatestVersion, len(applications))
-	for _, r := range rows {
-		found[r.ApplicationID] = append(found[r.ApplicationID], core.LatestVersion{
-			ServiceID: r.ServiceID, ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, PublishedAt: r.PublishedAt,
-		})
-	}
-	return found, pg.Classify(err, "read the latest versions of %d applications", len(applications))
 }
 
 // VersionSetsTaken implements core.Tx.
@@ -83,18 +76,28 @@ func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]cor
 	}
 	rows, err := t.q.VersionSetsTaken(ctx, applications, digests, t.organization)
 	return convertAll(rows, func(r query.VersionSetsTakenRow) core.VersionSet {
-		return core.VersionSet{ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest}
+		return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest}
 	}), pg.Classify(err, "look for %d version sets", len(all))
 }
 
-// NewestVersionSets implements core.Tx.
-func (t *tx) NewestVersionSets(ctx context.Context, applications []int64) (map[int64]string, error) {
-	rows, err := t.q.NewestVersionSets(ctx, applications, t.organization)
+// LastVersionSets implements core.Tx.
+func (t *tx) LastVersionSets(ctx context.Context, applications []int64) (map[int64]string, error) {
+	rows, err := t.q.LastVersionSets(ctx, applications, t.organization)
 	found := make(map[int64]string, len(rows))
 	for _, r := range rows {
 		found[r.ApplicationID] = r.Name
 	}
-	return found, pg.Classify(err, "read the newest version sets of %d applications", len(applications))
+	return found, pg.Classify(err, "read the last version sets of %d applications", len(applications))
+}
+
+// SaveNewestVersionSets implements core.Tx.
+func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error {
+	applications := slices.Sorted(maps.Keys(sets))
+	ids := make([]int64, len(applications))
+	for i, application := range applications {
+		ids[i] = sets[application]
+	}
+	return pg.Classify(t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids), "save the newest version sets of %d applications", len(sets))
 }
 
 // AddVersionSets implements core.Tx.
@@ -116,7 +119,9 @@ func (t *tx) AddVersionSets(ctx context.Context, all []core.NewVersionSet) error
 	}
 	entries := query.InsertVersionSetEntriesParams{OrganizationID: t.organization}
 	for _, r := range rows {
-		for _, e := range all[places[key{r.ApplicationID, r.EntriesDigest}]].Entries {
+		set := &all[places[key{r.ApplicationID, r.EntriesDigest}]]
+		set.ID = r.ID
+		for _, e := range set.Entries {
 			entries.VersionSets, entries.Versions = append(entries.VersionSets, r.ID), append(entries.Versions, e.VersionID)
 			entries.ArtifactSources, entries.Services = append(entries.ArtifactSources, e.ArtifactSourceID), append(entries.Services, e.ServiceID)
 		}

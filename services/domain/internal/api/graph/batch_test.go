@@ -12,7 +12,7 @@ const (
 	rolloutFields = `id application { name } versionSet { name entries { service { name } artifactSource { id } version { name } } } flowDefinition { version }
 		openGates { gateId viewerCan { allowed } } waitingOn { kind environment { name } service { name } } viewerCan { allowed } journal(first: 3) { nodes { event } pageInfo { hasNextPage } } environments { environment { name } driverBinding { version } previousVersionSet { name }
 			deployments { service { name } versions { name } snapshot { commitSha } } }`
-	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name } } } } versionSets(first: 2) { nodes { name } }
+	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name digestSeen } } } } versionSets(first: 2) { nodes { name } } newestVersionSet { name }
 		flowDefinition { version } environments { environment { name driverBindings { version } } live { name } liveSince latest { state rollout { id } } } activeRollout { id } rollouts(first: 2) { nodes { id } } viewerCan { allowed }`
 )
 

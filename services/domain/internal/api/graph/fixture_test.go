@@ -120,6 +120,9 @@ func setup(t *testing.T) *fixture {
 		ClaimAll: func(_ context.Context, _ pgx.Tx, all []event.Event) ([]bool, error) {
 			return slices.Repeat([]bool{true}, len(all)), nil
 		},
+		Applied: func(_ context.Context, _ pgx.Tx, all []event.Event) ([]bool, error) {
+			return make([]bool, len(all)), nil
+		},
 	})
 	for id, name := range map[int64]string{ours: "ours", theirs: "theirs"} {
 		if err := s.EnsureOrganization(t.Context(), id, name); err != nil {

@@ -27,6 +27,8 @@ type loaders struct {
 	versionSets             *loader[int64, core.VersionSet]
 	versionSetsOf           *loader[paged, core.Slice[core.VersionSet]]
 	versionSetCountOf       *loader[int64, int]
+	newestSetOf             *loader[int64, core.VersionSet]
+	seenDigests             *loader[int64, bool]
 	entriesOf               *loader[int64, []core.VersionSetEntry]
 	environments            *loader[int64, core.Environment]
 	bindings                *loader[int64, core.DriverBinding]
@@ -97,6 +99,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		versionSets:             plain(b, r.VersionSetsByID),
 		versionSetsOf:           pages(b, r.VersionSetsByApplication),
 		versionSetCountOf:       plain(b, r.CountVersionSetsByApplication),
+		newestSetOf:             plain(b, r.NewestVersionSets),
+		seenDigests:             plain(b, r.SeenDigests),
 		entriesOf:               plain(b, r.EntriesByVersionSet),
 		environments:            plain(b, r.EnvironmentsByID),
 		bindings:                plain(b, r.DriverBindingsByID),

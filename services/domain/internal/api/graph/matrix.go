@@ -42,12 +42,7 @@ type matrixRow struct{}
 
 // Newest is the newest version set of the application.
 func (matrixRow) Newest(ctx context.Context, r *model.MatrixRow) (*model.VersionSet, error) {
-	s, _, err := loadersOf(ctx).versionSetsOf.load(ctx, paged{r.Application.ID, core.Page{First: 1}})
-	if err != nil || len(s.Nodes) == 0 {
-		return nil, err
-	}
-	newest := model.WrapVersionSet(s.Nodes[0])
-	return &newest, nil
+	return optional(ctx, loadersOf(ctx).newestSetOf, r.Application.ID, model.WrapVersionSet)
 }
 
 // Cells are where the application stands, in the environments that are shown.

@@ -33,6 +33,11 @@ func (application) VersionSets(
 	})), err
 }
 
+// NewestVersionSet has the newest version of every source; null before the first set.
+func (application) NewestVersionSet(ctx context.Context, a *model.Application) (*model.VersionSet, error) {
+	return optional(ctx, loadersOf(ctx).newestSetOf, a.ID, model.WrapVersionSet)
+}
+
 // FlowDefinition is the latest; null before the first.
 func (application) FlowDefinition(ctx context.Context, a *model.Application) (*model.FlowDefinition, error) {
 	return optional(ctx, loadersOf(ctx).latestFlowOf, a.ID, model.WrapFlowDefinition)
@@ -135,6 +140,14 @@ func (artifactSource) Versions(
 		n, _, err := l.versionCountOf.load(ctx, s.ID)
 		return n, err
 	})), err
+}
+
+// version resolves those of Version.
+type version struct{}
+
+// DigestSeen is whether the digest was seen at the registry; null where that was never said.
+func (version) DigestSeen(ctx context.Context, v *model.Version) (*bool, error) {
+	return optional(ctx, loadersOf(ctx).seenDigests, v.ID, func(seen bool) bool { return seen })
 }
 
 // versionSet resolves those of VersionSet.

@@ -102,6 +102,9 @@ func (resolvers) Service() exec.ServiceResolver { return service{} }
 // ServiceHealth resolves its fields.
 func (resolvers) ServiceHealth() exec.ServiceHealthResolver { return serviceHealth{} }
 
+// Version resolves its fields.
+func (resolvers) Version() exec.VersionResolver { return version{} }
+
 // VersionSet resolves its fields.
 func (resolvers) VersionSet() exec.VersionSetResolver { return versionSet{} }
 

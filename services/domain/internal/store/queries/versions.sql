@@ -9,48 +9,121 @@ ORDER BY s.application_id, a.id;
 -- name: VersionsTaken :many
 -- Versions that have one of some names on some source, or one of some digests: the lists go side by side. The parts are
 -- looked up one by one, by their unique indexes, however many versions a source has.
-SELECT n.artifact_source_id, n.name, n.digest
+SELECT n.id, n.artifact_source_id, n.name, n.digest
 FROM (SELECT unnest(@sources_of_names::bigint[]) AS source, unnest(@names::text[]) AS name) asked
-CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_versions v
     WHERE v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.name = asked.name LIMIT 1) n
 UNION
-SELECT d.artifact_source_id, d.name, d.digest
+SELECT d.id, d.artifact_source_id, d.name, d.digest
 FROM (SELECT unnest(@sources_of_digests::bigint[]) AS source, unnest(@digests::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_versions v
     WHERE v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.digest = asked.digest LIMIT 1) d;
 
 -- name: InsertVersions :many
--- In the order of the lists, which is that of the identifiers: of two that were published at the same instant the later
--- one is the latest.
+-- In the order of the lists, which is that of the identifiers.
 INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
 SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[])
 RETURNING id, artifact_source_id, digest;
 
--- name: LatestVersions :many
-SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id, COALESCE(v.published_at, 'epoch')::timestamptz AS published_at
+-- name: RecordPublications :exec
+-- Says that the transaction adds the publications of its versions itself.
+SELECT set_config('lockstep.publications', 'recorded', true);
+
+-- name: PublicationsOfVersions :many
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen
+FROM cd_publications WHERE organization_id = @organization_id AND version_id = ANY(@versions::bigint[]) ORDER BY version_id, tag;
+
+-- name: NewestPublications :many
+-- The newest publication of every source of applications, in the order of sources, some versions left out; version 0 where there is none.
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.told_at, 'epoch')::timestamptz AS told_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
 LEFT JOIN LATERAL (
-    SELECT l.id, l.published_at FROM cd_versions l
-    WHERE l.organization_id = @organization_id AND l.artifact_source_id = a.id
-    ORDER BY l.published_at DESC, l.id DESC LIMIT 1
-) v ON true
+    SELECT l.version_id, l.rank, l.published_at, l.told_at, l.arrival FROM cd_publications l
+    WHERE l.organization_id = @organization_id AND l.artifact_source_id = a.id AND l.rank IS NOT NULL AND l.taken AND l.digest_seen IS NOT FALSE
+      AND NOT (l.version_id = ANY(@without::bigint[]))
+    ORDER BY l.rank DESC, l.published_at DESC, l.told_at DESC, l.arrival DESC LIMIT 1
+) p ON true
 WHERE s.organization_id = @organization_id AND s.application_id = ANY(@applications::bigint[])
 ORDER BY s.application_id, a.id;
 
+-- name: SavePublications :exec
+-- In the order of the lists, which is that of arrival.
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen)
+SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@versions::bigint[]), unnest(@tags::text[]), unnest(@ranks::text[]),
+    unnest(@published::timestamptz[]), unnest(@told::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean
+ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
+SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen, updated_at = now();
+
+-- name: SaveSeenDigests :exec
+-- Whether the digests of versions were seen: the lists go side by side.
+UPDATE cd_publications p SET digest_seen = asked.seen, updated_at = now()
+FROM (SELECT unnest(@versions::bigint[]) AS version_id, unnest(@seen::boolean[]) AS seen) asked
+WHERE p.organization_id = @organization_id AND p.version_id = asked.version_id AND p.digest_seen IS DISTINCT FROM asked.seen;
+
+-- name: SeenDigests :many
+-- Of versions of which it was said whether their digest was seen.
+SELECT version_id, bool_or(digest_seen)::boolean AS seen FROM cd_publications
+WHERE organization_id = @organization_id AND version_id = ANY(@ids::bigint[]) AND digest_seen IS NOT NULL GROUP BY version_id;
+
+-- name: UnrankedPublications :many
+SELECT p.id, p.tag, s.application_id, a.source_ref, a.source_config
+FROM cd_publications p
+JOIN cd_artifact_sources a ON a.organization_id = p.organization_id AND a.id = p.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE p.organization_id = @organization_id AND p.rank IS NULL AND s.application_id = ANY(@applications::bigint[])
+ORDER BY p.id LIMIT @at_most;
+
+-- name: ApplicationWithUnranked :one
+SELECT s.application_id
+FROM cd_publications p
+JOIN cd_artifact_sources a ON a.organization_id = p.organization_id AND a.id = p.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE p.organization_id = @organization_id AND p.rank IS NULL LIMIT 1;
+
+-- name: RankPublications :exec
+-- The lists go side by side.
+UPDATE cd_publications p SET rank = asked.rank, taken = asked.taken, updated_at = now()
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ranks::text[]) AS rank, unnest(@taken::boolean[]) AS taken) asked
+WHERE p.organization_id = @organization_id AND p.id = asked.id;
+
+-- name: ForgetRanks :exec
+UPDATE cd_publications SET rank = NULL, updated_at = now() WHERE organization_id = @organization_id AND artifact_source_id = @artifact_source_id;
+
+-- name: OrganizationsWithUnrankedPublications :many
+SELECT organization_id::bigint FROM cd_organizations_with_unranked_publications() AS organization_id;
+
 -- name: VersionSetsTaken :many
 -- Which of some contents there are sets of: the lists go side by side.
-SELECT found.application_id, found.entries_digest
+SELECT found.id, found.application_id, found.entries_digest
 FROM (SELECT unnest(@applications::bigint[]) AS application, unnest(@digests::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT n.application_id, n.entries_digest FROM cd_version_sets n
+CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest FROM cd_version_sets n
     WHERE n.organization_id = @organization_id AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found;
 
--- name: NewestVersionSets :many
--- The newest set of each application that has one.
+-- name: LastVersionSets :many
+-- The set that was made last, of each application that has one.
 SELECT newest.application_id, newest.name
 FROM unnest(@applications::bigint[]) AS asked(application)
 CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
     WHERE n.organization_id = @organization_id AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest;
+
+-- name: NewestVersionSets :many
+-- The newest set of each application that has one: where it is not known, the last one made.
+SELECT * FROM cd_version_sets v
+WHERE v.organization_id = @organization_id AND v.id = ANY(ARRAY(
+  SELECT COALESCE(
+    (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = @organization_id AND n.application_id = asked.application),
+    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = @organization_id AND l.application_id = asked.application ORDER BY l.id DESC LIMIT 1))
+  FROM unnest(@ids::bigint[]) AS asked(application)
+));
+
+-- name: SaveNewestVersionSets :exec
+-- The lists go side by side.
+INSERT INTO cd_newest_version_sets AS n (organization_id, application_id, version_set_id)
+SELECT @organization_id, unnest(@applications::bigint[]), unnest(@version_sets::bigint[])
+ON CONFLICT ON CONSTRAINT cd_newest_version_sets_one_per_application DO UPDATE SET version_set_id = excluded.version_set_id, updated_at = now()
+WHERE n.version_set_id <> excluded.version_set_id;
 
 -- name: InsertVersionSets :many
 -- In the order of the lists, which is that of the identifiers. An empty trace is none.

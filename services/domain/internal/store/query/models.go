@@ -422,12 +422,46 @@ type Member struct {
 	Subject *string
 }
 
+// The set of the newest version of every source of an application. Without a row it is the last one made.
+type NewestVersionSet struct {
+	ID             int64
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 // The owner and shard key of every other table; id is its organization_id.
 type Organization struct {
 	ID        int64
 	Name      string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// Under which tags the versions of a source were published, and when: what the newest version is chosen from.
+type Publication struct {
+	ID               int64
+	OrganizationID   int64
+	ArtifactSourceID int64
+	VersionID        int64
+	// The tag; empty for what was published without one.
+	Tag string
+	// The place of the tag in the order of the source's selection; of equal rank, the later publication is the newer one. NULL: not worked out yet.
+	Rank *string
+	// The last publication of the version under the tag; the first, where the selection goes by when an artifact was made.
+	PublishedAt time.Time
+	// When the event of that publication was made: the order of publications of the same instant.
+	ToldAt time.Time
+	// The order of arrival, for publications of the same instant that were told at the same instant.
+	Arrival int64
+	// Whether the source, as it is configured now, takes the tag.
+	Taken bool
+	// Whether the digest of the version was seen at its registry, the same in all rows of a version; NULL where that was never said.
+	DigestSeen *bool
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 type QueuedRollout struct {

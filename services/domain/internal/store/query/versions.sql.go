@@ -11,6 +11,21 @@ import (
 	"time"
 )
 
+const applicationWithUnranked = `-- name: ApplicationWithUnranked :one
+SELECT s.application_id
+FROM cd_publications p
+JOIN cd_artifact_sources a ON a.organization_id = p.organization_id AND a.id = p.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE p.organization_id = $1 AND p.rank IS NULL LIMIT 1
+`
+
+func (q *Queries) ApplicationWithUnranked(ctx context.Context, organizationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, applicationWithUnranked, organizationID)
+	var application_id int64
+	err := row.Scan(&application_id)
+	return application_id, err
+}
+
 const countVersionSetsByApplication = `-- name: CountVersionSetsByApplication :many
 SELECT application_id AS id, count(*) AS items FROM cd_version_sets
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
@@ -108,6 +123,15 @@ func (q *Queries) EntriesByVersionSet(ctx context.Context, organizationID int64,
 	return items, nil
 }
 
+const forgetRanks = `-- name: ForgetRanks :exec
+UPDATE cd_publications SET rank = NULL, updated_at = now() WHERE organization_id = $1 AND artifact_source_id = $2
+`
+
+func (q *Queries) ForgetRanks(ctx context.Context, organizationID int64, artifactSourceID int64) error {
+	_, err := q.db.Exec(ctx, forgetRanks, organizationID, artifactSourceID)
+	return err
+}
+
 const insertVersionSetEntries = `-- name: InsertVersionSetEntries :exec
 INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id)
 SELECT $1, unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[])
@@ -202,8 +226,7 @@ type InsertVersionsRow struct {
 	Digest           string
 }
 
-// In the order of the lists, which is that of the identifiers: of two that were published at the same instant the later
-// one is the latest.
+// In the order of the lists, which is that of the identifiers.
 func (q *Queries) InsertVersions(ctx context.Context, arg InsertVersionsParams) ([]InsertVersionsRow, error) {
 	rows, err := q.db.Query(ctx, insertVersions,
 		arg.OrganizationID,
@@ -231,42 +254,84 @@ func (q *Queries) InsertVersions(ctx context.Context, arg InsertVersionsParams) 
 	return items, nil
 }
 
-const latestVersions = `-- name: LatestVersions :many
-SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(v.id, 0)::bigint AS version_id, COALESCE(v.published_at, 'epoch')::timestamptz AS published_at
-FROM cd_services s
-JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
-LEFT JOIN LATERAL (
-    SELECT l.id, l.published_at FROM cd_versions l
-    WHERE l.organization_id = $1 AND l.artifact_source_id = a.id
-    ORDER BY l.published_at DESC, l.id DESC LIMIT 1
-) v ON true
-WHERE s.organization_id = $1 AND s.application_id = ANY($2::bigint[])
-ORDER BY s.application_id, a.id
+const lastVersionSets = `-- name: LastVersionSets :many
+SELECT newest.application_id, newest.name
+FROM unnest($1::bigint[]) AS asked(application)
+CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
+    WHERE n.organization_id = $2 AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest
 `
 
-type LatestVersionsRow struct {
-	ApplicationID    int64
-	ServiceID        int64
-	ArtifactSourceID int64
-	VersionID        int64
-	PublishedAt      time.Time
+type LastVersionSetsRow struct {
+	ApplicationID int64
+	Name          string
 }
 
-func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, applications []int64) ([]LatestVersionsRow, error) {
-	rows, err := q.db.Query(ctx, latestVersions, organizationID, applications)
+// The set that was made last, of each application that has one.
+func (q *Queries) LastVersionSets(ctx context.Context, applications []int64, organizationID int64) ([]LastVersionSetsRow, error) {
+	rows, err := q.db.Query(ctx, lastVersionSets, applications, organizationID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LatestVersionsRow
+	var items []LastVersionSetsRow
 	for rows.Next() {
-		var i LatestVersionsRow
+		var i LastVersionSetsRow
+		if err := rows.Scan(&i.ApplicationID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestPublications = `-- name: NewestPublications :many
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.told_at, 'epoch')::timestamptz AS told_at, COALESCE(p.arrival, 0)::bigint AS arrival
+FROM cd_services s
+JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+LEFT JOIN LATERAL (
+    SELECT l.version_id, l.rank, l.published_at, l.told_at, l.arrival FROM cd_publications l
+    WHERE l.organization_id = $1 AND l.artifact_source_id = a.id AND l.rank IS NOT NULL AND l.taken AND l.digest_seen IS NOT FALSE
+      AND NOT (l.version_id = ANY($2::bigint[]))
+    ORDER BY l.rank DESC, l.published_at DESC, l.told_at DESC, l.arrival DESC LIMIT 1
+) p ON true
+WHERE s.organization_id = $1 AND s.application_id = ANY($3::bigint[])
+ORDER BY s.application_id, a.id
+`
+
+type NewestPublicationsRow struct {
+	ApplicationID    int64
+	ServiceID        int64
+	ArtifactSourceID int64
+	VersionID        int64
+	Rank             string
+	PublishedAt      time.Time
+	ToldAt           time.Time
+	Arrival          int64
+}
+
+// The newest publication of every source of applications, in the order of sources, some versions left out; version 0 where there is none.
+func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, without []int64, applications []int64) ([]NewestPublicationsRow, error) {
+	rows, err := q.db.Query(ctx, newestPublications, organizationID, without, applications)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestPublicationsRow
+	for rows.Next() {
+		var i NewestPublicationsRow
 		if err := rows.Scan(
 			&i.ApplicationID,
 			&i.ServiceID,
 			&i.ArtifactSourceID,
 			&i.VersionID,
+			&i.Rank,
 			&i.PublishedAt,
+			&i.ToldAt,
+			&i.Arrival,
 		); err != nil {
 			return nil, err
 		}
@@ -279,28 +344,231 @@ func (q *Queries) LatestVersions(ctx context.Context, organizationID int64, appl
 }
 
 const newestVersionSets = `-- name: NewestVersionSets :many
-SELECT newest.application_id, newest.name
-FROM unnest($1::bigint[]) AS asked(application)
-CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
-    WHERE n.organization_id = $2 AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets v
+WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
+  SELECT COALESCE(
+    (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = $1 AND n.application_id = asked.application),
+    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = $1 AND l.application_id = asked.application ORDER BY l.id DESC LIMIT 1))
+  FROM unnest($2::bigint[]) AS asked(application)
+))
 `
 
-type NewestVersionSetsRow struct {
-	ApplicationID int64
-	Name          string
-}
-
-// The newest set of each application that has one.
-func (q *Queries) NewestVersionSets(ctx context.Context, applications []int64, organizationID int64) ([]NewestVersionSetsRow, error) {
-	rows, err := q.db.Query(ctx, newestVersionSets, applications, organizationID)
+// The newest set of each application that has one: where it is not known, the last one made.
+func (q *Queries) NewestVersionSets(ctx context.Context, organizationID int64, ids []int64) ([]VersionSet, error) {
+	rows, err := q.db.Query(ctx, newestVersionSets, organizationID, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []NewestVersionSetsRow
+	var items []VersionSet
 	for rows.Next() {
-		var i NewestVersionSetsRow
-		if err := rows.Scan(&i.ApplicationID, &i.Name); err != nil {
+		var i VersionSet
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.Name,
+			&i.EntriesDigest,
+			&i.EntriesCount,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Traceparent,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const organizationsWithUnrankedPublications = `-- name: OrganizationsWithUnrankedPublications :many
+SELECT organization_id::bigint FROM cd_organizations_with_unranked_publications() AS organization_id
+`
+
+func (q *Queries) OrganizationsWithUnrankedPublications(ctx context.Context) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithUnrankedPublications)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const publicationsOfVersions = `-- name: PublicationsOfVersions :many
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen
+FROM cd_publications WHERE organization_id = $1 AND version_id = ANY($2::bigint[]) ORDER BY version_id, tag
+`
+
+type PublicationsOfVersionsRow struct {
+	ArtifactSourceID int64
+	VersionID        int64
+	Tag              string
+	Rank             string
+	PublishedAt      time.Time
+	ToldAt           time.Time
+	Arrival          int64
+	Taken            bool
+	DigestSeen       *bool
+}
+
+func (q *Queries) PublicationsOfVersions(ctx context.Context, organizationID int64, versions []int64) ([]PublicationsOfVersionsRow, error) {
+	rows, err := q.db.Query(ctx, publicationsOfVersions, organizationID, versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PublicationsOfVersionsRow
+	for rows.Next() {
+		var i PublicationsOfVersionsRow
+		if err := rows.Scan(
+			&i.ArtifactSourceID,
+			&i.VersionID,
+			&i.Tag,
+			&i.Rank,
+			&i.PublishedAt,
+			&i.ToldAt,
+			&i.Arrival,
+			&i.Taken,
+			&i.DigestSeen,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rankPublications = `-- name: RankPublications :exec
+UPDATE cd_publications p SET rank = asked.rank, taken = asked.taken, updated_at = now()
+FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::text[]) AS rank, unnest($4::boolean[]) AS taken) asked
+WHERE p.organization_id = $1 AND p.id = asked.id
+`
+
+type RankPublicationsParams struct {
+	OrganizationID int64
+	Ids            []int64
+	Ranks          []string
+	Taken          []bool
+}
+
+// The lists go side by side.
+func (q *Queries) RankPublications(ctx context.Context, arg RankPublicationsParams) error {
+	_, err := q.db.Exec(ctx, rankPublications,
+		arg.OrganizationID,
+		arg.Ids,
+		arg.Ranks,
+		arg.Taken,
+	)
+	return err
+}
+
+const recordPublications = `-- name: RecordPublications :exec
+SELECT set_config('lockstep.publications', 'recorded', true)
+`
+
+// Says that the transaction adds the publications of its versions itself.
+func (q *Queries) RecordPublications(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, recordPublications)
+	return err
+}
+
+const saveNewestVersionSets = `-- name: SaveNewestVersionSets :exec
+INSERT INTO cd_newest_version_sets AS n (organization_id, application_id, version_set_id)
+SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
+ON CONFLICT ON CONSTRAINT cd_newest_version_sets_one_per_application DO UPDATE SET version_set_id = excluded.version_set_id, updated_at = now()
+WHERE n.version_set_id <> excluded.version_set_id
+`
+
+// The lists go side by side.
+func (q *Queries) SaveNewestVersionSets(ctx context.Context, organizationID int64, applications []int64, versionSets []int64) error {
+	_, err := q.db.Exec(ctx, saveNewestVersionSets, organizationID, applications, versionSets)
+	return err
+}
+
+const savePublications = `-- name: SavePublications :exec
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen)
+SELECT $1, unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
+    unnest($6::timestamptz[]), unnest($7::timestamptz[]), true, NULLIF(unnest($8::text[]), '')::boolean
+ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
+SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen, updated_at = now()
+`
+
+type SavePublicationsParams struct {
+	OrganizationID  int64
+	ArtifactSources []int64
+	Versions        []int64
+	Tags            []string
+	Ranks           []string
+	Published       []time.Time
+	Told            []time.Time
+	Seen            []string
+}
+
+// In the order of the lists, which is that of arrival.
+func (q *Queries) SavePublications(ctx context.Context, arg SavePublicationsParams) error {
+	_, err := q.db.Exec(ctx, savePublications,
+		arg.OrganizationID,
+		arg.ArtifactSources,
+		arg.Versions,
+		arg.Tags,
+		arg.Ranks,
+		arg.Published,
+		arg.Told,
+		arg.Seen,
+	)
+	return err
+}
+
+const saveSeenDigests = `-- name: SaveSeenDigests :exec
+UPDATE cd_publications p SET digest_seen = asked.seen, updated_at = now()
+FROM (SELECT unnest($2::bigint[]) AS version_id, unnest($3::boolean[]) AS seen) asked
+WHERE p.organization_id = $1 AND p.version_id = asked.version_id AND p.digest_seen IS DISTINCT FROM asked.seen
+`
+
+// Whether the digests of versions were seen: the lists go side by side.
+func (q *Queries) SaveSeenDigests(ctx context.Context, organizationID int64, versions []int64, seen []bool) error {
+	_, err := q.db.Exec(ctx, saveSeenDigests, organizationID, versions, seen)
+	return err
+}
+
+const seenDigests = `-- name: SeenDigests :many
+SELECT version_id, bool_or(digest_seen)::boolean AS seen FROM cd_publications
+WHERE organization_id = $1 AND version_id = ANY($2::bigint[]) AND digest_seen IS NOT NULL GROUP BY version_id
+`
+
+type SeenDigestsRow struct {
+	VersionID int64
+	Seen      bool
+}
+
+// Of versions of which it was said whether their digest was seen.
+func (q *Queries) SeenDigests(ctx context.Context, organizationID int64, ids []int64) ([]SeenDigestsRow, error) {
+	rows, err := q.db.Query(ctx, seenDigests, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeenDigestsRow
+	for rows.Next() {
+		var i SeenDigestsRow
+		if err := rows.Scan(&i.VersionID, &i.Seen); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -342,6 +610,49 @@ func (q *Queries) SourcesByMatchKeys(ctx context.Context, organizationID int64, 
 			&i.MatchKey,
 			&i.SourceID,
 			&i.ServiceID,
+			&i.ApplicationID,
+			&i.SourceRef,
+			&i.SourceConfig,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unrankedPublications = `-- name: UnrankedPublications :many
+SELECT p.id, p.tag, s.application_id, a.source_ref, a.source_config
+FROM cd_publications p
+JOIN cd_artifact_sources a ON a.organization_id = p.organization_id AND a.id = p.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE p.organization_id = $1 AND p.rank IS NULL AND s.application_id = ANY($2::bigint[])
+ORDER BY p.id LIMIT $3
+`
+
+type UnrankedPublicationsRow struct {
+	ID            int64
+	Tag           string
+	ApplicationID int64
+	SourceRef     string
+	SourceConfig  json.RawMessage
+}
+
+func (q *Queries) UnrankedPublications(ctx context.Context, organizationID int64, applications []int64, atMost int32) ([]UnrankedPublicationsRow, error) {
+	rows, err := q.db.Query(ctx, unrankedPublications, organizationID, applications, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnrankedPublicationsRow
+	for rows.Next() {
+		var i UnrankedPublicationsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Tag,
 			&i.ApplicationID,
 			&i.SourceRef,
 			&i.SourceConfig,
@@ -448,13 +759,14 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 }
 
 const versionSetsTaken = `-- name: VersionSetsTaken :many
-SELECT found.application_id, found.entries_digest
+SELECT found.id, found.application_id, found.entries_digest
 FROM (SELECT unnest($1::bigint[]) AS application, unnest($2::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT n.application_id, n.entries_digest FROM cd_version_sets n
+CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest FROM cd_version_sets n
     WHERE n.organization_id = $3 AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found
 `
 
 type VersionSetsTakenRow struct {
+	ID            int64
 	ApplicationID int64
 	EntriesDigest string
 }
@@ -469,7 +781,7 @@ func (q *Queries) VersionSetsTaken(ctx context.Context, applications []int64, di
 	var items []VersionSetsTakenRow
 	for rows.Next() {
 		var i VersionSetsTakenRow
-		if err := rows.Scan(&i.ApplicationID, &i.EntriesDigest); err != nil {
+		if err := rows.Scan(&i.ID, &i.ApplicationID, &i.EntriesDigest); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -619,14 +931,14 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 }
 
 const versionsTaken = `-- name: VersionsTaken :many
-SELECT n.artifact_source_id, n.name, n.digest
+SELECT n.id, n.artifact_source_id, n.name, n.digest
 FROM (SELECT unnest($1::bigint[]) AS source, unnest($2::text[]) AS name) asked
-CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_versions v
     WHERE v.organization_id = $3 AND v.artifact_source_id = asked.source AND v.name = asked.name LIMIT 1) n
 UNION
-SELECT d.artifact_source_id, d.name, d.digest
+SELECT d.id, d.artifact_source_id, d.name, d.digest
 FROM (SELECT unnest($4::bigint[]) AS source, unnest($5::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT v.artifact_source_id, v.name, v.digest FROM cd_versions v
+CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_versions v
     WHERE v.organization_id = $3 AND v.artifact_source_id = asked.source AND v.digest = asked.digest LIMIT 1) d
 `
 
@@ -639,6 +951,7 @@ type VersionsTakenParams struct {
 }
 
 type VersionsTakenRow struct {
+	ID               int64
 	ArtifactSourceID int64
 	Name             string
 	Digest           string
@@ -661,7 +974,12 @@ func (q *Queries) VersionsTaken(ctx context.Context, arg VersionsTakenParams) ([
 	var items []VersionsTakenRow
 	for rows.Next() {
 		var i VersionsTakenRow
-		if err := rows.Scan(&i.ArtifactSourceID, &i.Name, &i.Digest); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.ArtifactSourceID,
+			&i.Name,
+			&i.Digest,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -56,6 +56,7 @@ type ResolverRoot interface {
 	ServiceHealth() ServiceHealthResolver
 	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
+	Version() VersionResolver
 	VersionSet() VersionSetResolver
 	VersionSetEntry() VersionSetEntryResolver
 	Viewer() ViewerResolver
@@ -157,22 +158,23 @@ type ComplexityRoot struct {
 	}
 
 	Application struct {
-		ActiveRollout  func(childComplexity int) int
-		ArchivedAt     func(childComplexity int) int
-		Archivings     func(childComplexity int) int
-		CreatedAt      func(childComplexity int) int
-		Description    func(childComplexity int) int
-		Environments   func(childComplexity int) int
-		FlowDefinition func(childComplexity int) int
-		GlobalID       func(childComplexity int) int
-		Name           func(childComplexity int) int
-		QueuedRollout  func(childComplexity int) int
-		RollbackPolicy func(childComplexity int) int
-		RolloutPolicy  func(childComplexity int) int
-		Rollouts       func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		Services       func(childComplexity int) int
-		VersionSets    func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		ViewerCan      func(childComplexity int) int
+		ActiveRollout    func(childComplexity int) int
+		ArchivedAt       func(childComplexity int) int
+		Archivings       func(childComplexity int) int
+		CreatedAt        func(childComplexity int) int
+		Description      func(childComplexity int) int
+		Environments     func(childComplexity int) int
+		FlowDefinition   func(childComplexity int) int
+		GlobalID         func(childComplexity int) int
+		Name             func(childComplexity int) int
+		NewestVersionSet func(childComplexity int) int
+		QueuedRollout    func(childComplexity int) int
+		RollbackPolicy   func(childComplexity int) int
+		RolloutPolicy    func(childComplexity int) int
+		Rollouts         func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Services         func(childComplexity int) int
+		VersionSets      func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		ViewerCan        func(childComplexity int) int
 	}
 
 	ApplicationConnection struct {
@@ -889,11 +891,12 @@ type ComplexityRoot struct {
 	}
 
 	Version struct {
-		CreatedAt func(childComplexity int) int
-		Digest    func(childComplexity int) int
-		GlobalID  func(childComplexity int) int
-		Name      func(childComplexity int) int
-		Reference func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		Digest     func(childComplexity int) int
+		DigestSeen func(childComplexity int) int
+		GlobalID   func(childComplexity int) int
+		Name       func(childComplexity int) int
+		Reference  func(childComplexity int) int
 	}
 
 	VersionConnection struct {
@@ -1063,6 +1066,7 @@ type ApplicationResolver interface {
 
 	Services(ctx context.Context, obj *model.Application) ([]model.Service, error)
 	VersionSets(ctx context.Context, obj *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionSetConnection, error)
+	NewestVersionSet(ctx context.Context, obj *model.Application) (*model.VersionSet, error)
 	FlowDefinition(ctx context.Context, obj *model.Application) (*model.FlowDefinition, error)
 	Environments(ctx context.Context, obj *model.Application) ([]model.ApplicationEnvironment, error)
 	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.RolloutConnection, error)
@@ -1244,6 +1248,9 @@ type TransitionResolver interface {
 	Service(ctx context.Context, obj *model.Transition) (*model.Service, error)
 
 	Principal(ctx context.Context, obj *model.Transition) (*model.Member, error)
+}
+type VersionResolver interface {
+	DigestSeen(ctx context.Context, obj *model.Version) (*bool, error)
 }
 type VersionSetResolver interface {
 	Entries(ctx context.Context, obj *model.VersionSet) ([]model.VersionSetEntry, error)
@@ -1670,6 +1677,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Name(childComplexity), true
+	case "Application.newestVersionSet":
+		if e.ComplexityRoot.Application.NewestVersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.NewestVersionSet(childComplexity), true
 	case "Application.queuedRollout":
 		if e.ComplexityRoot.Application.QueuedRollout == nil {
 			break
@@ -4775,6 +4788,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Version.Digest(childComplexity), true
+	case "Version.digestSeen":
+		if e.ComplexityRoot.Version.DigestSeen == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Version.DigestSeen(childComplexity), true
 	case "Version.id":
 		if e.ComplexityRoot.Version.GlobalID == nil {
 			break
@@ -5722,7 +5741,7 @@ input MatrixFilter {
 "An application in the matrix."
 type MatrixRow {
   application: Application!
-  "Its newest version set; null if there is none yet."
+  "The set of the newest version of every source, as the sources' selections have it; null if there is none yet. It need not be the last one made."
   newest: VersionSet
   "One for each environment of the pipeline, in the order in which the environments were created, without those that the filter excludes."
   cells: [ApplicationEnvironment!]!
@@ -6055,8 +6074,10 @@ type Application implements Node {
   description: String!
   createdAt: Time!
   services: [Service!]!
-  "Newest first."
+  "By time of creation."
   versionSets(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionSetConnection!
+  "The set of the newest version of every source, as the sources' selections have it; null if there is none yet. It need not be the last one made."
+  newestVersionSet: VersionSet
   "The current pipeline; null if there is none yet."
   flowDefinition: FlowDefinition
   "One for each environment of the pipeline."
@@ -6194,6 +6215,11 @@ type Version implements Node {
   id: ID!
   name: String!
   digest: String!
+  """
+  Whether the digest was seen at the registry itself. False: it was looked for and not found, and the version does not become the newest of its
+  source until it is seen. Null: not known, since Lockstep has no account for that registry.
+  """
+  digestSeen: Boolean
   reference: String!
   createdAt: Time!
 }
@@ -7536,6 +7562,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_services(ctx, field)
 	case "versionSets":
 		return ec.fieldContext_Application_versionSets(ctx, field)
+	case "newestVersionSet":
+		return ec.fieldContext_Application_newestVersionSet(ctx, field)
 	case "flowDefinition":
 		return ec.fieldContext_Application_flowDefinition(ctx, field)
 	case "environments":
@@ -8836,6 +8864,8 @@ func (ec *executionContext) childFields_Version(ctx context.Context, field graph
 		return ec.fieldContext_Version_name(ctx, field)
 	case "digest":
 		return ec.fieldContext_Version_digest(ctx, field)
+	case "digestSeen":
+		return ec.fieldContext_Version_digestSeen(ctx, field)
 	case "reference":
 		return ec.fieldContext_Version_reference(ctx, field)
 	case "createdAt":
@@ -12566,6 +12596,38 @@ func (ec *executionContext) fieldContext_Application_versionSets(ctx context.Con
 	if fc.Args, err = ec.field_Application_versionSets_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Application_newestVersionSet(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_newestVersionSet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().NewestVersionSet(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.VersionSet) graphql.Marshaler {
+			return ec.marshalOVersionSet2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVersionSet(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Application_newestVersionSet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionSet(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -25857,6 +25919,29 @@ func (ec *executionContext) fieldContext_Version_digest(_ context.Context, field
 	return graphql.NewScalarFieldContext("Version", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Version_digestSeen(ctx context.Context, field graphql.CollectedField, obj *model.Version) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Version_digestSeen(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Version().DigestSeen(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Version_digestSeen(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Version", field, true, true, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Version_reference(ctx context.Context, field graphql.CollectedField, obj *model.Version) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -32336,6 +32421,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 				}()
 				res = ec._Application_versionSets(ctx, field, obj)
 				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "newestVersionSet":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_newestVersionSet(ctx, field, obj)
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -40404,27 +40527,65 @@ func (ec *executionContext) _Version(ctx context.Context, sel ast.SelectionSet, 
 		case "id":
 			out.Values[i] = ec._Version_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "name":
 			out.Values[i] = ec._Version_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "digest":
 			out.Values[i] = ec._Version_digest(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "digestSeen":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Version_digestSeen(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "reference":
 			out.Values[i] = ec._Version_reference(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "createdAt":
 			out.Values[i] = ec._Version_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
