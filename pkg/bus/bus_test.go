@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -251,6 +252,33 @@ func TestEventsOfTheSkippedSourceAreAcknowledgedUnread(t *testing.T) {
 	c := consume(t, conn, consumer, accept)
 	if got := next(t, c.handled).Event.ID(); got != other.ID() {
 		t.Errorf("got %s, want %s", got, other.ID())
+	}
+	awaitDone(t, conn, consumer)
+	if n := c.calls.Load(); n != 1 {
+		t.Errorf("%d deliveries, want 1", n)
+	}
+}
+
+// TestExternalEventsReachTheConsumersThatAskForThem: all others of the stream acknowledge them unread.
+func TestExternalEventsReachTheConsumersThatAskForThem(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t)
+	consumer := watcher()
+	external := consumer
+	external.Durable, external.External = "external", true
+	data := []byte(`{"specversion":"1.0","id":"tick","source":"/x","type":"com.example.tick","organizationid":"1","data":{}}`)
+	if _, err := server.JetStream(t, "domain").Publish(t.Context(), event.ExternalSubject(1), data); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, conn, healthy(t, 2))
+	all := consume(t, conn, external, accept)
+	got := []string{next(t, all.handled).Event.ID(), next(t, all.handled).Event.ID()}
+	if slices.Sort(got); got[0] != "healthy-2" || got[1] != "tick" {
+		t.Errorf("got %q, want both events", got)
+	}
+	c := consume(t, conn, consumer, accept)
+	if got := next(t, c.handled).Event.ID(); got != "healthy-2" {
+		t.Errorf("got %s, want the event of the catalogue", got)
 	}
 	awaitDone(t, conn, consumer)
 	if n := c.calls.Load(); n != 1 {

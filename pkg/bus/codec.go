@@ -3,6 +3,8 @@ package bus
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strings"
 
 	cenats "github.com/cloudevents/sdk-go/protocol/nats_jetstream/v2"
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -36,19 +38,19 @@ func (o outgoing) message() *nats.Msg {
 	return &nats.Msg{Subject: o.Subject(), Header: header, Data: o.JSON()}
 }
 
-// decode is the event in a message of either mode. It is one of the catalogue, and came on the subject it belongs on:
-// the permissions are on subjects, so an event on another one would have got past them. The error is Invalid; the event
-// is whatever could be read.
+// decode is the event in a message of either mode. It came on the subject it belongs on: the permissions are on subjects, so an event
+// on another one would have got past them. On the subject of external events its type may be any outside of the catalogue; on all
+// others it is one of the catalogue. The error is Invalid; the event is whatever could be read.
 func decode(ctx context.Context, subject string, header nats.Header, data []byte) (event.Event, error) {
-	msg := &nats.Msg{Subject: subject, Header: header, Data: data}
+	msg := &nats.Msg{Subject: subject, Header: decoded(header), Data: data}
 	e, err := binding.ToEvent(ctx, cenats.NewMessage(msg))
 	if err != nil {
 		return event.Event{}, fault.New(fault.Invalid, "message on %s is not a CloudEvent: %w", subject, err)
 	}
-	if err := event.Validate(*e); err != nil {
+	if err := event.ValidateAny(*e); err != nil {
 		return *e, fmt.Errorf("event %s on %s: %w", e.ID(), subject, err)
 	}
-	want, err := event.Subject(*e)
+	want, err := subjectOf(*e, subject)
 	if err != nil {
 		return *e, fmt.Errorf("event %s on %s: %w", e.ID(), subject, err)
 	}
@@ -56,4 +58,32 @@ func decode(ctx context.Context, subject string, header nats.Header, data []byte
 		return *e, fault.InvalidFields(fault.Field{Name: "subject", Problem: fmt.Sprintf("event %s came on %q, expected %q", e.ID(), subject, want)})
 	}
 	return *e, nil
+}
+
+// subjectOf is where an event belongs that came on a subject.
+func subjectOf(e event.Event, came string) (string, error) {
+	if _, known := event.Lookup(e.Type()); known || !event.IsExternal(came) {
+		return event.Subject(e)
+	}
+	organization, err := event.Organization(e)
+	if err == nil && organization == 0 {
+		err = fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing, expected the organization whose programs may see the event"})
+	}
+	return event.ExternalSubject(organization), err
+}
+
+// decoded are headers whose attributes are as the event has them: in binary mode they are percent-encoded, by the rule of the HTTP
+// binding. What is no such encoding stays as it is.
+func decoded(header nats.Header) nats.Header {
+	const attribute = "ce-"
+	plain := nats.Header{}
+	for name, values := range header {
+		if strings.HasPrefix(name, attribute) && len(values) > 0 && strings.Contains(values[0], "%") {
+			if text, err := url.PathUnescape(values[0]); err == nil {
+				values = []string{text}
+			}
+		}
+		plain[name] = values
+	}
+	return plain
 }

@@ -53,7 +53,7 @@ func (l *loop) start(ctx context.Context, msg jetstream.Msg) {
 
 // deliver handles one message to its end and writes the one line about it.
 func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
-	if skip := l.consumer.Skip; skip != "" && msg.Headers().Get(sourceHeader) == skip {
+	if l.skips(msg) {
 		_ = msg.Ack() // unconfirmed, it comes again and is skipped again
 		return
 	}
@@ -63,7 +63,7 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	d.Event, err = decode(ctx, msg.Subject(), msg.Headers(), msg.Data())
 	kind, age := "invalid", time.Duration(0)
 	if err == nil {
-		kind, age = d.Event.Type(), started.Sub(d.Event.Time())
+		kind, age = kindOf(d), ageOf(d, started)
 	}
 	ctx, endSpan := telemetry.StartSpan(telemetry.ExtractTrace(ctx, d.Event), "process "+kind, telemetry.Consumer, telemetry.EventAttributes("process", d.Subject, d.Event.ID())...)
 	if err == nil {
@@ -73,6 +73,49 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	unsettled := l.settle(ctx, msg, d, what, delay, err)
 	endSpan(problem(what, err))
 	l.report(ctx, d, what, result{kind: kind, age: age, took: l.conn.clock.Now().Sub(started), delay: delay, err: err, unsettled: unsettled})
+}
+
+// skips reports whether a message is acknowledged unread.
+func (l *loop) skips(msg jetstream.Msg) bool {
+	skip := l.consumer.Skip
+	return skip != "" && msg.Headers().Get(sourceHeader) == skip || !l.consumer.External && event.IsExternal(msg.Subject())
+}
+
+// kindOf is the type under which an event is counted: those of the catalogue each, all others together.
+func kindOf(d Delivery) string {
+	if event.IsExternal(d.Subject) {
+		return "external"
+	}
+	return d.Event.Type()
+}
+
+// ageOf is how long ago an event happened; 0 where it does not say when.
+func ageOf(d Delivery, now time.Time) time.Duration {
+	if d.Event.Time().IsZero() {
+		return 0
+	}
+	return now.Sub(d.Event.Time())
+}
+
+// rejection is the reason for which an event is given up, in one word of few: what is wrong with it, or that it has failed too often.
+func rejection(err error) string {
+	fields := fault.FieldsOf(err)
+	switch class := fault.ClassOf(err); {
+	case class == fault.Invalid && len(fields) == 0:
+		return "malformed"
+	case class == fault.Invalid:
+		name, _, _ := strings.Cut(fields[0].Name, ".")
+		switch name {
+		case "specversion", "id", "source", "type", "subject", "data", event.ExtensionOrganization:
+			return name
+		default:
+			return "other"
+		}
+	case fault.Describe(class).Consumer == fault.Retry:
+		return "failed"
+	default:
+		return class.String()
+	}
 }
 
 // result is what came of one attempt, for the line about it.
@@ -92,13 +135,20 @@ func (l *loop) report(ctx context.Context, d Delivery, what outcome, r result) {
 		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, r.took), slog.String(telemetry.KeyOutcome, string(what)),
 	}
 	level := slog.LevelInfo
+	if what == terminated {
+		telemetry.RejectedEvent(l.consumer.Durable, rejection(r.err))
+	}
 	if r.err != nil {
 		class := fault.ClassOf(r.err)
 		level = fault.Describe(class).Level
 		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, r.err), telemetry.Milliseconds(telemetry.KeyDelay, r.delay))
 	}
-	if what == interrupted {
+	switch what {
+	case interrupted:
 		level = slog.LevelInfo
+	case terminated: // its publisher does not learn of it otherwise
+		level = max(level, slog.LevelWarn)
+	case acknowledged, retried:
 	}
 	if r.unsettled != nil {
 		level = max(level, slog.LevelWarn)

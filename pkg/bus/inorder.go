@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,6 +147,13 @@ type held struct {
 
 // inOrder handles messages to their end, and writes the one line about each.
 func (l *loop) inOrder(ctx context.Context, messages []jetstream.Msg, h BatchHandler) {
+	messages = slices.DeleteFunc(slices.Clone(messages), func(msg jetstream.Msg) bool {
+		skipped := l.skips(msg)
+		if skipped {
+			_ = msg.Ack() // unconfirmed, it comes again and is skipped again
+		}
+		return skipped
+	})
 	all := make([]*held, len(messages))
 	for i, msg := range messages {
 		one := &held{msg: msg, delivery: Delivery{Attempt: attemptOf(msg), Subject: msg.Subject()}, began: l.conn.clock.Now()}
@@ -231,7 +239,7 @@ func (l *loop) runAll(ctx context.Context, all []*held, h BatchHandler) (errs []
 func (l *loop) note(ctx context.Context, one *held, what outcome, delay time.Duration, err, unsettled error) {
 	kind, age := "invalid", time.Duration(0)
 	if one.broken == nil {
-		kind, age = one.delivery.Event.Type(), one.began.Sub(one.delivery.Event.Time())
+		kind, age = kindOf(one.delivery), ageOf(one.delivery, one.began)
 	}
 	ctx = telemetry.ExtractTrace(ctx, one.delivery.Event)
 	telemetry.RecordSpan(ctx, "process "+kind, telemetry.Consumer, one.began, l.conn.clock.Now(), problem(what, err),

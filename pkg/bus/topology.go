@@ -48,6 +48,9 @@ type Consumer struct {
 	// Skip is the source of events that are acknowledged unread: a service's own come back to it with those of others. Empty
 	// skips none. It saves work and decides nothing: a message that does not say its source is handled.
 	Skip string
+	// External also takes events of types outside of the catalogue, from event.ExternalSubject. Other consumers of the stream
+	// acknowledge them unread.
+	External bool
 	// Workers is how many messages one replica handles at once, 1 by default, which also keeps them in order as long as
 	// none fails.
 	Workers int

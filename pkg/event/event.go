@@ -191,6 +191,23 @@ func Subject(e Event) (string, error) {
 	return d.subject(organization, e.Data())
 }
 
+// external is the last token of ExternalSubject.
+const external = ".external"
+
+// ExternalSubject is where events of types outside of the catalogue are published, for programs of the organization that wait for
+// them: cd.domain.<organization>.external. Their own names may hold what no subject can.
+func ExternalSubject(organization int64) string {
+	return domainSubject + strconv.FormatInt(organization, 10) + external
+}
+
+// IsExternal reports whether a subject is an organization's ExternalSubject.
+func IsExternal(subject string) bool {
+	return strings.HasPrefix(subject, domainSubject) && strings.HasSuffix(subject, external) && strings.Count(subject, ".") == 3
+}
+
+// domainSubject begins the subjects of the domain path.
+const domainSubject = "cd.domain."
+
 // subject is where an event of the type is published that has this organization, 0 for none, and this data.
 func (d Definition) subject(organization int64, data []byte) (string, error) {
 	switch d.Path {
@@ -208,7 +225,7 @@ func (d Definition) subject(organization int64, data []byte) (string, error) {
 		if organization == 0 {
 			return "", fault.InvalidFields(fault.Field{Name: ExtensionOrganization, Problem: "missing; expected on every domain event"})
 		}
-		return "cd.domain." + strconv.FormatInt(organization, 10) + "." + d.Entity + "." + d.Verb, nil
+		return domainSubject + strconv.FormatInt(organization, 10) + "." + d.Entity + "." + d.Verb, nil
 	default:
 		panic("event: not a path: " + string(d.Path))
 	}

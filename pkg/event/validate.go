@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
@@ -25,8 +27,8 @@ func Schema(eventType string) []byte {
 // Validate checks e against CloudEvents 1.0, the catalogue and the schema of its payload. The error is Invalid and
 // names every field at fault, as a path such as data.digest.
 func Validate(e Event) error {
-	if err := e.Validate(); err != nil {
-		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %s", strings.Join(strings.Fields(err.Error()), " "))
+	if err := attributes(e); err != nil {
+		return err
 	}
 	payload, ok := schemas()[e.Type()]
 	if !ok {
@@ -37,6 +39,30 @@ func Validate(e Event) error {
 	}
 	if err := payload.Validate(e.Data()); err != nil {
 		return inData(err)
+	}
+	return nil
+}
+
+// ValidateAny is Validate for an event that may be of a type outside of the catalogue: such a one is held to CloudEvents 1.0 alone,
+// since nobody reads it but programs that wait for it.
+func ValidateAny(e Event) error {
+	if _, known := Lookup(e.Type()); known {
+		return Validate(e)
+	}
+	if err := attributes(e); err != nil {
+		return err
+	}
+	_, err := Organization(e)
+	return err
+}
+
+// attributes checks what every event has in common.
+func attributes(e Event) error {
+	if version := e.SpecVersion(); version != cloudevents.CloudEventsVersionV1 {
+		return fault.InvalidFields(fault.Field{Name: "specversion", Problem: fmt.Sprintf("found %q, expected %q", version, cloudevents.CloudEventsVersionV1)})
+	}
+	if err := e.Validate(); err != nil {
+		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return nil
 }

@@ -28,12 +28,18 @@ var (
 		Name: "lockstep_event_age_seconds", Help: "How old events were when they were handled, by consumer.",
 		Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 1800, 7200, 86400},
 	}, []string{"consumer"})
+	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_events_rejected_total", Help: "Events from the bus that were given up, by consumer and reason: the part of the event that is wrong, or failed.",
+	}, []string{"consumer", "reason"})
 )
 
 // process are the collectors that every Health shows.
 func process() []prometheus.Collector {
-	return []prometheus.Collector{requests, inFlight, events, eventAge}
+	return []prometheus.Collector{requests, inFlight, events, eventAge, rejected}
 }
+
+// RejectedEvent counts an event that was given up. reason is one of few words.
+func RejectedEvent(consumer, reason string) { rejected.WithLabelValues(consumer, reason).Inc() }
 
 // The protocols of requests. A stream of events stays open for as long as somebody looks: its time is no latency.
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"unicode"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -23,9 +22,6 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	if err := json.Unmarshal(req.GetCloudEvent(), &wire); err != nil {
 		return nil, invalid("cloud_event", "not a CloudEvent 1.0 in JSON: %s", oneLine(err))
 	}
-	if err := check(wire); err != nil {
-		return nil, under("cloud_event", err)
-	}
 	e, err := s.FromWire(wire)
 	if err != nil {
 		return nil, under("cloud_event", err)
@@ -38,26 +34,6 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 		return nil, err
 	}
 	return &autoflowv1.CloudEventResponse{Matched: int32(matched), Duplicate: duplicate}, nil
-}
-
-// check holds events of the catalogue to their schemas, and all others to CloudEvents 1.0 alone. Others are let in
-// because programs may wait for what some webhook tells: nobody else reads them.
-func check(wire event.Event) error {
-	if version := wire.SpecVersion(); version != "1.0" {
-		return invalid("specversion", "found %q, expected \"1.0\"", version)
-	}
-	if _, known := event.Lookup(wire.Type()); known {
-		return event.Validate(wire)
-	}
-	if err := wire.Validate(); err != nil {
-		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %s", oneLine(err))
-	}
-	for name, text := range map[string]string{"id": wire.ID(), "source": wire.Source(), "type": wire.Type(), "subject": wire.Subject()} {
-		if strings.ContainsFunc(text, unicode.IsControl) {
-			return invalid(name, "found %q, expected text without control characters", text)
-		}
-	}
-	return nil
 }
 
 // oneLine is the text of an error of CloudEvents, which has a line for each thing that is wrong.

@@ -163,9 +163,6 @@ func (s *Service) Cancel(ctx context.Context, organization int64, workflow, reas
 
 // Receive stores an event and hands it to the waits it matches.
 func (s *Service) Receive(ctx context.Context, e Event) (matched int, duplicate bool, err error) {
-	if e.Time.IsZero() {
-		e.Time = s.clock.Now() // it does not say when it happened: programs are told when it came
-	}
 	return s.store.Receive(ctx, e)
 }
 

@@ -2,7 +2,11 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -55,14 +59,26 @@ func (d Domain) Rejected(ctx context.Context, delivery bus.Delivery, cause error
 	if delivery.Event.Source() == Source {
 		return
 	}
-	if err := d.Inbox.Reject(ctx, delivery.Event, fault.Public(cause)); err != nil {
+	err := d.Inbox.Reject(ctx, delivery.Event, fault.Public(cause))
+	if fault.Is(err, fault.Invalid) {
+		return // no sender has such an event in its outbox: its id or source cannot be stored
+	}
+	if err != nil {
 		d.Log.ErrorContext(ctx, "record rejected event", telemetry.KeyEvent, delivery.Event.ID(), telemetry.KeyError, err)
 	}
 }
 
-// FromWire is a CloudEvent as waits see it. The error is Invalid: an event without an organization belongs to nobody,
-// and data that is not JSON cannot be matched.
+// FromWire is a CloudEvent as waits see it, from whichever door. The error is Invalid: an event without an organization belongs to
+// nobody, and data that is not JSON, or exceeds the limits of values, cannot be matched or read.
 func FromWire(wire event.Event) (core.Event, error) {
+	if err := event.ValidateAny(wire); err != nil {
+		return core.Event{}, err
+	}
+	for _, attribute := range [...]struct{ name, text string }{{"id", wire.ID()}, {"source", wire.Source()}, {"type", wire.Type()}, {"subject", wire.Subject()}} {
+		if strings.ContainsFunc(attribute.text, unicode.IsControl) || !utf8.ValidString(attribute.text) {
+			return core.Event{}, fault.InvalidFields(fault.Field{Name: attribute.name, Problem: fmt.Sprintf("found %q, expected text without control characters", attribute.text)})
+		}
+	}
 	organization, err := event.Organization(wire)
 	if err != nil {
 		return core.Event{}, err

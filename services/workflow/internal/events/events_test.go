@@ -156,6 +156,25 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestWhatNoProgramCanReadIsNoObservation holds relays to the limits of the other doors.
+func TestWhatNoProgramCanReadIsNoObservation(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 201) + strings.Repeat("]", 201)
+	for _, object := range []string{`{"n": 1}`, `{"n": 1e400}`, `{"n": ` + deep + `}`} {
+		e, err := event.New(event.Header{ID: "1", Source: "/agents/42", Time: noon}, event.Raw{
+			Type: event.TypeObjectChanged, JSON: json.RawMessage(`{"agent_id": 42, "watch": "w", "kind": "Pod", "name": "api", "found": true, "observed_at": "2026-03-25T12:00:00Z", "fields": ` + object + `}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := &wanted{}
+		err = Cluster{Observed: seen, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: e, Subject: "cd.cluster.42.event"})
+		if good := object == `{"n": 1}`; good != (err == nil) || good != (len(seen.observed) == 1) || !good && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%.40s: found %v and %v", object, err, seen.observed)
+		}
+	}
+}
+
 type inbox struct {
 	received []core.Event
 	rejected []string

@@ -38,5 +38,5 @@ func ClusterConsumer() bus.Consumer {
 // DomainConsumer is everything that happened in the words of continuous delivery; programs may wait for any of it. This
 // service's own events, the most by far where many programs run, were matched when they were stored.
 func DomainConsumer() bus.Consumer {
-	return bus.Consumer{Stream: bus.StreamDomain, Durable: "workflow", Workers: 4, Skip: Source}
+	return bus.Consumer{Stream: bus.StreamDomain, Durable: "workflow", Workers: 4, Skip: Source, External: true}
 }

@@ -69,6 +69,9 @@ func (s *Store) ReceiveFrom(ctx context.Context, wire event.Event, e core.Event)
 }
 
 func (s *Store) receive(ctx context.Context, e core.Event, claim func(context.Context, pgx.Tx) (bool, error)) (matched int, duplicate bool, err error) {
+	if e.Time.IsZero() {
+		e.Time = s.Clock.Now() // it does not say when it happened: programs get the time of its arrival
+	}
 	r := &received{told: told{Event: e}, claim: claim}
 	if err := s.turns.do(ctx, &work{received: r}); err != nil {
 		return 0, false, err
