@@ -17,13 +17,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
-	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
 // remote is a repository of three commits behind Git's own HTTP backend.
 type remote struct {
+	// root has the repository, shop.git, and a checkout of it, work.
+	root    string
 	session transport.UploadPackSession
 	refs    *packp.AdvRefs
 	head    plumbing.Hash
@@ -63,16 +64,21 @@ func setup(t *testing.T, filtering string, cut bool) remote {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := githttp.NewClient(http.DefaultClient).NewUploadPackSession(endpoint, nil)
+	session, err := githttp.NewClient(&http.Client{Transport: gitfetch.Transport{Next: http.DefaultTransport}}).NewUploadPackSession(endpoint, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
-	refs, err := session.AdvertisedReferencesContext(t.Context())
+	r := remote{root: root, session: session}
+	err = gitfetch.NewBudget(gitfetch.Limits{}).Do(t.Context(), 1, func(ctx context.Context, _ *gitfetch.Share) (err error) {
+		r.refs, err = session.AdvertisedReferencesContext(ctx)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return remote{session, refs, refs.References["refs/heads/main"]}
+	r.head = r.refs.References["refs/heads/main"]
+	return r
 }
 
 func hermetic() []string {
@@ -84,8 +90,13 @@ func hermetic() []string {
 
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
+	return runIn(t, dir, "", args...)
+}
+
+func runIn(t *testing.T, dir, stdin string, args ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
-	cmd.Dir, cmd.Env = dir, hermetic()
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, hermetic(), strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -111,27 +122,56 @@ func TestWhatIsWantedComes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := setup(t, tt.filtering, false)
-			objects := memory.NewStorage()
-			tt.want.Commits = []plumbing.Hash{r.head}
-			if err := gitfetch.Into(t.Context(), r.session, r.refs, objects, tt.want); err != nil {
+			tt.want.Objects = []plumbing.Hash{r.head}
+			err := within(t, gitfetch.Limits{}, func(ctx context.Context, share *gitfetch.Share) error {
+				objects := gitfetch.NewStore(share)
+				if err := objects.Fetch(ctx, r.session, r.refs, tt.want); err != nil {
+					return err
+				}
+				commits, blobs := 0, 0
+				for id := r.head; objects.Has(id); commits++ {
+					c, err := object.GetCommit(objects, id)
+					if err != nil {
+						return err
+					}
+					tree, err := c.Tree()
+					if err != nil {
+						return err
+					}
+					if objects.Has(tree.Entries[0].Hash) {
+						blobs++
+					}
+					if id = plumbing.ZeroHash; len(c.ParentHashes) > 0 {
+						id = c.ParentHashes[0]
+					}
+				}
+				if commits != tt.commits || blobs != tt.blobs {
+					t.Errorf("found %d commits and %d files, expected %d and %d", commits, blobs, tt.commits, tt.blobs)
+				}
+				return nil
+			})
+			if err != nil {
 				t.Fatal(err)
-			}
-			if len(objects.Commits) != tt.commits || len(objects.Blobs) != tt.blobs {
-				t.Errorf("found %d commits and %d files, expected %d and %d", len(objects.Commits), len(objects.Blobs), tt.commits, tt.blobs)
-			}
-			c, err := object.GetCommit(objects, r.head)
-			if err != nil || strings.TrimSpace(c.Message) != "3" {
-				t.Errorf("head: found %v, %v", c, err)
 			}
 		})
 	}
 }
 
+// within runs f within a budget of its own.
+func within(t *testing.T, limits gitfetch.Limits, f func(context.Context, *gitfetch.Share) error) error {
+	t.Helper()
+	return gitfetch.NewBudget(limits).Do(t.Context(), 1, f)
+}
+
+// fetch gets the head.
+func (r remote) fetch(ctx context.Context, share *gitfetch.Share) error {
+	return gitfetch.NewStore(share).Fetch(ctx, r.session, r.refs, gitfetch.Want{Objects: []plumbing.Hash{r.head}})
+}
+
 func TestAPackThatIsCutOffIsNone(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", true)
-	err := gitfetch.Into(t.Context(), r.session, r.refs, memory.NewStorage(), gitfetch.Want{Commits: []plumbing.Hash{r.head}})
-	if !errors.Is(err, gitfetch.ErrInterrupted) {
+	if err := within(t, gitfetch.Limits{}, r.fetch); !errors.Is(err, gitfetch.ErrInterrupted) {
 		t.Errorf("found %v, expected that the pack did not come to its end", err)
 	}
 }
@@ -140,9 +180,11 @@ func TestAPackThatIsCutOffIsNone(t *testing.T) {
 func TestWhatTheSessionSaysIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", false)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := gitfetch.Into(ctx, r.session, r.refs, memory.NewStorage(), gitfetch.Want{Commits: []plumbing.Hash{r.head}})
+	err := within(t, gitfetch.Limits{}, func(ctx context.Context, share *gitfetch.Share) error {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return r.fetch(ctx, share)
+	})
 	if err == nil || errors.Is(err, gitfetch.ErrInterrupted) {
 		t.Errorf("found %v, expected what the transport says", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -61,6 +62,8 @@ type Config struct {
 	// RegistriesCAFile holds certificate authorities for registries and Git servers, in addition to the system's; empty for the system's
 	// alone. A replaced file takes effect at the next connection.
 	RegistriesCAFile string `koanf:"registries_ca_file"`
+	// GitLimits are what looking at Git repositories may use: memory that all looks of this process share, and bounds of one look.
+	GitLimits gitfetch.Limits `koanf:"git_limits"`
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none. It is separate from HTTPAddress,
 	// which may be exposed to the internet.
 	HealthAddress string `koanf:"health_address"`
@@ -88,6 +91,7 @@ func (c Config) Validate() error {
 	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
 	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
@@ -20,6 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/git"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
@@ -86,6 +88,9 @@ type intake struct {
 	resolver  *core.Resolver
 	sources   *sourceSet
 	transport *httpx.Transport
+	// forges reaches Git servers, whose answers may be longer; budget is what reading them shares.
+	forges *httpx.Transport
+	budget *gitfetch.Budget
 }
 
 // newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
@@ -96,6 +101,12 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("registries_ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
+	if err != nil {
+		return nil, fmt.Errorf("allow_networks: %w", err)
+	}
+	budget := gitfetch.NewBudget(c.GitLimits)
+	guard.MaxBody, guard.Timeout = gitfetch.MaxBody(budget), gitfetch.RequestTimeout
+	forges, err := httpx.New(guard)
 	if err != nil {
 		return nil, fmt.Errorf("allow_networks: %w", err)
 	}
@@ -116,14 +127,15 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("registries: %w", err)
 	}
 	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System()})
-	in := &intake{transport: transport}
+	in := &intake{transport: transport, forges: forges, budget: budget}
 	encode := events.NewEncoder(clock.System()).Encode
 	// The store wakes a resolver that is made on the next line, because the resolver needs the store. Nothing is stored
 	// before both are there.
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
-	in.sources = newSourceSet(c, secrets, pool, kept, registries, transport, log)
+	repositories := git.New(git.Deps{Transport: forges, Budget: budget, Login: func(repository string) (string, string, error) { return c.login(secrets, repository) }})
+	in.sources = newSourceSet(c, pool, kept, registries, repositories, log)
 
 	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
 	hooks, err := newHookSet(c, hookDeps{secrets: secrets, desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
@@ -145,6 +157,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 func (in *intake) resolve(ctx context.Context, ready func()) error {
 	ready()
 	defer in.transport.Close()
+	defer in.forges.Close()
 	return in.resolver.Run(ctx)
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
@@ -38,7 +37,7 @@ type sourceSet struct {
 }
 
 // newSourceSet puts the kinds of sources together with what looks at them.
-func newSourceSet(c Config, secrets *secret.Reader, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, transport *httpx.Transport, log *slog.Logger) *sourceSet {
+func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger) *sourceSet {
 	s := &sourceSet{clock: clock.System(), log: log}
 	s.store = store.NewSources(pool, told, func() { s.poller.Wake() })
 	asked := newAsked(c.PollRate)
@@ -46,7 +45,7 @@ func newSourceSet(c Config, secrets *secret.Reader, pool *pgxpool.Pool, told *st
 		Queue: s.store, Clock: clock.System(), Log: log, Pace: newPace(c.PollRate), AskedOf: asked.of, AskedAt: asked.at,
 		Lookers: map[string]core.Looker{
 			kinds.OCIImage: registries,
-			kinds.Git:      git.New(git.Deps{Transport: transport, Login: func(repository string) (string, string, error) { return c.login(secrets, repository) }}),
+			kinds.Git:      repositories,
 		},
 	})
 	return s

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -104,6 +105,8 @@ type Config struct {
 	// GitCAFile holds certificate authorities for Git servers and forges, in addition to the system's; empty for the system's alone. A
 	// replaced file takes effect at the next connection.
 	GitCAFile string `koanf:"git_ca_file"`
+	// GitLimits are what reading repositories may use: memory that all fetches of this process share, and bounds of one fetch.
+	GitLimits gitfetch.Limits `koanf:"git_limits"`
 	// GitAuthorName and GitAuthorEmail are the author of the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`
@@ -172,6 +175,7 @@ func (c Config) Validate() error {
 	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
 	problems = append(problems, c.tlsProblems()...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	for i, t := range c.Tokens {
 		if _, err := rpc.ParseScope(t.Scope); err != nil {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})

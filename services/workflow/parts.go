@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
@@ -30,7 +31,7 @@ import (
 
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
-func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
+func functions(c Config, budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
 	credentials := make([]git.Credential, len(c.GitCredentials))
 	for i, g := range c.GitCredentials {
 		credentials[i] = git.Credential(g)
@@ -43,7 +44,7 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 			allowed = append(allowed, u.Host)
 		}
 	}
-	guard := httpx.Config{Allow: allowed, Timeout: git.RequestTimeout, MaxBody: git.MaxTransfer}
+	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody(budget)}
 	var err error
 	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
 		return nil, fmt.Errorf("git_ca_file: %w", err)
@@ -57,7 +58,7 @@ func functions(c Config, wall clock.Clock, log *slog.Logger, watching function.W
 		return nil, fmt.Errorf("vault: %w", err)
 	}
 	forge, err := git.New(git.Deps{
-		HTTP: transport, Credentials: credentials, Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+		HTTP: transport, Budget: budget, Credentials: credentials, Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)

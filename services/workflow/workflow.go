@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
@@ -91,7 +92,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	defer scripts.Close()
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := core.NewAgents(executions, wall, log)
-	registry, err := functions(c, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
+	budget := gitfetch.NewBudget(c.GitLimits)
+	registry, err := functions(c, budget, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine))))
+		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine))...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

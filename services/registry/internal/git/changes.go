@@ -6,10 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
-	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
@@ -17,49 +15,26 @@ import (
 // depth is how many commits are fetched to find the one where the branch was at the last look.
 const depth = 200
 
-// changes are the files that differ between two commits of a branch. They are not known when the older one is no longer
-// among the last commits of the newer: the branch was rewritten, or has gone far.
-func changes(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, from, to string) (files []string, known bool, err error) {
-	objects := memory.NewStorage()
-	// Files come too from servers that cannot leave them out.
-	want := gitfetch.Want{Commits: []plumbing.Hash{plumbing.NewHash(to)}, Depth: depth, TreesAlone: true}
-	if err := gitfetch.Into(ctx, session, refs, objects, want); err != nil {
-		return nil, false, fmt.Errorf("fetch %s: %w", to, err)
-	}
-	before, err := tree(objects, from)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	after, err := tree(objects, to)
-	if err != nil {
-		return nil, false, err
-	}
-	// Without looking for renames, which would read files: a file that was moved has changed in two places.
-	diff, err := object.DiffTreeContext(ctx, before, after)
-	if err != nil {
-		return nil, false, fmt.Errorf("compare %s with %s: %w", from, to, err)
-	}
-	for _, c := range diff {
-		for _, name := range []string{c.From.Name, c.To.Name} {
-			if name != "" && (len(files) == 0 || files[len(files)-1] != name) {
-				files = append(files, name)
-			}
-		}
-	}
-	return files, true, nil
-}
+// change is two commits of a branch.
+type change struct{ from, to string }
 
-func tree(objects *memory.Storage, commit string) (*object.Tree, error) {
-	c, err := object.GetCommit(objects, plumbing.NewHash(commit))
-	if err != nil {
-		return nil, fmt.Errorf("commit %s: %w", commit, err)
+// matters reports whether one of the files that differ between the commits is wanted. It is not known when the older one is no longer among the
+// last commits of the newer, because the branch was rewritten or has gone far, nor when there are too many files to look at.
+func (c change) matters(
+	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, wanted func([]string) bool,
+) (matters, known bool, err error) {
+	objects := gitfetch.NewStore(share)
+	// Files come too from servers that cannot leave them out.
+	want := gitfetch.Want{Objects: []plumbing.Hash{plumbing.NewHash(c.to)}, Depth: depth, TreesAlone: true}
+	if err := objects.Fetch(ctx, session, refs, want); err != nil {
+		return false, false, fmt.Errorf("fetch %s: %w", c.to, err)
 	}
-	t, err := c.Tree()
-	if err != nil {
-		return nil, fmt.Errorf("tree of %s: %w", commit, err)
+	matters, known, err = objects.Changed(plumbing.NewHash(c.from), plumbing.NewHash(c.to), func(path string) bool { return wanted([]string{path}) })
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return false, false, nil
 	}
-	return t, nil
+	if err != nil {
+		return false, false, fmt.Errorf("compare %s with %s: %w", c.from, c.to, err)
+	}
+	return matters, known, nil
 }

@@ -1,7 +1,8 @@
 // Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
 // points to, and whether the changes up to it match the source's path filters.
 //
-// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs. It writes nothing.
+// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs, within the memory that all fetches of the process
+// share (package gitfetch). It writes to no repository.
 package git
 
 import (
@@ -9,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -19,6 +19,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
@@ -27,6 +28,8 @@ import (
 type Deps struct {
 	// Transport reaches the repositories: their addresses are other people's (D41).
 	Transport http.RoundTripper
+	// Budget is the memory that looks share.
+	Budget *gitfetch.Budget
 	// Login is the account for a repository, host and path; an empty password: none.
 	Login func(repository string) (username, password string, err error)
 }
@@ -34,18 +37,16 @@ type Deps struct {
 // Repositories look at any repository.
 type Repositories struct {
 	client transport.Transport
+	budget *gitfetch.Budget
 	login  func(repository string) (username, password string, err error)
 }
 
 var _ core.Looker = (*Repositories)(nil)
 
-// maxTransfer bounds what one repository may answer, because it is held in memory: refs, or trees without files.
-const maxTransfer = 64 << 20
-
 // New is repositories that are reached through a transport.
 func New(d Deps) *Repositories {
-	client := &http.Client{Transport: limited{d.Transport}}
-	return &Repositories{client: githttp.NewClient(client), login: d.Login}
+	client := &http.Client{Transport: gitfetch.Transport{Next: d.Transport}}
+	return &Repositories{client: githttp.NewClient(client), budget: d.Budget, login: d.Login}
 }
 
 // note is what a look notes: the commit that the branch was at.
@@ -68,6 +69,19 @@ func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, err
 			noted = note{} // another release's: the commit is told again, under the same identity
 		}
 	}
+	var sight core.Sight
+	err := r.budget.Do(ctx, s.Organization, func(ctx context.Context, share *gitfetch.Share) (err error) {
+		sight, err = r.look(ctx, share, s, repository, noted)
+		return err
+	})
+	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
+		return core.Sight{}, fault.New(fault.Refused, "%s: %w", repository.URL, limit)
+	}
+	return sight, err
+}
+
+// look is one attempt to look.
+func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note) (core.Sight, error) {
 	session, refs, err := r.open(ctx, repository)
 	if err != nil {
 		return core.Sight{}, err
@@ -80,7 +94,7 @@ func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, err
 	if found == nil {
 		return core.Sight{Memory: s.Memory}, nil
 	}
-	counts, err := r.counts(ctx, repository, session, refs, noted, found.Digest)
+	counts, err := r.counts(ctx, share, repository, session, refs, noted, found.Digest)
 	if err != nil {
 		return core.Sight{}, err
 	}
@@ -99,18 +113,20 @@ func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, err
 
 // counts reports whether the commit that the branch is at is an artifact of the source: the first that is seen is, and any
 // that changes what the filters want since the look before. Where it is not known what has changed, it is.
-func (r *Repositories) counts(ctx context.Context, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs, noted note, commit string) (bool, error) {
+func (r *Repositories) counts(
+	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs, noted note, commit string,
+) (bool, error) {
 	switch {
 	case !s.Filtered() || noted.Commit == "":
 		return true, nil
 	case noted.Commit == commit:
 		return noted.Told == commit, nil
 	}
-	changed, known, err := changes(ctx, session, refs, noted.Commit, commit)
+	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, share, session, refs, s.Wants)
 	if err != nil {
 		return false, classify(err, s.URL)
 	}
-	return !known || s.Wants(changed), nil
+	return !known || matters, nil
 }
 
 // newest is where the branch is, or the newest tag; nil if there is none.
@@ -186,31 +202,4 @@ func classify(err error, url string) error {
 	default:
 		return fault.New(fault.Unavailable, "%s: the repository does not answer: %w", url, err)
 	}
-}
-
-// limited bounds answers.
-type limited struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := l.next.RoundTrip(r)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport hands through what the one below says
-	}
-	answer.Body = &limitedBody{ReadCloser: answer.Body, left: maxTransfer}
-	return answer, nil
-}
-
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-// Read fails once more has come than is held in memory.
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fault.New(fault.Refused, "the repository answered more than %d MiB", maxTransfer>>20)
-	}
-	return n, err //nolint:wrapcheck // io.EOF has to stay itself
 }

@@ -34,19 +34,24 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 	}
 	line := trailerActivity + ": " + activity
 	seen := map[plumbing.Hash]bool{}
-	for next := []*object.Commit{head}; len(next) > 0; next = next[1:] {
-		c := next[0]
-		if slices.Contains(strings.Split(c.Message, "\n"), line) {
-			return c.Hash.String(), true
-		}
-		for i := range c.NumParents() {
-			p, err := c.Parent(i)
-			if err != nil || seen[p.Hash] { // beyond what was fetched
-				continue
+	// A server that cannot leave out what lies deeper has sent all of it.
+	level := []*object.Commit{head}
+	for range historyDepth {
+		var deeper []*object.Commit
+		for _, c := range level {
+			if slices.Contains(strings.Split(c.Message, "\n"), line) {
+				return c.Hash.String(), true
 			}
-			seen[p.Hash] = true
-			next = append(next, p)
+			for i := range c.NumParents() {
+				p, err := c.Parent(i)
+				if err != nil || seen[p.Hash] { // beyond what was fetched
+					continue
+				}
+				seen[p.Hash] = true
+				deeper = append(deeper, p)
+			}
 		}
+		level = deeper
 	}
 	return "", false
 }

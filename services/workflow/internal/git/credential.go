@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -102,17 +101,4 @@ func authFor(ctx context.Context, secrets *secret.Reader, credentials []Credenti
 	}
 	core.Conceal(ctx, password)
 	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
-}
-
-// limited refuses to read more of a response than fits into memory. The server of a repository is whoever a program
-// names, so its answers are not to be trusted with our memory.
-type limited struct{ next http.RoundTripper }
-
-// RoundTrip passes the request on.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := l.next.RoundTrip(r)
-	if err == nil {
-		res.Body = http.MaxBytesReader(nil, res.Body, MaxTransfer)
-	}
-	return res, err //nolint:wrapcheck // a RoundTripper passes errors on as they are
 }

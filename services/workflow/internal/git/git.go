@@ -3,7 +3,8 @@
 // fetched and pushed with that head as the expected one, so that nobody's work is ever overwritten, and built again when
 // somebody was faster.
 //
-// Repositories are held in memory for one operation, shallowly. It is no checkout, and nothing touches the disk.
+// An operation fetches what it needs of a repository, shallowly and without the files that it does not touch, within the memory that all of them
+// share (package gitfetch). It is no checkout.
 package git
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/turn"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
@@ -27,10 +29,12 @@ import (
 // Deps are what a Forge needs.
 type Deps struct {
 	// HTTP reaches the servers. It decides which may be reached (D41), and bounds how long an exchange takes, the reading of the
-	// answer included, by RequestTimeout.
+	// answer included.
 	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
+	// Budget is the memory that operations share with all other fetches of the process.
+	Budget *gitfetch.Budget
 	// Secrets follows their references; nil all but those to Vault.
 	Secrets *secret.Reader
 	// AuthorName and AuthorEmail sign the commits.
@@ -46,9 +50,10 @@ type Forge struct {
 	author      author
 	client      transport.Transport
 	// rest reaches the interfaces of forges.
-	rest  *http.Client
-	clock clock.Clock
-	log   *slog.Logger
+	rest   *http.Client
+	budget *gitfetch.Budget
+	clock  clock.Clock
+	log    *slog.Logger
 	// writers take turns at a branch: between processes only the compare-and-swap of the push decides.
 	writers turn.Keys
 }
@@ -58,15 +63,9 @@ var _ core.Forge = (*Forge)(nil)
 // author signs commits.
 type author struct{ name, email string }
 
-const (
-	// historyDepth is how many commits of a branch are searched for the trailer of an activity. A repeat after a crash
-	// comes within seconds or minutes; the branch must not move on by more than this meanwhile.
-	historyDepth = 50
-	// MaxTransfer bounds what one response may hold, in bytes, because repositories are held in memory.
-	MaxTransfer = 256 << 20
-	// RequestTimeout is how long one HTTP exchange may take.
-	RequestTimeout = time.Minute
-)
+// historyDepth is how many commits of a branch are searched for the trailer of an activity. A repeat after a crash
+// comes within seconds or minutes; the branch must not move on by more than this meanwhile.
+const historyDepth = 50
 
 // New checks the credentials' form and makes a Forge.
 func New(d Deps) (*Forge, error) {
@@ -77,11 +76,11 @@ func New(d Deps) (*Forge, error) {
 	}
 	// Without a Timeout of its own: the Git library leaves the answer of a push as it is once it has read the report, and a timer with a
 	// goroutine would stand by each for a minute.
-	client := &http.Client{Transport: limited{d.HTTP}}
+	client := &http.Client{Transport: gitfetch.Transport{Next: d.HTTP}}
 	return &Forge{
 		credentials: d.Credentials, secrets: d.Secrets,
 		author: author{name: d.AuthorName, email: d.AuthorEmail},
-		client: githttp.NewClient(client), rest: client,
+		client: githttp.NewClient(client), rest: client, budget: d.Budget,
 		clock: d.Clock, log: d.Log,
 	}, nil
 }
@@ -91,13 +90,34 @@ func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, 
 	if err := checkPath("path", path); err != nil {
 		return nil, "", err
 	}
+	err = f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		content, sha, err = f.readFile(ctx, share, organization, repoURL, ref, path)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return content, sha, nil
+}
+
+// within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time.
+func (f *Forge) within(ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error) error {
+	err := f.budget.Do(ctx, organization, operate)
+	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
+		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)
+	}
+	return err
+}
+
+// readFile is one attempt to read.
+func (f *Forge) readFile(ctx context.Context, share *gitfetch.Share, organization int64, repoURL, ref, path string) (content []byte, sha string, err error) {
 	if h, err := f.hosted(ctx, organization, repoURL); err != nil || h != nil {
 		if err != nil {
 			return nil, "", err
 		}
 		return h.readFile(ctx, ref, path)
 	}
-	r, err := f.open(ctx, organization, repoURL)
+	r, err := f.open(ctx, share, organization, repoURL)
 	if err != nil {
 		return nil, "", err
 	}
@@ -105,7 +125,7 @@ func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, 
 	if err != nil {
 		return nil, "", err
 	}
-	content, err = r.file(commit, path)
+	content, err = r.file(ctx, commit, path)
 	if err != nil {
 		return nil, "", err
 	}
@@ -127,7 +147,11 @@ func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error
 	defer release()
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
-		sha, err := f.commitOnce(ctx, c)
+		var sha string
+		err := f.within(ctx, c.Organization, c.RepoURL, func(ctx context.Context, share *gitfetch.Share) (err error) {
+			sha, err = f.commitOnce(ctx, share, c)
+			return err
+		})
 		if !errors.Is(err, errMoved) {
 			return sha, err
 		}
@@ -152,14 +176,14 @@ var errMoved = errors.New("the branch has moved")
 
 // commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
 // commit is there by now, because the answer to a push can be lost.
-func (f *Forge) commitOnce(ctx context.Context, c core.CommitRequest) (string, error) {
+func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c core.CommitRequest) (string, error) {
 	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil {
 		if err != nil {
 			return "", err
 		}
 		return h.commitOnce(ctx, c, f.author)
 	}
-	r, err := f.open(ctx, c.Organization, c.RepoURL)
+	r, err := f.open(ctx, share, c.Organization, c.RepoURL)
 	if err != nil {
 		return "", err
 	}

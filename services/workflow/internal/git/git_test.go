@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -68,7 +69,7 @@ func setup(t *testing.T) *server {
 func newForge(t *testing.T, credentials ...Credential) *Forge {
 	t.Helper()
 	f, err := New(Deps{
-		HTTP:        http.DefaultTransport,
+		HTTP: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}),
 		Credentials: credentials, AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
 		Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 	})

@@ -18,7 +18,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
-	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
@@ -34,11 +33,11 @@ type repository struct {
 	session transport.UploadPackSession
 	// refs are those of the moment of opening; a push asks for them again.
 	refs    *packp.AdvRefs
-	objects *memory.Storage
+	objects *gitfetch.Store
 }
 
 // open asks the repository for its refs.
-func (f *Forge) open(ctx context.Context, organization int64, repoURL string) (*repository, error) {
+func (f *Forge) open(ctx context.Context, share *gitfetch.Share, organization int64, repoURL string) (*repository, error) {
 	u, err := parseURL("repo_url", repoURL, false)
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func (f *Forge) open(ctx context.Context, organization int64, repoURL string) (*
 	if err != nil {
 		return nil, invalid("repo_url", "found %q, expected an http or https URL", repoURL)
 	}
-	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: memory.NewStorage()}
+	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: gitfetch.NewStore(share)}
 	if err := r.authenticate(ctx, f, organization, u); err != nil {
 		return nil, err
 	}
@@ -72,9 +71,13 @@ func (r *repository) authenticate(ctx context.Context, f *Forge, organization in
 	return nil
 }
 
-// fetch gets commits and what they need, with their last depth commits; 0 is all of them.
+// fetch gets commits and their folders, with their last depth commits; 0 is all of them. Servers that cannot leave files out send these, too.
 func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Hash) error {
-	err := gitfetch.Into(ctx, r.session, r.refs, r.objects, gitfetch.Want{Commits: wants, Depth: depth})
+	return r.get(ctx, gitfetch.Want{Objects: wants, Depth: depth, TreesAlone: true})
+}
+
+func (r *repository) get(ctx context.Context, want gitfetch.Want) error {
+	err := r.objects.Fetch(ctx, r.session, r.refs, want)
 	switch {
 	case errors.Is(err, gitfetch.ErrInterrupted):
 		return fault.Because(err, fault.Unavailable, "reading from %s was interrupted", r.url)
@@ -171,8 +174,8 @@ func (r *repository) commit(hash plumbing.Hash) (*object.Commit, error) {
 	return nil, fmt.Errorf("read commit %s of %s: %w", hash, r.url, err)
 }
 
-// file reads a file out of a commit that was fetched.
-func (r *repository) file(commit *object.Commit, path string) ([]byte, error) {
+// file reads a file out of a commit whose folders were fetched.
+func (r *repository) file(ctx context.Context, commit *object.Commit, path string) ([]byte, error) {
 	tree, err := commit.Tree()
 	if err != nil {
 		return nil, fmt.Errorf("read tree of %s: %w", commit.Hash, err)
@@ -187,20 +190,29 @@ func (r *repository) file(commit *object.Commit, path string) ([]byte, error) {
 	if !entry.Mode.IsFile() {
 		return nil, invalid("path", "found %q, which is no file at %s", path, commit.Hash)
 	}
-	blob, err := object.GetBlob(r.objects, entry.Hash)
-	if err != nil {
-		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
+	if err := r.fetchFile(ctx, commit, entry.Hash); err != nil {
+		return nil, err
 	}
-	reader, err := blob.Reader()
-	if err != nil {
-		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
-	}
-	defer reader.Close() //nolint:errcheck // in memory
-	content, err := io.ReadAll(reader)
+	content, err := r.objects.File(entry.Hash)
 	if err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
 	}
 	return content, nil
+}
+
+// fetchFile gets a file that was left out: by its name, or, from servers that do not send files by their names although they can leave them out, with
+// all others of the commit.
+func (r *repository) fetchFile(ctx context.Context, commit *object.Commit, file plumbing.Hash) error {
+	if !gitfetch.CanFilter(r.refs) || r.objects.Has(file) {
+		return nil
+	}
+	if gitfetch.CanFetchFiles(r.refs) {
+		err := r.get(ctx, gitfetch.Want{Objects: []plumbing.Hash{file}})
+		if err == nil || fault.Is(err, fault.Unavailable) {
+			return err
+		}
+	}
+	return r.get(ctx, gitfetch.Want{Objects: []plumbing.Hash{commit.Hash}, Depth: 1})
 }
 
 // push has the branch moved from base to the commit, if it still stands at base: else the error is errMoved.
