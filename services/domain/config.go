@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
@@ -64,17 +65,22 @@ type Config struct {
 	// WorkflowCertFile and WorkflowKeyFile are the client certificate, for a workflow service that requires one (mTLS).
 	WorkflowCertFile string `koanf:"workflow_cert_file"`
 	WorkflowKeyFile  string `koanf:"workflow_key_file"`
-	// BootstrapToken is the bearer token of the first organization's owner. If empty, there is no such token.
+	// BootstrapToken is the bearer token of the first organization's owner. If empty, there is no such token. It should be random and have
+	// at least 32 characters ("openssl rand -hex 32"): whoever guesses it owns the installation. A weaker one is accepted with a warning,
+	// one below 16 characters is refused.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
 	// NATSAuthoritySeed makes this service decide which agents may connect to NATS (auth callout; "lockstep agent authority" generates a
 	// seed). If empty, NATS's own configuration decides.
 	NATSAuthoritySeed string `koanf:"nats_authority_seed" secret:"true"`
 	// BootstrapAgents are created in the first organization at the start, with existing keys.
 	BootstrapAgents []BootstrapAgent `koanf:"bootstrap_agents"`
-	// BootstrapOrganization is the name of the first organization, whose id is 1.
+	// BootstrapOrganization is the name that the first organization, whose number is 1, is made with; "lockstep organization rename"
+	// changes it later.
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
 	// PublicURL is the address under which browsers reach the console: https://cd.example.com. Only OIDC needs it.
 	PublicURL string `koanf:"public_url"`
+	// SessionLifetime is how long a browser stays signed in with a token; never longer than the token is good.
+	SessionLifetime time.Duration `koanf:"session_lifetime" default:"12h"`
 	// OIDC is the identity provider for sign-in; without an issuer people sign in with tokens.
 	OIDC OIDC `koanf:"oidc"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, one subfolder each; empty for none.
@@ -117,11 +123,14 @@ type OIDC struct {
 	// NameClaim is the claim that becomes a member's name. With email, a member who was added before under the same verified address is
 	// the same person; a name from any other claim is accepted only if no member has it.
 	NameClaim string `koanf:"name_claim" default:"email"`
-	// GroupsClaim is the claim with a person's groups, and Roles maps groups to roles: platform=owner, shop=deployer. The highest role
-	// applies, and is evaluated at each sign-in; a person in none of the groups has no access. Without Roles, members have the roles they
-	// were given in Lockstep.
+	// GroupsClaim is the claim with a person's groups, and Roles maps groups to roles: platform=owner, shop=deployer. A role is one of the
+	// first organization, or of that whose number follows: books=deployer@2. The highest role in an organization applies, and is evaluated
+	// at each sign-in; a person in none of the groups has no access. Without Roles, members have the roles they were given in Lockstep.
 	GroupsClaim string   `koanf:"groups_claim" default:"groups"`
 	Roles       []string `koanf:"roles"`
+	// SessionLifetime is how long a sign-in lasts, after which the provider is asked again. A person who is removed there keeps access for
+	// no longer than this; a provider with back-channel logout ends it at once (<public_url>/session/oidc/logout).
+	SessionLifetime time.Duration `koanf:"session_lifetime" default:"1h"`
 	// CAFile holds the certificate authorities that its server's certificate is verified against; empty for the system's.
 	CAFile string `koanf:"ca_file"`
 }
@@ -132,9 +141,22 @@ var publicKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 const (
 	// minToken is the minimum length of the bootstrap token, against guessing.
 	minToken = 16
+	// strongToken is the length, and strongSymbols the number of different characters, below which it is called weak.
+	strongToken, strongSymbols = 32, 10
+	// maxSessionLife is the longest session: a month.
+	maxSessionLife = 31 * 24 * time.Hour
 	// minConnections leaves connections for the API: the outbox holds one permanently.
 	minConnections = 4
 )
+
+// isWeak is whether a token may be guessed: it is short, or of few different characters.
+func isWeak(token string) bool {
+	symbols := map[rune]bool{}
+	for _, r := range token {
+		symbols[r] = true
+	}
+	return len(token) < strongToken || len(symbols) < strongSymbols
+}
 
 // BootstrapAgent is an agent that is created at the start.
 type BootstrapAgent struct {
@@ -166,6 +188,11 @@ func (c Config) Validate() error {
 	}
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
+	}
+	for name, life := range map[string]time.Duration{"session_lifetime": c.SessionLifetime, "oidc.session_lifetime": c.OIDC.SessionLifetime} {
+		if life != 0 && (life < time.Minute || life > maxSessionLife) {
+			problems = append(problems, fault.Field{Name: name, Problem: fmt.Sprintf("found %s; expected between 1m and %s", life, maxSessionLife)})
+		}
 	}
 	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
 	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)

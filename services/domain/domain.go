@@ -56,6 +56,9 @@ func Run(ctx context.Context, c Config) error {
 	if c.BootstrapToken == "" {
 		log.WarnContext(ctx, "no bootstrap token is configured: every request will be refused")
 	}
+	if c.BootstrapToken != "" && isWeak(c.BootstrapToken) {
+		log.WarnContext(ctx, "the bootstrap token is weak: expected at least 32 random characters, such as those of openssl rand -hex 32")
+	}
 	// Before anything is changed: a folder that is broken stops the start, and with it the upgrade.
 	drivers, err := givenDrivers(ctx, c, log)
 	if err != nil {
@@ -78,7 +81,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer func() { _ = engine.Close() }()
 
-	s, err := assemble(pool, drivers, autoflow.New(engine), clock.System(), log)
+	s, err := assemble(pool, drivers, autoflow.New(engine), clock.System(), c, log)
 	if err != nil {
 		return err
 	}
@@ -196,7 +199,7 @@ type service struct {
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 // drivers lack only where artifacts are kept, which is here.
-func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows, now clock.Clock, log *slog.Logger) (*service, error) {
+func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows, now clock.Clock, c Config, log *slog.Logger) (*service, error) {
 	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
@@ -206,7 +209,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows,
 	if s.drivers, err = bundle.New(drivers); err != nil {
 		return nil, fmt.Errorf("load drivers: %w", err)
 	}
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: s.drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, AgentsChanged: s.agentsChanged, Wake: s.wake})
+	s.domain = core.New(core.Deps{Store: s.store, Drivers: s.drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, SessionLife: c.SessionLifetime, IdentitySessionLife: c.OIDC.SessionLifetime, AgentsChanged: s.agentsChanged, Wake: s.wake})
 	return s, nil
 }
 

@@ -74,7 +74,7 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	assembled, err := assemble(service, drivers, nil, now, slog.New(slog.DiscardHandler))
+	assembled, err := assemble(service, drivers, nil, now, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -43,17 +44,23 @@ func isOrigin(address string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil
 }
 
-// rolesOf reads group=role. A group may have an equals sign in its name, a role does not.
-func rolesOf(written []string) (map[string]core.Role, error) {
-	roles := map[string]core.Role{}
+// rolesOf reads group=role or group=role@organization. A group may have an equals sign in its name, a role does not.
+func rolesOf(written []string) ([]oidc.Grant, error) {
+	var all []oidc.Grant
 	for _, w := range written {
 		at := strings.LastIndex(w, "=")
-		if at <= 0 || !slices.Contains(core.AllRoles(), core.Role(w[at+1:])) {
-			return nil, fmt.Errorf("found %q; expected <group>=<role>, the role one of viewer, approver, deployer, maintainer, owner", w)
+		role, number, elsewhere := strings.Cut(w[at+1:], "@")
+		organization := int64(ownerOrganization)
+		var err error
+		if elsewhere {
+			organization, err = strconv.ParseInt(number, 10, 64)
 		}
-		roles[w[:at]] = core.Role(w[at+1:])
+		if at <= 0 || err != nil || organization <= 0 || !slices.Contains(core.AllRoles(), core.Role(role)) {
+			return nil, fmt.Errorf("found %q; expected <group>=<role>, the role one of viewer, approver, deployer, maintainer, owner, or <group>=<role>@<number of the organization>", w)
+		}
+		all = append(all, oidc.Grant{Group: w[:at], Organization: organization, Role: core.Role(role)})
 	}
-	return roles, nil
+	return all, nil
 }
 
 // signOn is the identity provider of a configuration; nil where there is none.
@@ -73,5 +80,5 @@ func (s *service) signOn(c Config) (*api.SignOn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &api.SignOn{Label: o.Label, Organization: ownerOrganization, Provider: provider, Sessions: s.domain, Clock: clock.System(), Log: s.log}, nil
+	return &api.SignOn{Label: o.Label, Provider: provider, Sessions: s.domain, Clock: clock.System(), Log: s.log}, nil
 }

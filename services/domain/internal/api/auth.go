@@ -25,6 +25,8 @@ type Tokens map[string]core.Actor
 type Access interface {
 	Authenticate(ctx context.Context, secret string, session bool) (core.Actor, error)
 	StartSession(ctx context.Context, secret string) (session string, until time.Time, err error)
+	// StartConfiguredSession gives one for a configured token's holder; seal makes the session of its secret.
+	StartConfiguredSession(ctx context.Context, a core.Actor, seal func(secret string) string) (session string, until time.Time, err error)
 	EndSession(ctx context.Context, session string) error
 }
 
@@ -74,11 +76,24 @@ func (k keyring) find(token string) (entry, bool) {
 func (k keyring) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := k.actor(w, r)
-		if ok {
+		if ok && meant(w, r, actor) {
 			next.ServeHTTP(w, r.WithContext(core.WithActor(r.Context(), actor)))
 		}
 	})
 }
+
+// meant is whether a request is for the organization whose token or session it shows, where it says which it is for. A token belongs to
+// one organization: the header is there so that a script with the wrong one is refused instead of changing the wrong place.
+func meant(w http.ResponseWriter, r *http.Request, a core.Actor) bool {
+	organization, err := organizationOf(r.Header.Get(organizationHeader))
+	if err == nil && organization != 0 && organization != a.Organization {
+		err = fault.New(fault.Denied, "found a token or session of organization %d; expected one of organization %d, as %s says", a.Organization, organization, organizationHeader)
+	}
+	return known(w, organizationHeader, err)
+}
+
+// organizationHeader says which organization a request is for. It is optional.
+const organizationHeader = "Lockstep-Organization"
 
 // actor finds out who asks, or answers that nobody does. A token counts before a session.
 func (k keyring) actor(w http.ResponseWriter, r *http.Request) (core.Actor, bool) {
@@ -129,10 +144,7 @@ func (k keyring) sessionActor(w http.ResponseWriter, r *http.Request) (core.Acto
 		refuse(w, http.StatusForbidden, "REFUSED", csrfHeader+": missing; a request with a session has to carry the header, with any value")
 		return core.Actor{}, false
 	}
-	if actor, ok := k.session(cookie.Value, k.clock.Now()); ok {
-		return actor, true
-	}
-	actor, err := k.access.Authenticate(r.Context(), cookie.Value, true)
+	actor, err := k.session(r.Context(), cookie.Value)
 	return actor, known(w, "session", err)
 }
 

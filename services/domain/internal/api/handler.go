@@ -32,6 +32,7 @@ func NewHandler(d Deps) http.Handler {
 	if d.SignOn != nil {
 		mux.HandleFunc("GET "+signOnPath, d.SignOn.begin)
 		mux.HandleFunc("GET "+callbackPath, d.SignOn.finish)
+		mux.HandleFunc("POST "+logoutPath, d.SignOn.logout)
 	}
 	mux.Handle("/", d.Console)
 	return guard(mux)

@@ -1,62 +1,72 @@
 package api
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// A session is a browser's sign-in: a cookie that no script can read, given for a token, which it never holds. Of a configured
-// token it is an expiry and a MAC over it, whose key is made of the token, and the server keeps none. Of a member's token it
-// is a secret of its own, kept as the token is. Either way every replica knows it, a restart does not end it, and a token
-// that is taken away takes its sessions with it.
+// A session is a browser's sign-in: a cookie that no script can read, given for a token, which it never holds. It is a secret of its own,
+// kept as tokens are, so every replica knows it, a restart does not end it, and signing out does, whoever has copied the cookie. A token
+// that is taken away takes its sessions with it. A configured token is in no table: there the cookie also has a MAC, whose key is made of
+// the token, so that it ends when another one is configured.
 
 const (
 	// csrfHeader is what a request with a session has to carry. A form on another site cannot set it, and a script on
 	// another site may not.
 	csrfHeader = "Lockstep-Csrf"
 	// sessionPurpose keeps the MAC from being one for anything else.
-	sessionPurpose = "lockstep console session 1"
+	sessionPurpose = "lockstep console session 2"
 	// maxSignIn bounds the body of a sign-in, in bytes: it is read before anybody is known.
 	maxSignIn = 8 << 10
 )
 
-// sign is the cookie's value for a token's holder until an instant.
-func (k keyring) sign(e entry, until time.Time) string {
-	expiry := strconv.FormatInt(until.Unix(), 10)
-	return expiry + "." + hex.EncodeToString(mac(e, expiry))
-}
+// seal ties the secret of a session to a configured token: the whole is the session, of which no part is good by itself.
+func (e entry) seal(secret string) string { return secret + "." + hex.EncodeToString(e.mac(secret)) }
 
-func mac(e entry, expiry string) []byte {
+func (e entry) mac(secret string) []byte {
 	m := hmac.New(sha256.New, e.sessionKey)
-	_, _ = m.Write([]byte(expiry)) // never fails
+	_, _ = m.Write([]byte(secret)) // never fails
 	return m.Sum(nil)
 }
 
-// session finds who a cookie's value stands for.
-func (k keyring) session(value string, now time.Time) (core.Actor, bool) {
-	expiry, signature, _ := strings.Cut(value, ".")
-	until, err := strconv.ParseInt(expiry, 10, 64)
-	given, errHex := hex.DecodeString(signature)
-	if err != nil || errHex != nil || now.Unix() >= until {
-		return core.Actor{}, false
-	}
-	var actor core.Actor
+// sealed finds the configured token that a session is tied to.
+func (k keyring) sealed(session string) (entry, bool) {
+	secret, signature, _ := strings.Cut(session, ".")
+	given, err := hex.DecodeString(signature)
+	var match entry
 	found := false
 	for _, e := range k.entries { // all of them, so that time tells nothing
-		if hmac.Equal(mac(e, expiry), given) {
-			actor, found = e.actor, true
+		if hmac.Equal(e.mac(secret), given) {
+			match, found = e, true
 		}
 	}
-	return actor, found
+	return match, found && err == nil
+}
+
+// session finds who a cookie's value stands for.
+func (k keyring) session(ctx context.Context, value string) (core.Actor, error) {
+	e, sealed := k.sealed(value)
+	if strings.Contains(value, ".") && !sealed {
+		return core.Actor{}, fault.New(fault.Unauthenticated, "the session is unknown, or the token that began it is no longer configured")
+	}
+	actor, err := k.access.Authenticate(ctx, value, true)
+	if err != nil || !sealed {
+		return actor, err
+	}
+	if actor.Organization != e.actor.Organization || actor.ID != e.actor.ID {
+		return core.Actor{}, fault.New(fault.Unauthenticated, "the session is another member's than the configured token")
+	}
+	return e.actor, nil // who the configuration says, whatever became of the member
 }
 
 // cookieName is the session cookie's name on a connection; empty where there is none to be had. Over HTTPS the prefix binds
@@ -99,33 +109,34 @@ func (k keyring) signIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "INVALID", "body: found no token; expected {\"token\": \"…\"}")
 		return
 	}
-	now, token := k.clock.Now(), strings.TrimSpace(given.Token)
-	until := now.Add(core.SessionLife)
 	var value string
+	var until time.Time
+	var err error
+	token := strings.TrimSpace(given.Token)
 	if e, ok := k.find(token); ok {
-		value = k.sign(e, until)
+		value, until, err = k.access.StartConfiguredSession(r.Context(), e.actor, e.seal)
 	} else {
-		var err error
-		if value, until, err = k.access.StartSession(r.Context(), token); !known(w, "token", err) {
-			return
-		}
+		value, until, err = k.access.StartSession(r.Context(), token)
+	}
+	if !known(w, "token", err) {
+		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
-		Name: name, Value: value, Path: "/", MaxAge: int(until.Sub(now).Seconds()),
+		Name: name, Value: value, Path: "/", MaxAge: int(until.Sub(k.clock.Now()).Seconds()),
 		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// signOut takes the cookie away. Whoever has none is signed out too.
+// signOut ends the session, and takes the cookie away. A browser without one is signed out too.
 func (k keyring) signOut(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(csrfHeader) == "" {
 		refuse(w, http.StatusForbidden, "REFUSED", csrfHeader+": missing; expected the header, with any value")
 		return
 	}
 	if name := cookieName(r); name != "" {
-		// Of a member's token the session is ended here as well, not only forgotten by this browser.
-		if cookie, err := r.Cookie(name); err == nil && !strings.Contains(cookie.Value, ".") && !known(w, "session", k.access.EndSession(r.Context(), cookie.Value)) {
+		// Ended here, not only forgotten by this browser: somebody may have copied it.
+		if cookie, err := r.Cookie(name); err == nil && !known(w, "session", k.access.EndSession(r.Context(), cookie.Value)) {
 			return
 		}
 		http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback

@@ -15,26 +15,39 @@ import (
 
 const token = "a-token-for-tests-only"
 
-// members is an Access with one member, whose token is "a-token-of-a-member".
-type members struct{ session string }
+// members is an Access with one member, whose token is "a-token-of-a-member", and the sessions of all, as the tables keep them.
+type members struct {
+	clock    *stopped
+	sessions map[string]time.Time
+}
 
 func (m *members) Authenticate(_ context.Context, secret string, session bool) (core.Actor, error) {
-	if !session && secret == memberToken || session && secret != "" && secret == m.session {
+	until, begun := m.sessions[secret]
+	if !session && secret == memberToken || session && begun && m.clock.Now().Before(until) {
 		return core.Actor{Organization: 1, Type: core.PrincipalUser, ID: 7}, nil
 	}
 	return core.Actor{}, fault.New(fault.Unauthenticated, "nobody has it")
+}
+
+func (m *members) begin(session string, life time.Duration) (string, time.Time, error) {
+	until := m.clock.Now().Add(life)
+	m.sessions[session] = until
+	return session, until, nil
 }
 
 func (m *members) StartSession(ctx context.Context, secret string) (string, time.Time, error) {
 	if _, err := m.Authenticate(ctx, secret, false); err != nil {
 		return "", time.Time{}, err
 	}
-	m.session = "a-session-of-a-member"
-	return m.session, time.Unix(1_800_003_600, 0), nil
+	return m.begin("a-session-of-a-member", time.Hour)
 }
 
-func (m *members) EndSession(context.Context, string) error {
-	m.session = ""
+func (m *members) StartConfiguredSession(_ context.Context, _ core.Actor, seal func(string) string) (string, time.Time, error) {
+	return m.begin(seal("a-secret-session"), core.SessionLife)
+}
+
+func (m *members) EndSession(_ context.Context, session string) error {
+	delete(m.sessions, session)
 	return nil
 }
 
@@ -68,6 +81,7 @@ type browser struct {
 	t       *testing.T
 	handler http.Handler
 	clock   *stopped
+	access  *members
 	// cookie and value are what the last answer set.
 	cookie, value string
 }
@@ -83,8 +97,8 @@ func newBrowser(t *testing.T, tokens Tokens) *browser {
 		w.WriteHeader(http.StatusOK)
 	})
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	access := &members{}
-	return &browser{t: t, clock: c, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c})}
+	access := &members{clock: c, sessions: map[string]time.Time{}}
+	return &browser{t: t, clock: c, access: access, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c})}
 }
 
 func (b *browser) send(method, url, body string, header ...string) *httptest.ResponseRecorder {
@@ -160,8 +174,9 @@ func TestForgedAndForeignSessions(t *testing.T) {
 	b := newBrowser(t, owner())
 	b.expect(204, "POST", "http://127.0.0.1/session", signIn, csrfHeader, "1")
 	given := b.value
-	_, signature, _ := strings.Cut(given, ".")
-	for _, forged := range []string{"", ".", "x", "9999999999." + signature, given + "00", "9999999999.", strings.Replace(given, ".", ".0", 1)} {
+	secret, signature, _ := strings.Cut(given, ".")
+	// Without its MAC a session would outlive the token that began it.
+	for _, forged := range []string{"", ".", "x", "other." + signature, given + "00", "other.", secret, secret + ".", strings.Replace(given, ".", ".0", 1)} {
 		b.value = forged
 		b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
 	}
@@ -169,7 +184,9 @@ func TestForgedAndForeignSessions(t *testing.T) {
 	b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
 	b.expect(401, "POST", "http://127.0.0.1:81/graphql", "{}", csrfHeader, "1")
 	b.expect(401, "POST", "http://rebound.example.com/graphql", "{}", csrfHeader, "1")
+	// The same tables, and another token configured.
 	other := newBrowser(t, Tokens{"another-token-entirely": {Organization: 1, ID: 7}})
+	other.access.sessions = b.access.sessions
 	other.cookie, other.value = b.cookie, b.value
 	other.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
 }
@@ -178,9 +195,12 @@ func TestSignOut(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, owner())
 	b.expect(204, "POST", "http://127.0.0.1/session", signIn, csrfHeader, "1")
+	cookie, copied := b.cookie, b.value
 	b.expect(403, "DELETE", "http://127.0.0.1/session", "")
 	b.expect(204, "DELETE", "http://127.0.0.1/session", "", csrfHeader, "1")
 	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+	b.cookie, b.value = cookie, copied
+	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended, also for whoever has a copy
 }
 
 func TestTokensAndPages(t *testing.T) {
@@ -195,5 +215,13 @@ func TestTokensAndPages(t *testing.T) {
 	w := b.expect(http.StatusTeapot, "GET", "http://cd.example.com/rollouts/rollout_1", "")
 	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("found %v", w.Header())
+	}
+}
+
+func TestARequestSaysForWhichOrganizationItIs(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	for header, status := range map[string]int{"": 200, "1": 200, "organization_1": 200, "2": 403, "organization_2": 403, "x": 400, "-1": 400} {
+		b.expect(status, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+token, organizationHeader, header)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,13 +22,11 @@ import (
 // SignOn is where people sign in with an identity of their own, beside tokens.
 type SignOn struct {
 	// Label is what the button says: the provider's name, as people know it.
-	Label string
-	// Organization is the one that they sign in to.
-	Organization int64
-	Provider     Provider
-	Sessions     IdentitySessions
-	Clock        clock.Clock
-	Log          *slog.Logger
+	Label    string
+	Provider Provider
+	Sessions IdentitySessions
+	Clock    clock.Clock
+	Log      *slog.Logger
 }
 
 // Provider is an identity provider, as OpenID Connect has it.
@@ -36,23 +35,31 @@ type Provider interface {
 	AuthURL(ctx context.Context, state, nonce, verifier string) (string, error)
 	// Identify redeems the code with which it comes back.
 	Identify(ctx context.Context, code, nonce, verifier string) (core.Identity, error)
+	// Logout reads a logout token: whose session has ended there, or which one.
+	Logout(ctx context.Context, token string) (issuer, subject, session string, err error)
 }
 
 // IdentitySessions gives sessions to those whom a provider has vouched for.
 type IdentitySessions interface {
+	// StartIdentitySession gives one in an organization, or, for 0, in the first where the identity has access.
 	StartIdentitySession(ctx context.Context, organization int64, id core.Identity) (session string, until time.Time, err error)
+	EndProviderSession(ctx context.Context, issuer, subject, session string) error
 }
 
 const (
 	// signOnPath begins a sign-in, and callbackPath ends it: the redirect address to register at the provider.
 	signOnPath   = "/session/oidc"
 	callbackPath = "/session/oidc/callback"
+	// logoutPath is where the provider says that a session has ended there (OpenID Connect Back-Channel Logout).
+	logoutPath = "/session/oidc/logout"
 	// attemptSuffix makes the name of the cookie that an attempt leaves with the browser.
 	attemptSuffix = "-sign-in"
 	// attemptLife is how long people may take at the provider.
 	attemptLife = 10 * time.Minute
 	// maxAttempt bounds that cookie, in bytes.
 	maxAttempt = 2 << 10
+	// maxLogout bounds a logout token with its form, in bytes.
+	maxLogout = 64 << 10
 )
 
 // attempt is a sign-in under way. It stays with the browser, in a cookie that no script and no other host can read or write, so
@@ -63,6 +70,8 @@ type attempt struct {
 	Verifier string `json:"v"`
 	// Return is the page that was wanted.
 	Return string `json:"r"`
+	// Organization is the one that was chosen; 0 for the first where somebody has access.
+	Organization int64 `json:"o,omitempty"`
 }
 
 // options tells the console how people can sign in; anybody may know.
@@ -86,7 +95,12 @@ func (s *SignOn) begin(w http.ResponseWriter, r *http.Request) {
 		s.back(w, r, "insecure", nil)
 		return
 	}
-	a := attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: localPath(r.URL.Query().Get("return"))}
+	organization, err := organizationOf(r.URL.Query().Get("organization"))
+	if err != nil {
+		s.back(w, r, "no-access", err)
+		return
+	}
+	a := attempt{Organization: organization, State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: localPath(r.URL.Query().Get("return"))}
 	target, err := s.Provider.AuthURL(r.Context(), a.State, a.Nonce, a.Verifier)
 	if err != nil {
 		s.back(w, r, "provider", err)
@@ -126,7 +140,7 @@ func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) {
 		s.back(w, r, "provider", err)
 		return
 	}
-	session, until, err := s.Sessions.StartIdentitySession(r.Context(), s.Organization, id)
+	session, until, err := s.Sessions.StartIdentitySession(r.Context(), a.Organization, id)
 	if err != nil {
 		outcome := "failed"
 		if c := fault.ClassOf(err); c == fault.Denied || c == fault.Refused || c == fault.Invalid {
@@ -140,6 +154,39 @@ func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) {
 		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, a.Return, http.StatusFound)
+}
+
+// logout ends what began with a session that the provider has ended. Nobody is known here but by the token, which the provider signs.
+func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogout)
+	issuer, subject, session, err := s.Provider.Logout(r.Context(), r.PostFormValue("logout_token"))
+	if err == nil {
+		err = s.Sessions.EndProviderSession(r.Context(), issuer, subject, session)
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	s.Log.WarnContext(r.Context(), "logout by the identity provider failed", slog.Any(telemetry.KeyError, err))
+	status := http.StatusBadRequest
+	if class := fault.ClassOf(err); class == fault.Unavailable || class == fault.Internal {
+		status = http.StatusServiceUnavailable // the provider may try again
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": fault.Public(err)}) // a client that is gone needs no answer
+}
+
+// organizationOf reads the number of an organization, as 2 or organization_2; 0 for an empty text.
+func organizationOf(written string) (int64, error) {
+	if written == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(written, "organization_"), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fault.New(fault.Invalid, "organization: found %.40q; expected a number, or organization_<number>", written)
+	}
+	return n, nil
 }
 
 // back sends the browser to the console, which has words for each outcome: nothing that a caller sends is shown there. Why it

@@ -17,6 +17,8 @@ const (
 	AccessOfToken  AccessKind = "accesstoken"
 	AccessAgent    AccessKind = "agent"
 	AccessAgentKey AccessKind = "agentkey"
+	// AccessOrganization is an organization as a whole.
+	AccessOrganization AccessKind = "organization"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

@@ -1,7 +1,9 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
@@ -21,7 +23,9 @@ type Domain struct {
 	workflows Workflows
 	clock     clock.Clock
 	keys      Keys
-	wake      func()
+	// sessionLife and identitySessionLife are those of Deps.
+	sessionLife, identitySessionLife time.Duration
+	wake                             func()
 	// agentsChanged is Deps.AgentsChanged.
 	agentsChanged func()
 
@@ -43,6 +47,9 @@ type Deps struct {
 	// AgentsChanged is called after a change of agents or their keys: somebody connected may not be any more, and the engine has
 	// something to learn; may be nil.
 	AgentsChanged func()
+	// SessionLife is how long a browser stays signed in with a token, IdentitySessionLife after a sign-in at an identity provider; 0 for
+	// the constants of these names.
+	SessionLife, IdentitySessionLife time.Duration
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
 }
@@ -55,7 +62,8 @@ func New(d Deps) *Domain {
 	if d.AgentsChanged == nil {
 		d.AgentsChanged = func() {}
 	}
-	return &Domain{Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, keys: d.Keys, wake: d.Wake, agentsChanged: d.AgentsChanged}
+	d.SessionLife, d.IdentitySessionLife = cmp.Or(d.SessionLife, SessionLife), cmp.Or(d.IdentitySessionLife, IdentitySessionLife)
+	return &Domain{sessionLife: d.SessionLife, identitySessionLife: d.IdentitySessionLife, Reads: d.Store, store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, watch: d.Watch, workflows: d.Workflows, clock: d.Clock, keys: d.Keys, wake: d.Wake, agentsChanged: d.AgentsChanged}
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

@@ -7,8 +7,9 @@ import (
 
 // Organization owns everything.
 type Organization struct {
-	ID   int64
-	Name string
+	ID        int64
+	Name      string
+	CreatedAt time.Time
 }
 
 // Application is a named group of services that ship together.

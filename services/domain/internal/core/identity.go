@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -17,41 +18,147 @@ type Identity struct {
 	// NameIsVerified is whether the provider vouches that the name is this person's. Only then somebody who was added under
 	// that name beforehand is taken to be the same.
 	NameIsVerified bool
-	// Role is what the groups there make of somebody. Empty where no group gives one.
-	Role Role
+	// Roles are what the groups there make of somebody, by organization. Empty where no group gives one.
+	Roles map[int64]Role
 	// GroupsDecide is whether groups give roles at all. Where they do, whoever is in none of them has no access; where they
 	// do not, roles are those that were given here.
 	GroupsDecide bool
+	// Session is the provider's name of its own session, by which it may end ours; empty where it has none.
+	Session string
 }
 
-// StartIdentitySession gives a browser a session for somebody whom an identity provider has vouched for. A member is made at the
-// first sign-in, and has the role of its groups from each sign-in on. Denied, with the reason, for those without access.
+// StartIdentitySession gives a browser a session for somebody whom an identity provider has vouched for, in an organization, or, for 0, in
+// the first of those where they have access. A member is made at the first sign-in, in each of them, and has the role of its groups from
+// each sign-in on; where groups no longer give one, its sessions end. Denied, with the reason, for those without access.
 func (d *Domain) StartIdentitySession(ctx context.Context, organization int64, id Identity) (session string, until time.Time, err error) {
 	if found := checkMemberName(id.Name); len(found) > 0 {
 		return "", until, fault.InvalidFields(found...)
 	}
-	if id.GroupsDecide && id.Role == "" {
-		return "", until, fault.New(fault.Denied, "%s is in no group that has a role here; ask whoever administers Lockstep, or the groups", id.Name)
+	homes, err := d.homes(ctx, id)
+	if err != nil {
+		return "", until, err
 	}
-	until = d.clock.Now().Add(SessionLife)
+	if err := d.leave(ctx, id); err != nil {
+		return "", until, err
+	}
+	if organization == 0 {
+		organization = OperatorOrganization // where nobody has access, the reason is that of the first one
+		if len(homes) > 0 {
+			organization = homes[0]
+		}
+	}
+	if id.GroupsDecide && id.Roles[organization] == "" {
+		return "", until, fault.New(fault.Denied, "%s is in no group that has a role in organization %d; ask whoever administers Lockstep, or the groups", id.Name, organization)
+	}
+	for _, other := range homes {
+		if other == organization {
+			continue
+		}
+		// So that it can be chosen there. Who was turned away in another organization is none of this one's business.
+		if err := d.join(ctx, other, id); err != nil && !fault.Is(err, fault.Denied) && !fault.Is(err, fault.Refused) {
+			return "", until, err
+		}
+	}
+	until, session = d.clock.Now().Add(d.identitySessionLife), newSecret()
 	err = d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		m, err := identified(ctx, tx, organization, id)
 		if err != nil {
 			return err
 		}
-		// The token that the session belongs to is nobody's secret: it is there to be seen among the member's tokens, and to be
-		// revoked, which ends the session.
-		all := RoleOwner.Permissions()
-		parent, err := tx.AddToken(ctx, AccessToken{MemberID: m.ID, Name: "sign-in at " + id.Issuer, Scopes: all, ExpiresAt: until}, digestOf(newSecret()))
-		if err != nil {
-			return err
-		}
-		session = newSecret()
-		_, err = tx.AddToken(ctx, AccessToken{MemberID: m.ID, ParentID: parent.ID, Name: "session", Scopes: all, ExpiresAt: until}, digestOf(session))
-		return err
+		return signIn(ctx, tx, AccessToken{MemberID: m.ID, Name: "sign-in at " + id.Issuer, ExpiresAt: until, ProviderSession: id.Session}, session)
 	})
 	return session, until, err
 }
+
+// join makes sure of a membership without a session.
+func (d *Domain) join(ctx context.Context, organization int64, id Identity) error {
+	return d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		_, err := identified(ctx, tx, organization, id)
+		return err
+	})
+}
+
+// homes are the organizations where an identity has access, in order: by its groups, or as a member whom somebody has added.
+func (d *Domain) homes(ctx context.Context, id Identity) ([]int64, error) {
+	var all []int64
+	if id.GroupsDecide {
+		for organization := range id.Roles {
+			// What is configured may not have been made yet.
+			if _, err := d.Organization(ctx, organization); fault.Is(err, fault.NotFound) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			all = append(all, organization)
+		}
+		slices.Sort(all)
+		return all, nil
+	}
+	known, err := d.store.OrganizationsOfIdentity(ctx, id.Issuer, id.Subject)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range known {
+		all = append(all, o.ID)
+	}
+	if id.NameIsVerified {
+		named, err := d.store.OrganizationsWithMember(ctx, id.Name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, named...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// leave ends the sessions of an identity wherever its groups no longer give a role.
+func (d *Domain) leave(ctx context.Context, id Identity) error {
+	if !id.GroupsDecide {
+		return nil
+	}
+	known, err := d.store.OrganizationsOfIdentity(ctx, id.Issuer, id.Subject)
+	for _, o := range known {
+		if id.Roles[o.ID] == "" && err == nil {
+			err = d.endSignIns(ctx, o.ID, id.Issuer, id.Subject, "")
+		}
+	}
+	return err
+}
+
+// EndProviderSession ends what began with a session at an identity provider, in every organization: all sessions of a subject, or those of
+// one session there, or both narrowed down to each other. Again is a no-op, and so is what nobody knows.
+func (d *Domain) EndProviderSession(ctx context.Context, issuer, subject, session string) error {
+	var all []int64
+	var err error
+	switch {
+	case subject != "":
+		var known []Organization
+		known, err = d.store.OrganizationsOfIdentity(ctx, issuer, subject)
+		for _, o := range known {
+			all = append(all, o.ID)
+		}
+	case session != "":
+		all, err = d.store.OrganizationsWithProviderSession(ctx, session)
+	default:
+		return fault.New(fault.Invalid, "found neither a subject nor a session; expected one of them")
+	}
+	for _, organization := range all {
+		if err == nil {
+			err = d.endSignIns(ctx, organization, issuer, subject, session)
+		}
+	}
+	return err
+}
+
+func (d *Domain) endSignIns(ctx context.Context, organization int64, issuer, subject, session string) error {
+	return d.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		return tx.RevokeSignIns(ctx, SignIns{Issuer: issuer, Subject: subject, Session: session}, d.clock.Now())
+	})
+}
+
+// SignIns are those of an identity provider's subject, or of one session there; an empty field is any.
+type SignIns struct{ Issuer, Subject, Session string }
 
 // provider is who the log names for what a sign-in has changed: nobody here.
 func provider() Actor { return Actor{Type: PrincipalSystem} }
@@ -68,20 +175,22 @@ func identified(ctx context.Context, tx Tx, organization int64, id Identity) (Me
 	case err != nil:
 		return Member{}, err
 	}
-	if !id.GroupsDecide || m.Role == id.Role {
+	role := id.Roles[organization]
+	if !id.GroupsDecide || m.Role == role {
 		return m, nil
 	}
 	before := m.Role
-	changed, err := changeOne(ctx, tx, m.ID, func(m *Member) { m.Role = id.Role })
+	changed, err := changeOne(ctx, tx, m.ID, func(m *Member) { m.Role = role })
 	if err != nil {
 		return Member{}, err
 	}
-	return changed, provider().note(ctx, tx, ActionSetMemberRole, AccessSubject{AccessMember, changed.ID, changed.Name}, fmt.Sprintf("%s, before %s, by groups at %s", id.Role, before, id.Issuer))
+	return changed, provider().note(ctx, tx, ActionSetMemberRole, AccessSubject{AccessMember, changed.ID, changed.Name}, fmt.Sprintf("%s, before %s, by groups at %s", role, before, id.Issuer))
 }
 
 // introduced is the member for an identity that signs in for the first time: the one that was added under its name, or a new one.
 // For whoever was removed none is made: somebody has to add the name again.
 func introduced(ctx context.Context, tx Tx, organization int64, id Identity, mayMake bool) (Member, error) {
+	role := id.Roles[organization]
 	m, err := tx.MemberByName(ctx, organization, id.Name)
 	switch {
 	case err == nil && !id.NameIsVerified:
@@ -89,13 +198,13 @@ func introduced(ctx context.Context, tx Tx, organization int64, id Identity, may
 	case err == nil:
 	case !fault.Is(err, fault.NotFound):
 		return Member{}, err
-	case id.Role == "" || !mayMake:
+	case role == "" || !mayMake:
 		return Member{}, fault.New(fault.Denied, "%s is no member of the organization; an owner can add that name", id.Name)
 	default:
-		if m, err = tx.AddMember(ctx, Member{Name: id.Name, Kind: PrincipalUser, Role: id.Role}); err != nil {
+		if m, err = tx.AddMember(ctx, Member{Name: id.Name, Kind: PrincipalUser, Role: role}); err != nil {
 			return Member{}, err
 		}
-		if err = provider().note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, m.ID, m.Name}, fmt.Sprintf("%s, signed in at %s", id.Role, id.Issuer)); err != nil {
+		if err = provider().note(ctx, tx, ActionCreateMember, AccessSubject{AccessMember, m.ID, m.Name}, fmt.Sprintf("%s, signed in at %s", role, id.Issuer)); err != nil {
 			return Member{}, err
 		}
 	}

@@ -148,6 +148,9 @@ const (
 	ActionCheckJournal            Action = "journalCheck"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
+	ActionOrganizations           Action = "organizations"
+	ActionCreateOrganization      Action = "createOrganization"
+	ActionRenameOrganization      Action = "renameOrganization"
 )
 
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
@@ -162,7 +165,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal, ActionAccessChanges,
-		ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey:
+		ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
+		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken:
 		return MayRead, true // one's own; those of others are for whoever administers
@@ -171,12 +175,20 @@ func permissionFor(action Action) (Permission, bool) {
 	}
 }
 
+// operates is whether an action concerns the installation, and not the actor's organization.
+func (a Action) operates() bool {
+	return a == ActionOrganizations || a == ActionCreateOrganization || a == ActionRenameOrganization
+}
+
 // May is nil when the actor's permissions allow an action, whatever state its object is in, and Denied with the reason
 // otherwise. Mutations and viewerCan both ask here.
 func (a Actor) May(action Action) error {
 	needed, known := permissionFor(action)
 	if !known {
 		return fault.New(fault.Denied, "nobody may %s", action)
+	}
+	if action.operates() && a.Organization != OperatorOrganization {
+		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
 	if a.Permissions.Has(needed) {
 		return nil

@@ -9,6 +9,8 @@ type Reads interface {
 	ObservedReads
 	Counts
 	Organization(ctx context.Context, organization int64) (Organization, error)
+	// IdentityOf is who a member is at an identity provider; empty for one that has not signed in at any.
+	IdentityOf(ctx context.Context, organization, member int64) (issuer, subject string, err error)
 
 	Applications(ctx context.Context, organization int64, f ApplicationFilter, p Page) (Slice[Application], error)
 	ApplicationByName(ctx context.Context, organization int64, name string) (Application, error)

@@ -13,7 +13,7 @@ type Store interface {
 	// nil. It may run fn again after a deadlock, so fn has no effect outside of tx.
 	In(ctx context.Context, organization int64, fn func(ctx context.Context, tx Tx) error) error
 	// OrganizationsWithSources are those with an artifact source of each match key; no key for one that nobody has. Together
-	// with the next nine methods it is the only look across organizations.
+	// with the methods below it is the only look across organizations.
 	OrganizationsWithSources(ctx context.Context, matchKeys []string) (map[string][]int64, error)
 	// SourcesAfter are the sources of all organizations behind an id, in order.
 	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
@@ -27,6 +27,20 @@ type Store interface {
 	AgentOwners(ctx context.Context) ([]AgentOwner, error)
 	// OrganizationsWithToken is the one that a token of this digest belongs to.
 	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
+	// OrganizationsOfIdentity are those that somebody belongs to whom an identity provider means, in order.
+	OrganizationsOfIdentity(ctx context.Context, issuer, subject string) ([]Organization, error)
+	// OrganizationsWithMember are those with a member of a name that has not signed in at an identity provider yet, in order.
+	OrganizationsWithMember(ctx context.Context, name string) ([]int64, error)
+	// OrganizationsWithProviderSession are those with a sign-in that belongs to a session at an identity provider.
+	OrganizationsWithProviderSession(ctx context.Context, session string) ([]int64, error)
+	// AllOrganizations is a page of every organization, for an actor of one of them.
+	AllOrganizations(ctx context.Context, organization int64, p Page) (Slice[Organization], error)
+	// CountAllOrganizations is how many there are.
+	CountAllOrganizations(ctx context.Context, organization int64) (int, error)
+	// NewOrganizationID is a number that no organization has, or gets.
+	NewOrganizationID(ctx context.Context) (int64, error)
+	// InTwo is In for two organizations, one after the other, in one transaction.
+	InTwo(ctx context.Context, first int64, do func(ctx context.Context, tx Tx) error, second int64, then func(ctx context.Context, tx Tx) error) error
 	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
 	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueClosings are those with rollouts to be closed at an instant.
@@ -211,6 +225,16 @@ type AccessWrites interface {
 	// SetGroupMembers ends and begins memberships, so that these members belong to the group and nobody else.
 	SetGroupMembers(ctx context.Context, group int64, members []int64, at time.Time) error
 	AddToken(ctx context.Context, t AccessToken, digest []byte) (AccessToken, error)
+	// RevokeSignInOf ends the sign-in that a session began with; of a session that began with a token it is a no-op.
+	RevokeSignInOf(ctx context.Context, session int64, at time.Time) error
+	// RevokeSignIns ends sign-ins at an identity provider, and their sessions with them.
+	RevokeSignIns(ctx context.Context, which SignIns, at time.Time) error
+	// AddOrganization makes the organization of the transaction; Conflict when its name is taken.
+	AddOrganization(ctx context.Context, name string) (Organization, error)
+	// LockOrganization locks the organization of the transaction.
+	LockOrganization(ctx context.Context) (Organization, error)
+	// RenameOrganization is a Conflict when the name is taken.
+	RenameOrganization(ctx context.Context, name string) (Organization, error)
 	// RevokeTokens ends a token and the sessions it began; what has ended stays as it was.
 	RevokeTokens(ctx context.Context, id int64, at time.Time) error
 	// TokenByDigest is a token that is good at an instant, and whose it is.

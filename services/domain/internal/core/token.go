@@ -26,8 +26,11 @@ type NewToken struct {
 const (
 	defaultTokenLife = 90 * 24 * time.Hour
 	maxTokenLife     = 366 * 24 * time.Hour
-	// SessionLife is how long a browser stays signed in.
+	// SessionLife is how long a browser stays signed in, unless Deps says otherwise.
 	SessionLife = 12 * time.Hour
+	// IdentitySessionLife is the same for sign-ins at an identity provider: nobody tells this service that somebody has left there, unless
+	// the provider supports back-channel logout, so it has to ask again.
+	IdentitySessionLife = time.Hour
 	// tokenPrefix lets people, and scanners for secrets, see what it is.
 	tokenPrefix = "lockstep_"
 )
@@ -183,7 +186,7 @@ func (d *Domain) StartSession(ctx context.Context, secret string) (session strin
 	if err != nil {
 		return "", until, err
 	}
-	until = d.clock.Now().Add(SessionLife)
+	until = d.clock.Now().Add(d.sessionLife)
 	if token.ExpiresAt.Before(until) {
 		until = token.ExpiresAt
 	}
@@ -205,8 +208,41 @@ func (d *Domain) EndSession(ctx context.Context, session string) error {
 		return err
 	}
 	return d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
-		return tx.RevokeTokens(ctx, token.ID, d.clock.Now())
+		if err := tx.RevokeTokens(ctx, token.ID, d.clock.Now()); err != nil {
+			return err
+		}
+		return tx.RevokeSignInOf(ctx, token.ID, d.clock.Now())
 	})
+}
+
+// StartConfiguredSession gives a browser a session for a token that is configured and kept in no table. Seal ties the secret to that
+// token: the session is known by what it answers, so that a session ends with the configured token too. Denied when the member for whom
+// the token stands was removed.
+func (d *Domain) StartConfiguredSession(ctx context.Context, a Actor, seal func(secret string) string) (session string, until time.Time, err error) {
+	until, session = d.clock.Now().Add(d.sessionLife), seal(newSecret())
+	err = d.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		members, err := tx.MembersByID(ctx, a.Organization, []int64{a.ID})
+		if err != nil {
+			return err
+		}
+		if m, ok := members[a.ID]; !ok || m.RemovedAt != nil {
+			return fault.New(fault.Denied, "the member for whom this token stands was removed; sign in with a token of another owner")
+		}
+		return signIn(ctx, tx, AccessToken{MemberID: a.ID, Name: "sign-in with the bootstrap token", ExpiresAt: until}, session)
+	})
+	return session, until, err
+}
+
+// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is nobody's: it is there to be seen among the
+// member's tokens, and to be revoked, which ends the session.
+func signIn(ctx context.Context, tx Tx, t AccessToken, session string) error {
+	t.SignIn, t.Scopes = true, RoleOwner.Permissions()
+	parent, err := tx.AddToken(ctx, t, digestOf(newSecret()))
+	if err != nil {
+		return err
+	}
+	_, err = tx.AddToken(ctx, AccessToken{MemberID: t.MemberID, ParentID: parent.ID, Name: "session", Scopes: t.Scopes, ExpiresAt: t.ExpiresAt}, digestOf(session))
+	return err
 }
 
 // newSecret is a token: 256 random bits.

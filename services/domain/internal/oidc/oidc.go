@@ -35,10 +35,17 @@ type Config struct {
 	Scopes []string
 	// NameClaim says what somebody is called, GroupsClaim which groups they are in.
 	NameClaim, GroupsClaim string
-	// Roles are by group; of several the greatest counts. None: groups decide nothing.
-	Roles map[string]core.Role
+	// Roles are what groups give; of several in one organization the greatest counts. None: groups decide nothing.
+	Roles []Grant
 	// CAFile holds the certificates to check the provider's against; empty means the system's.
 	CAFile string
+}
+
+// Grant is the role that a group gives in an organization.
+type Grant struct {
+	Group        string
+	Organization int64
+	Role         core.Role
 }
 
 // patience bounds every request to the provider: a person waits for it.
@@ -127,16 +134,17 @@ func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (core.Iden
 		return core.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
 	}
 	verified, _ := claims["email_verified"].(bool)
+	session, _ := claims["sid"].(string)
 	return core.Identity{
 		Issuer: t.Issuer, Subject: t.Subject, Name: name,
 		// Other names are those that people choose for themselves, as far as this service can know.
 		NameIsVerified: p.config.NameClaim == emailClaim && verified,
-		Role:           p.role(claims), GroupsDecide: len(p.config.Roles) > 0,
+		Roles:          p.roles(claims), GroupsDecide: len(p.config.Roles) > 0, Session: session,
 	}, nil
 }
 
-// role is the greatest that the groups give.
-func (p *Provider) role(claims map[string]any) core.Role {
+// roles are the greatest that the groups give, by organization.
+func (p *Provider) roles(claims map[string]any) map[int64]core.Role {
 	var groups []any
 	switch claim := claims[p.config.GroupsClaim].(type) {
 	case []any:
@@ -144,15 +152,27 @@ func (p *Provider) role(claims map[string]any) core.Role {
 	case string: // some providers write one group without the list
 		groups = []any{claim}
 	}
-	var greatest core.Role
-	order := core.AllRoles()
-	for _, g := range groups {
-		name, _ := g.(string)
-		if role, ok := p.config.Roles[name]; ok && slices.Index(order, role) > slices.Index(order, greatest) {
-			greatest = role
+	greatest, order := map[int64]core.Role{}, core.AllRoles()
+	for _, g := range p.config.Roles {
+		if slices.Contains(groups, any(g.Group)) && slices.Index(order, g.Role) > slices.Index(order, greatest[g.Organization]) {
+			greatest[g.Organization] = g.Role
 		}
 	}
 	return greatest
+}
+
+// Logout reads a logout token (OpenID Connect Back-Channel Logout). Invalid when it is not one of this provider for this client;
+// Unavailable while the provider's keys cannot be read.
+func (p *Provider) Logout(ctx context.Context, token string) (issuer, subject, session string, err error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return "", "", "", err
+	}
+	verified, err := found.Verifier(&gooidc.Config{ClientID: p.config.ClientID}).VerifyLogout(gooidc.ClientContext(ctx, p.client), token)
+	if err != nil {
+		return "", "", "", fault.Because(err, fault.Invalid, "the logout token does not hold; expected one that the identity provider has signed for this client")
+	}
+	return verified.Issuer, verified.Subject, verified.SessionID, nil
 }
 
 // discover asks the issuer what it has, once it answers.

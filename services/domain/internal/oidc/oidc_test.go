@@ -50,7 +50,10 @@ func codeOf(t *testing.T, p *oidc.Provider, nonce, verifier string) (code, state
 func config(p *oidctest.Provider) oidc.Config {
 	return oidc.Config{
 		Issuer: p.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, RedirectURL: "https://cd.example.com/session/oidc/callback",
-		Scopes: []string{"email"}, NameClaim: "email", GroupsClaim: "groups", Roles: map[string]core.Role{"platform": core.RoleOwner, "shop": core.RoleDeployer},
+		Scopes: []string{"email"}, NameClaim: "email", GroupsClaim: "groups", Roles: []oidc.Grant{
+			{Group: "platform", Organization: 1, Role: core.RoleOwner}, {Group: "shop", Organization: 1, Role: core.RoleDeployer},
+			{Group: "books", Organization: 2, Role: core.RoleOwner}, {Group: "platform", Organization: 2, Role: core.RoleViewer},
+		},
 	}
 }
 
@@ -67,18 +70,18 @@ func TestWhoSomebodyIs(t *testing.T) {
 	t.Parallel()
 	known := oidctest.New(t)
 	p := newProvider(t, config(known))
-	who := func(role core.Role, name string, verified bool) core.Identity {
-		return core.Identity{Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Role: role, GroupsDecide: true}
+	who := func(roles map[int64]core.Role, name string, verified bool) core.Identity {
+		return core.Identity{Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Roles: roles, GroupsDecide: true}
 	}
 	for _, c := range []struct {
 		name   string
 		claims map[string]any
 		want   core.Identity
 	}{
-		{"the greatest role of several groups", map[string]any{"sub": "s1", "email": "a@example.com", "email_verified": true, "groups": []string{"shop", "platform", "x"}}, who(core.RoleOwner, "a@example.com", true)},
-		{"one group without a list", map[string]any{"sub": "s1", "email": "a@example.com", "groups": "shop"}, who(core.RoleDeployer, "a@example.com", false)},
-		{"no group that has a role", map[string]any{"sub": "s1", "email": "a@example.com", "groups": []any{"x", 7, nil}}, who("", "a@example.com", false)},
-		{"no groups at all", map[string]any{"sub": "s1", "email": "a@example.com"}, who("", "a@example.com", false)},
+		{"the greatest role of several groups", map[string]any{"sub": "s1", "email": "a@example.com", "email_verified": true, "groups": []string{"shop", "platform", "x"}}, who(map[int64]core.Role{1: core.RoleOwner, 2: core.RoleViewer}, "a@example.com", true)},
+		{"one group without a list", map[string]any{"sub": "s1", "email": "a@example.com", "groups": "shop"}, who(map[int64]core.Role{1: core.RoleDeployer}, "a@example.com", false)},
+		{"no group that has a role", map[string]any{"sub": "s1", "email": "a@example.com", "groups": []any{"x", 7, nil}}, who(map[int64]core.Role{}, "a@example.com", false)},
+		{"no groups at all", map[string]any{"sub": "s1", "email": "a@example.com"}, who(map[int64]core.Role{}, "a@example.com", false)},
 	} {
 		known.SignInAs(c.claims)
 		code, state := codeOf(t, p, "n1", verifier)
@@ -137,6 +140,29 @@ func TestWhatIsNotTaken(t *testing.T) {
 	code, _ := codeOf(t, p, "n1", verifier)
 	if _, err := newProvider(t, wrong).Identify(t.Context(), code, "n1", verifier); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("another secret: found %v; want it refused", err)
+	}
+}
+
+func TestLogoutTokens(t *testing.T) {
+	t.Parallel()
+	known, other := oidctest.New(t), oidctest.New(t)
+	p := newProvider(t, config(known))
+	issuer, subject, session, err := p.Logout(t.Context(), known.LogoutToken(map[string]any{"sub": "s1", "sid": "session-1"}))
+	if err != nil || issuer != known.URL || subject != "s1" || session != "session-1" {
+		t.Errorf("found %q %q %q, %v", issuer, subject, session, err)
+	}
+	for name, token := range map[string]string{
+		"nothing": "", "no token": "x.y.z",
+		"of another provider": other.LogoutToken(map[string]any{"sub": "s1"}),
+		"for another client":  known.LogoutToken(map[string]any{"sub": "s1", "aud": "somebody-else"}),
+		"expired":             known.LogoutToken(map[string]any{"sub": "s1", "exp": 1_000_000_000}),
+		"an ID token":         known.LogoutToken(map[string]any{"sub": "s1", "events": nil}),
+		"with a nonce":        known.LogoutToken(map[string]any{"sub": "s1", "nonce": "n"}),
+		"of nobody":           known.LogoutToken(map[string]any{}),
+	} {
+		if _, _, _, err := p.Logout(t.Context(), token); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: found %v; want it refused", name, err)
+		}
 	}
 }
 

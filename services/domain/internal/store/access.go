@@ -20,7 +20,7 @@ func group(r query.Group) core.Group {
 func accessToken(r query.AccessToken) core.AccessToken {
 	return core.AccessToken{
 		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes),
-		ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
+		SignIn: r.SignIn, ProviderSession: orZero(r.ProviderSession), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -184,7 +184,7 @@ func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at 
 func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte) (core.AccessToken, error) {
 	row, err := t.q.InsertToken(ctx, query.InsertTokenParams{
 		OrganizationID: t.organization, MemberID: token.MemberID, ParentID: orNull(token.ParentID), Name: token.Name, Digest: digest,
-		Scopes: int16(token.Scopes), ExpiresAt: token.ExpiresAt,
+		Scopes: int16(token.Scopes), ExpiresAt: token.ExpiresAt, SignIn: token.SignIn, ProviderSession: orNull(token.ProviderSession),
 	})
 	return accessToken(row), pg.Classify(err, "add token of member %d", token.MemberID)
 }
@@ -193,6 +193,20 @@ func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte
 func (t *tx) RevokeTokens(ctx context.Context, id int64, at time.Time) error {
 	_, err := t.q.RevokeTokens(ctx, at, t.organization, id)
 	return pg.Classify(err, "revoke token %d", id)
+}
+
+// RevokeSignInOf implements core.Tx.
+func (t *tx) RevokeSignInOf(ctx context.Context, session int64, at time.Time) error {
+	_, err := t.q.RevokeSignInOf(ctx, at, t.organization, session)
+	return pg.Classify(err, "revoke the sign-in of session %d", session)
+}
+
+// RevokeSignIns implements core.Tx.
+func (t *tx) RevokeSignIns(ctx context.Context, which core.SignIns, at time.Time) error {
+	_, err := t.q.RevokeSignIns(ctx, query.RevokeSignInsParams{
+		At: at, OrganizationID: t.organization, Issuer: which.Issuer, Subject: which.Subject, ProviderSession: which.Session,
+	})
+	return pg.Classify(err, "revoke sign-ins at %s", which.Issuer)
 }
 
 // TokenByDigest implements core.Tx.

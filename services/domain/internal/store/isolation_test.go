@@ -375,6 +375,7 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	for _, sql := range []string{
 		`SELECT FROM cd_organizations_with_source('k1')`,
 		`SELECT FROM cd_organizations_with_due_handoffs(now() + interval '1 hour')`,
+		`SELECT FROM cd_all_organizations(0, 1000, false, 10)`, `SELECT FROM generate_series(1, cd_count_organizations())`,
 	} {
 		if n, err := count(t.Context(), service, 0, sql); err != nil || n != 2 {
 			t.Errorf("%s: found %d, %v; want both organizations", sql, n, err)
@@ -384,7 +385,8 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	for _, sql := range []string{
 		`cd_organizations_with_due_rollbacks(now())`, `cd_organizations_with_due_gates(now())`, `cd_organizations_with_token('x')`,
 		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`, `cd_agent_of_key('k', now())`,
-		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`,
+		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`, `cd_organizations_of_identity('i', 's')`, `cd_organizations_with_member('n')`,
+		`cd_organizations_with_provider_session('s')`,
 	} {
 		if _, err := count(t.Context(), service, 0, "SELECT * FROM "+sql); err != nil {
 			t.Errorf("%s: %v", sql, err)

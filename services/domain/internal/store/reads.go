@@ -12,7 +12,7 @@ import (
 func (r reader) Organization(ctx context.Context, organization int64) (o core.Organization, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.GetOrganization(ctx, organization)
-		o = core.Organization{ID: row.ID, Name: row.Name}
+		o = core.Organization{ID: row.ID, Name: row.Name, CreatedAt: row.CreatedAt}
 		return missing(err, "organization", organization)
 	})
 	return o, err

@@ -88,15 +88,18 @@ func New(d Deps) *Store {
 
 // In runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
 func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
-	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *query.Queries) error {
-		line := &pipeline{tx: t}
-		q := query.New(line)
-		inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
-		if err := fn(ctx, inside); err != nil {
-			return err
-		}
-		return line.flush(ctx)
-	})
+	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *query.Queries) error { return s.inside(ctx, t, organization, fn) })
+}
+
+// inside runs fn in a transaction that has entered an organization, up to the last statement.
+func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn func(context.Context, core.Tx) error) error {
+	line := &pipeline{tx: t}
+	q := query.New(line)
+	inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
+	if err := fn(ctx, inside); err != nil {
+		return err
+	}
+	return line.flush(ctx)
 }
 
 // view is how reads outside of a use case run. The organization is entered on the same journey as the first query: a page
@@ -121,7 +124,7 @@ func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, 
 	return fn(t, q)
 }
 
-// EnsureOrganization makes an organization of a given id, or gives it its present name.
+// EnsureOrganization makes an organization of a given id, unless it is there, whatever its name has become.
 func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) error {
 	return s.inOrganization(ctx, id, func(_ pgx.Tx, q *query.Queries) error {
 		if err := q.EnsureOrganization(ctx, id, name); err != nil {

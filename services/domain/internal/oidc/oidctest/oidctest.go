@@ -64,6 +64,22 @@ func (p *Provider) SignInAs(claims map[string]any) {
 	p.user = claims
 }
 
+// LogoutToken is what it sends when a session has ended here (OpenID Connect Back-Channel Logout); claims may hold anything, and take the
+// place of those that a provider sends.
+func (p *Provider) LogoutToken(claims map[string]any) string {
+	p.t.Helper()
+	all := map[string]any{
+		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(), "jti": rand.Text(), //nolint:forbidigo // a provider has a clock of its own
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+	}
+	maps.Copy(all, claims)
+	text, err := json.Marshal(all)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return oidctest.SignIDToken(p.key, "k", "RS256", string(text))
+}
+
 // authorize sends the browser back with a code.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()

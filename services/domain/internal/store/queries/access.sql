@@ -80,8 +80,8 @@ WHERE g.organization_id = @organization_id AND g.member_id = ANY(@ids::bigint[])
 ORDER BY g.member_id, c.name;
 
 -- name: InsertToken :one
-INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at)
-VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expires_at) RETURNING *;
+INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session)
+VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expires_at, @sign_in, @provider_session) RETURNING *;
 
 -- name: TokensByID :many
 SELECT * FROM cd_access_tokens WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND parent_id IS NULL;
@@ -99,6 +99,37 @@ ORDER BY v.member_id, v.id DESC;
 -- A token, with the sessions that it began.
 UPDATE cd_access_tokens SET revoked_at = @at::timestamptz
 WHERE organization_id = @organization_id AND (id = @id OR parent_id = @id) AND revoked_at IS NULL;
+
+-- name: RevokeSignInOf :execrows
+-- The sign-in that a session began with, if it was one; a token that somebody showed stays good.
+UPDATE cd_access_tokens p SET revoked_at = @at::timestamptz
+FROM cd_access_tokens s
+WHERE s.organization_id = @organization_id AND s.id = @session
+  AND p.organization_id = s.organization_id AND p.id = s.parent_id AND p.sign_in AND p.revoked_at IS NULL;
+
+-- name: RevokeSignIns :execrows
+-- The sign-ins of a member, or those of one session at the identity provider; their sessions end with them.
+UPDATE cd_access_tokens t SET revoked_at = @at::timestamptz
+FROM cd_members m
+WHERE t.organization_id = @organization_id AND t.sign_in AND t.revoked_at IS NULL AND t.expires_at > @at
+  AND m.organization_id = t.organization_id AND m.id = t.member_id AND m.issuer = @issuer::text
+  AND (@subject::text = '' OR m.subject = @subject::text)
+  AND (@provider_session::text = '' OR t.provider_session = @provider_session::text OR t.provider_session IS NULL AND @subject::text <> '');
+
+-- name: OrganizationsOfIdentity :many
+-- Across organizations, on purpose: a person may belong to several.
+SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at FROM cd_organizations_of_identity(@issuer::text, @subject::text) AS f;
+
+-- name: OrganizationsWithMember :many
+-- Across organizations, on purpose: a name is added before who has it signs in.
+SELECT organization_id::bigint FROM cd_organizations_with_member(@name::text) AS organization_id;
+
+-- name: OrganizationsWithProviderSession :many
+-- Across organizations, on purpose: an identity provider ends its session wherever it led to.
+SELECT organization_id::bigint FROM cd_organizations_with_provider_session(@provider_session::text) AS organization_id;
+
+-- name: IdentityOfMember :one
+SELECT COALESCE(issuer, '')::text AS issuer, COALESCE(subject, '')::text AS subject FROM cd_members WHERE organization_id = @organization_id AND id = @id;
 
 -- name: TokenByDigest :one
 -- A token that is good, and whose it is. A session ends with the token that began it.

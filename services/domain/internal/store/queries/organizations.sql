@@ -4,14 +4,35 @@
 SELECT set_config('lockstep.organization', (@organization_id::bigint)::text, true);
 
 -- name: EnsureOrganization :exec
-INSERT INTO cd_organizations (id, name) VALUES (@id, @name) ON CONFLICT (id) DO UPDATE SET name = excluded.name WHERE cd_organizations.name <> excluded.name;
+-- Its name is given once: whoever renames it later means that.
+INSERT INTO cd_organizations (id, name) VALUES (@id, @name) ON CONFLICT (id) DO NOTHING;
+
+-- name: NextOrganizationID :one
+SELECT nextval(pg_get_serial_sequence('cd_organizations', 'id'))::bigint AS id;
+
+-- name: InsertOrganization :one
+INSERT INTO cd_organizations (id, name) VALUES (@id, @name) RETURNING id, name, created_at;
+
+-- name: RenameOrganization :one
+UPDATE cd_organizations SET name = @name WHERE id = @id RETURNING id, name, created_at;
+
+-- name: LockOrganization :one
+SELECT id, name, created_at FROM cd_organizations WHERE id = @id FOR NO KEY UPDATE;
+
+-- name: ListOrganizations :many
+-- Across organizations, on purpose: for whoever operates the installation.
+SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at
+FROM cd_all_organizations(@above::bigint, @below::bigint, @falling::boolean, @at_most::integer) AS f;
+
+-- name: CountOrganizations :one
+SELECT cd_count_organizations()::bigint;
 
 -- name: AdvanceOrganizationIDs :exec
 -- Behind the ids that were given by hand. The rows of others cannot be seen here, their sequence can.
 SELECT setval(pg_get_serial_sequence('cd_organizations', 'id'), GREATEST(nextval(pg_get_serial_sequence('cd_organizations', 'id')), @id::bigint));
 
 -- name: GetOrganization :one
-SELECT id, name FROM cd_organizations WHERE id = @organization_id;
+SELECT id, name, created_at FROM cd_organizations WHERE id = @organization_id;
 
 -- name: OrganizationsWithSources :many
 -- Across organizations, on purpose: an artifact belongs to everybody who points at it (R48).

@@ -183,6 +183,22 @@ func (q *Queries) GroupsByMember(ctx context.Context, organizationID int64, ids 
 	return items, nil
 }
 
+const identityOfMember = `-- name: IdentityOfMember :one
+SELECT COALESCE(issuer, '')::text AS issuer, COALESCE(subject, '')::text AS subject FROM cd_members WHERE organization_id = $1 AND id = $2
+`
+
+type IdentityOfMemberRow struct {
+	Issuer  string
+	Subject string
+}
+
+func (q *Queries) IdentityOfMember(ctx context.Context, organizationID int64, iD int64) (IdentityOfMemberRow, error) {
+	row := q.db.QueryRow(ctx, identityOfMember, organizationID, iD)
+	var i IdentityOfMemberRow
+	err := row.Scan(&i.Issuer, &i.Subject)
+	return i, err
+}
+
 const insertGroup = `-- name: InsertGroup :one
 INSERT INTO cd_groups (organization_id, name) VALUES ($1, $2) RETURNING id, organization_id, name, created_at, updated_at
 `
@@ -263,18 +279,20 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) (i
 }
 
 const insertToken = `-- name: InsertToken :one
-INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at
+INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session
 `
 
 type InsertTokenParams struct {
-	OrganizationID int64
-	MemberID       int64
-	ParentID       *int64
-	Name           string
-	Digest         []byte
-	Scopes         int16
-	ExpiresAt      time.Time
+	OrganizationID  int64
+	MemberID        int64
+	ParentID        *int64
+	Name            string
+	Digest          []byte
+	Scopes          int16
+	ExpiresAt       time.Time
+	SignIn          bool
+	ProviderSession *string
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (AccessToken, error) {
@@ -286,6 +304,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Acces
 		arg.Digest,
 		arg.Scopes,
 		arg.ExpiresAt,
+		arg.SignIn,
+		arg.ProviderSession,
 	)
 	var i AccessToken
 	err := row.Scan(
@@ -301,6 +321,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Acces
 		&i.LastUsedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.SignIn,
+		&i.ProviderSession,
 	)
 	return i, err
 }
@@ -631,6 +653,87 @@ func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []i
 	return items, nil
 }
 
+const organizationsOfIdentity = `-- name: OrganizationsOfIdentity :many
+SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at FROM cd_organizations_of_identity($1::text, $2::text) AS f
+`
+
+type OrganizationsOfIdentityRow struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+// Across organizations, on purpose: a person may belong to several.
+func (q *Queries) OrganizationsOfIdentity(ctx context.Context, issuer string, subject string) ([]OrganizationsOfIdentityRow, error) {
+	rows, err := q.db.Query(ctx, organizationsOfIdentity, issuer, subject)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrganizationsOfIdentityRow
+	for rows.Next() {
+		var i OrganizationsOfIdentityRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.CreatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const organizationsWithMember = `-- name: OrganizationsWithMember :many
+SELECT organization_id::bigint FROM cd_organizations_with_member($1::text) AS organization_id
+`
+
+// Across organizations, on purpose: a name is added before who has it signs in.
+func (q *Queries) OrganizationsWithMember(ctx context.Context, name string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithMember, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const organizationsWithProviderSession = `-- name: OrganizationsWithProviderSession :many
+SELECT organization_id::bigint FROM cd_organizations_with_provider_session($1::text) AS organization_id
+`
+
+// Across organizations, on purpose: an identity provider ends its session wherever it led to.
+func (q *Queries) OrganizationsWithProviderSession(ctx context.Context, providerSession string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithProviderSession, providerSession)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const organizationsWithToken = `-- name: OrganizationsWithToken :many
 SELECT organization_id::bigint FROM cd_organizations_with_token($1) AS organization_id
 `
@@ -654,6 +757,54 @@ func (q *Queries) OrganizationsWithToken(ctx context.Context, digest []byte) ([]
 		return nil, err
 	}
 	return items, nil
+}
+
+const revokeSignInOf = `-- name: RevokeSignInOf :execrows
+UPDATE cd_access_tokens p SET revoked_at = $1::timestamptz
+FROM cd_access_tokens s
+WHERE s.organization_id = $2 AND s.id = $3
+  AND p.organization_id = s.organization_id AND p.id = s.parent_id AND p.sign_in AND p.revoked_at IS NULL
+`
+
+// The sign-in that a session began with, if it was one; a token that somebody showed stays good.
+func (q *Queries) RevokeSignInOf(ctx context.Context, at time.Time, organizationID int64, session int64) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeSignInOf, at, organizationID, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const revokeSignIns = `-- name: RevokeSignIns :execrows
+UPDATE cd_access_tokens t SET revoked_at = $1::timestamptz
+FROM cd_members m
+WHERE t.organization_id = $2 AND t.sign_in AND t.revoked_at IS NULL AND t.expires_at > $1
+  AND m.organization_id = t.organization_id AND m.id = t.member_id AND m.issuer = $3::text
+  AND ($4::text = '' OR m.subject = $4::text)
+  AND ($5::text = '' OR t.provider_session = $5::text OR t.provider_session IS NULL AND $4::text <> '')
+`
+
+type RevokeSignInsParams struct {
+	At              time.Time
+	OrganizationID  int64
+	Issuer          string
+	Subject         string
+	ProviderSession string
+}
+
+// The sign-ins of a member, or those of one session at the identity provider; their sessions end with them.
+func (q *Queries) RevokeSignIns(ctx context.Context, arg RevokeSignInsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeSignIns,
+		arg.At,
+		arg.OrganizationID,
+		arg.Issuer,
+		arg.Subject,
+		arg.ProviderSession,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const revokeTokens = `-- name: RevokeTokens :execrows
@@ -730,7 +881,7 @@ func (q *Queries) SkipMemberID(ctx context.Context) error {
 }
 
 const tokenByDigest = `-- name: TokenByDigest :one
-SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
+SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, t.sign_in, t.provider_session, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
 JOIN cd_members m ON m.organization_id = t.organization_id AND m.id = t.member_id
 LEFT JOIN cd_access_tokens p ON p.organization_id = t.organization_id AND p.id = t.parent_id
 WHERE t.organization_id = $1 AND t.digest = $2 AND t.revoked_at IS NULL AND t.expires_at > $3 AND m.removed_at IS NULL
@@ -759,6 +910,8 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 		&i.AccessToken.LastUsedAt,
 		&i.AccessToken.CreatedAt,
 		&i.AccessToken.UpdatedAt,
+		&i.AccessToken.SignIn,
+		&i.AccessToken.ProviderSession,
 		&i.Member.ID,
 		&i.Member.OrganizationID,
 		&i.Member.Name,
@@ -774,7 +927,7 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 }
 
 const tokensByID = `-- name: TokensByID :many
-SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
+SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
 `
 
 func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []int64) ([]AccessToken, error) {
@@ -799,6 +952,8 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 			&i.LastUsedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.SignIn,
+			&i.ProviderSession,
 		); err != nil {
 			return nil, err
 		}
@@ -811,7 +966,7 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 }
 
 const tokensByMember = `-- name: TokensByMember :many
-SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.created_at, v.updated_at
+SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.created_at, v.updated_at, v.sign_in, v.provider_session
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_access_tokens n
     WHERE n.organization_id = $2 AND n.member_id = parent.id AND n.parent_id IS NULL ORDER BY n.id DESC LIMIT 100) page
@@ -846,6 +1001,8 @@ func (q *Queries) TokensByMember(ctx context.Context, ids []int64, organizationI
 			&i.AccessToken.LastUsedAt,
 			&i.AccessToken.CreatedAt,
 			&i.AccessToken.UpdatedAt,
+			&i.AccessToken.SignIn,
+			&i.AccessToken.ProviderSession,
 		); err != nil {
 			return nil, err
 		}

@@ -42,6 +42,10 @@ type AccessToken struct {
 	LastUsedAt *time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// Made by a sign-in (at an identity provider, or with the bootstrap token): it cannot be shown, and ends with the session that began with it.
+	SignIn bool
+	// The identity provider's name of its own session (claim sid), by which it may end this one.
+	ProviderSession *string
 }
 
 // Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.

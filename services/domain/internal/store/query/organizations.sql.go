@@ -21,10 +21,22 @@ func (q *Queries) AdvanceOrganizationIDs(ctx context.Context, id int64) error {
 	return err
 }
 
-const ensureOrganization = `-- name: EnsureOrganization :exec
-INSERT INTO cd_organizations (id, name) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET name = excluded.name WHERE cd_organizations.name <> excluded.name
+const countOrganizations = `-- name: CountOrganizations :one
+SELECT cd_count_organizations()::bigint
 `
 
+func (q *Queries) CountOrganizations(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countOrganizations)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const ensureOrganization = `-- name: EnsureOrganization :exec
+INSERT INTO cd_organizations (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
+`
+
+// Its name is given once: whoever renames it later means that.
 func (q *Queries) EnsureOrganization(ctx context.Context, iD int64, name string) error {
 	_, err := q.db.Exec(ctx, ensureOrganization, iD, name)
 	return err
@@ -42,18 +54,97 @@ func (q *Queries) EnterOrganization(ctx context.Context, organizationID int64) e
 }
 
 const getOrganization = `-- name: GetOrganization :one
-SELECT id, name FROM cd_organizations WHERE id = $1
+SELECT id, name, created_at FROM cd_organizations WHERE id = $1
 `
 
 type GetOrganizationRow struct {
-	ID   int64
-	Name string
+	ID        int64
+	Name      string
+	CreatedAt time.Time
 }
 
 func (q *Queries) GetOrganization(ctx context.Context, organizationID int64) (GetOrganizationRow, error) {
 	row := q.db.QueryRow(ctx, getOrganization, organizationID)
 	var i GetOrganizationRow
-	err := row.Scan(&i.ID, &i.Name)
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	return i, err
+}
+
+const insertOrganization = `-- name: InsertOrganization :one
+INSERT INTO cd_organizations (id, name) VALUES ($1, $2) RETURNING id, name, created_at
+`
+
+type InsertOrganizationRow struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+func (q *Queries) InsertOrganization(ctx context.Context, iD int64, name string) (InsertOrganizationRow, error) {
+	row := q.db.QueryRow(ctx, insertOrganization, iD, name)
+	var i InsertOrganizationRow
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	return i, err
+}
+
+const listOrganizations = `-- name: ListOrganizations :many
+SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at
+FROM cd_all_organizations($1::bigint, $2::bigint, $3::boolean, $4::integer) AS f
+`
+
+type ListOrganizationsParams struct {
+	Above   int64
+	Below   int64
+	Falling bool
+	AtMost  int32
+}
+
+type ListOrganizationsRow struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+// Across organizations, on purpose: for whoever operates the installation.
+func (q *Queries) ListOrganizations(ctx context.Context, arg ListOrganizationsParams) ([]ListOrganizationsRow, error) {
+	rows, err := q.db.Query(ctx, listOrganizations,
+		arg.Above,
+		arg.Below,
+		arg.Falling,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOrganizationsRow
+	for rows.Next() {
+		var i ListOrganizationsRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.CreatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockOrganization = `-- name: LockOrganization :one
+SELECT id, name, created_at FROM cd_organizations WHERE id = $1 FOR NO KEY UPDATE
+`
+
+type LockOrganizationRow struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+func (q *Queries) LockOrganization(ctx context.Context, id int64) (LockOrganizationRow, error) {
+	row := q.db.QueryRow(ctx, lockOrganization, id)
+	var i LockOrganizationRow
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
 	return i, err
 }
 
@@ -64,6 +155,17 @@ SELECT pg_advisory_xact_lock(hashtextextended('lockstep/protect/' || current_sch
 func (q *Queries) LockProtection(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockProtection)
 	return err
+}
+
+const nextOrganizationID = `-- name: NextOrganizationID :one
+SELECT nextval(pg_get_serial_sequence('cd_organizations', 'id'))::bigint AS id
+`
+
+func (q *Queries) NextOrganizationID(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, nextOrganizationID)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
 const organizationsWithDueHandoffs = `-- name: OrganizationsWithDueHandoffs :many
@@ -129,6 +231,23 @@ SELECT cd_protect($1::text)
 func (q *Queries) Protect(ctx context.Context, serviceRole string) error {
 	_, err := q.db.Exec(ctx, protect, serviceRole)
 	return err
+}
+
+const renameOrganization = `-- name: RenameOrganization :one
+UPDATE cd_organizations SET name = $1 WHERE id = $2 RETURNING id, name, created_at
+`
+
+type RenameOrganizationRow struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+func (q *Queries) RenameOrganization(ctx context.Context, name string, iD int64) (RenameOrganizationRow, error) {
+	row := q.db.QueryRow(ctx, renameOrganization, name, iD)
+	var i RenameOrganizationRow
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	return i, err
 }
 
 const sourcesAfter = `-- name: SourcesAfter :many
