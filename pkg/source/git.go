@@ -53,7 +53,11 @@ func parseGit(config json.RawMessage) (*Repository, []fault.Field) {
 	var found []fault.Field
 	s.place, s.name = repositoryName(c.Repository)
 	if s.name == "" {
-		found = append(found, fault.Field{Name: "/repository", Problem: "found " + quote(c.Repository) + "; expected a URL such as https://git.example.com/shop/config.git, without user and password"})
+		what := quote(c.Repository)
+		if strings.ContainsAny(c.Repository, "@?#") {
+			what = "a URL with a user, a password or parameters (not shown)"
+		}
+		found = append(found, fault.Field{Name: "/repository", Problem: "found " + what + "; expected a URL such as https://git.example.com/shop/config.git, without user, password and parameters"})
 	}
 	s.within, found = versions(c.Range, found)
 	s.paths, found = patterns("/paths", c.Paths, found)
@@ -67,7 +71,7 @@ func parseGit(config json.RawMessage) (*Repository, []fault.Field) {
 // repositoryName is the host and the one way of writing a repository: host and path, without scheme and .git.
 func repositoryName(repository string) (host, name string) {
 	u, err := url.Parse(repository)
-	if err != nil || u.User != nil || u.Host == "" {
+	if err != nil || u.User != nil || u.Host == "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(repository, "#") {
 		return "", ""
 	}
 	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(u.Host), ":443"), ":80")

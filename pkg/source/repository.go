@@ -25,12 +25,11 @@ func NormalizeImage(image string) (string, error) {
 	if len(image) > maxImage {
 		return "", fault.New(fault.Invalid, "found %d bytes; expected at most %d", len(image), maxImage)
 	}
-	rest := strings.ToLower(strings.TrimSpace(image))
-	rest, _, _ = strings.Cut(rest, "@")
-	// A colon before the last slash is the registry's port, one after it begins the tag.
-	if slash, colon := strings.LastIndexByte(rest, '/'), strings.LastIndexByte(rest, ':'); colon > slash {
-		rest = rest[:colon]
+	rest, err := unpinned(image)
+	if err != nil {
+		return "", err
 	}
+	rest = strings.ToLower(rest)
 	host, repository, ok := strings.Cut(rest, "/")
 	// Docker's own rule: what has neither dot nor port, and is not localhost, is a folder on Docker Hub.
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
@@ -46,7 +45,7 @@ func NormalizeImage(image string) (string, error) {
 		repository = "library/" + repository
 	}
 	if !hostForm.MatchString(host) || !repositoryForm.MatchString(repository) {
-		return "", fault.New(fault.Invalid, "found %q; expected an image, such as registry.example.com/shop/api", image)
+		return "", fault.New(fault.Invalid, "found %s, understood as %s at registry %s; expected an image, such as registry.example.com/shop/api", quote(image), quote(repository), quote(host))
 	}
 	return host + "/" + repository, nil
 }

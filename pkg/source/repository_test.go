@@ -1,6 +1,8 @@
 package source
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -12,7 +14,15 @@ func TestNormalizeImage(t *testing.T) {
 		{"a user on Docker Hub", "grafana/loki:3.1", "docker.io/grafana/loki"},
 		{"the library spelled out", "docker.io/nginx:1.27", "docker.io/library/nginx"},
 		{"Docker's old host", "index.docker.io/library/nginx", "docker.io/library/nginx"},
-		{"tag and digest", "registry.example.com/shop/api:1.4@sha256:abc", "registry.example.com/shop/api"},
+		{"tag and digest", "registry.example.com/shop/api:1.4@sha256:" + strings.Repeat("ab", 32), "registry.example.com/shop/api"},
+		{"a digest that is too short", "registry.example.com/shop/api@sha256:short", ""},
+		{"a digest that is cut off", "registry.example.com/shop/api@sha256:abc", ""},
+		{"a digest of no algorithm", "registry.example.com/shop/api@md5:" + strings.Repeat("ab", 16), ""},
+		{"a password", "user:pw@evil.example.com/p/api", ""},
+		{"a password and a digest", "user:pw@evil.example.com/p/api@sha256:" + strings.Repeat("ab", 32), ""},
+		{"a user", "user@127.0.0.1:15002/p/api", ""},
+		{"a bad tag", "registry.example.com/shop/api:a b", ""},
+		{"an empty tag", "registry.example.com/shop/api:", ""},
 		{"a port is no tag", "localhost:5000/api", "localhost:5000/api"},
 		{"port and tag", "registry.example.com:8443/shop/api:1.4", "registry.example.com:8443/shop/api"},
 		{"the default port", "registry.example.com:443/api", "registry.example.com/api"},
@@ -39,8 +49,33 @@ func TestNormalizeImage(t *testing.T) {
 	}
 }
 
+// TestNoErrorShowsAPassword: the reason for refusing an event or a source may be stored.
+func TestNoErrorShowsAPassword(t *testing.T) {
+	t.Parallel()
+	for _, image := range []string{"user:secret@evil.example.com/p/api", "https://user:secret@evil.example.com/api", "user:secret@h/a@sha256:abc", "user:secret@h:5000", "a@user:secret@h/x"} {
+		_, err := NormalizeImage(image)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+	for _, repository := range []string{"https://user:secret@git.example.com/x", "https://secret@git.example.com/x", "https://git.example.com/x?token=secret", "https://git.example.com/x#secret", "user:secret@git.example.com:x", "ht tp://user:secret@h/x"} {
+		_, wrong := Parse(Git, json.RawMessage(`{"repository":`+strconv.Quote(repository)+`,"branch":"main"}`))
+		if len(wrong) != 1 || strings.Contains(wrong[0].Problem, "secret") {
+			t.Errorf("%s: %v", repository, wrong)
+		}
+	}
+}
+
+// TestWhatAnImageWasUnderstoodAsIsSaid, since a name without a registry is one of Docker Hub.
+func TestWhatAnImageWasUnderstoodAsIsSaid(t *testing.T) {
+	t.Parallel()
+	if _, err := NormalizeImage("shop//api"); err == nil || !strings.Contains(err.Error(), `understood as "shop//api" at registry "docker.io"`) {
+		t.Errorf("error = %v", err)
+	}
+}
+
 func FuzzNormalizeImage(f *testing.F) {
-	for _, seed := range []string{"nginx", "a.b:5000/c/d:e@sha256:f", "[::1]:5/x", "localhost/x", "UP/case", "//", "@", "x:443/y"} {
+	for _, seed := range []string{"nginx", "a.b:5000/c/d:e@sha256:" + strings.Repeat("f", 64), "[::1]:5/x", "localhost/x", "UP/case", "//", "@", "x:443/y"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, image string) {

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -104,12 +105,26 @@ func Parse(ref string, config json.RawMessage) (Source, []fault.Field) {
 	return src, nil
 }
 
+// foundText is where a problem shows what was found.
+var foundText = regexp.MustCompile(`found "(?:[^"\\]|\\.)*"`)
+
+// withoutCredential leaves out what may be one: what stands before an @ or behind ? and #.
+func withoutCredential(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		text = `found "…` + text[at:]
+	}
+	if at := strings.IndexAny(text, "?#"); at >= 0 {
+		text = text[:at+1] + `…"`
+	}
+	return text
+}
+
 func under(found []fault.Field) []fault.Field {
 	for i, f := range found {
 		if f.Name != "" && !strings.HasPrefix(f.Name, "/") { // not even JSON: a line and a column, which no form has
 			found[i] = fault.Field{Problem: f.Name + ": " + f.Problem}
 		}
-		found[i].Name = "/sourceConfig" + found[i].Name
+		found[i].Name, found[i].Problem = "/sourceConfig"+found[i].Name, foundText.ReplaceAllStringFunc(found[i].Problem, withoutCredential)
 	}
 	return found
 }

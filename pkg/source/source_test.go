@@ -126,7 +126,7 @@ func TestWhichTagsASourceTakes(t *testing.T) {
 func TestKeysMeetHoweverTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	image := parse(t, OCIImage, `{"image":"NGINX:1","selection":"lexical","poll":true}`)
-	if key, err := ImageKey("index.docker.io/library/nginx@sha256:0"); err != nil || key != image.Key() {
+	if key, err := ImageKey("index.docker.io/library/nginx@sha256:" + strings.Repeat("0", 64)); err != nil || key != image.Key() {
 		t.Errorf("key %q, %v; want %q", key, err, image.Key())
 	}
 	if image.Interval() != 5*time.Minute || image.Place() != "docker.io" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -30,9 +32,15 @@ func (c *command) applicationCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Docker's grammar lets a registry be left out, which may be what was forgotten.
+			for _, s := range inputs {
+				if full, err := source.NormalizeImage(s.Image); err == nil && strings.HasPrefix(full, "docker.io/") && !strings.Contains(s.Image, "docker.io/") {
+					fmt.Fprintf(c.errOut, "service %s: %s names no registry, and is taken for %s\n", s.Name, s.Image, full)
+				}
+			}
 			return c.print(one, func(w io.Writer) { applicationTable(w, []client.Application{one}) })
 		})
-	cmd.Flags().StringArrayVar(&services, "service", nil, "a service and its image, as `name=image`; again for more")
+	cmd.Flags().StringArrayVar(&services, "service", nil, "a service and its image, as `name=image`; again for more. An image without a registry is one of Docker Hub")
 	cmd.Flags().StringVar(&description, "description", "", "what it is")
 	return cmd
 }
