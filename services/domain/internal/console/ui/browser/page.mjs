@@ -17,10 +17,10 @@ export async function launch() {
 }
 
 /** A page that fails its test when anything is refused by the policy, or thrown. */
-export async function open(browser, stack, { dark = false, width = 1360, height = 900, signedIn = true, forced = false, zoom = 1 } = {}) {
+export async function open(browser, stack, { dark = false, width = 1360, height = 900, signedIn = true, forced = false, zoom = 1, locale = 'en-GB', motion = false } = {}) {
   const context = await browser.newContext({
-    baseURL: stack.console, viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale: 'en-GB', timezoneId: 'UTC',
-    deviceScaleFactor: zoom, forcedColors: forced ? 'active' : 'none', reducedMotion: 'reduce',
+    baseURL: stack.console, viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale, timezoneId: 'UTC',
+    deviceScaleFactor: zoom, forcedColors: forced ? 'active' : 'none', reducedMotion: motion ? 'no-preference' : 'reduce',
   })
   const page = await context.newPage()
   page.setDefaultTimeout(60_000) // reached only when something does not come

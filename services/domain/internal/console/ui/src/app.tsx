@@ -1,6 +1,6 @@
 import { QueryClientProvider, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useRef, useState, useSyncExternalStore } from 'react'
-import { BrowserRouter, NavLink, Route, Routes, useLocation } from 'react-router'
+import { createBrowserRouter, NavLink, Route, RouterProvider, Routes, useLocation } from 'react-router'
 import { ApiError, signOut } from './api/client'
 import { Inbox, JournalCursor, Viewer, type ViewerData } from './api/generated'
 import { always, newQueryClient, useAsk, useLive } from './api/hooks'
@@ -34,11 +34,11 @@ const Access = lazy(() => import('./pages/access'))
 
 export function App() {
   const [client] = useState(newQueryClient)
+  // A router with data, though nothing loads by it: only such a one can hold a navigation back (parts/unsaved.ts).
+  const [router] = useState(() => createBrowserRouter([{ path: '*', element: <Gatekeeper /> }]))
   return (
     <QueryClientProvider client={client}>
-      <BrowserRouter>
-        <Gatekeeper />
-      </BrowserRouter>
+      <RouterProvider router={router} />
     </QueryClientProvider>
   )
 }
@@ -133,15 +133,17 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
           </Suspense>
         </main>
       </div>
-      {live && <Away live={live} />}
-      <div className="toast" role="status" aria-live="polite">
-        {announcement && <span>{announcement}</span>}
+      <div className="bottom">
+        <div className="toast" role="status" aria-live="polite">
+          {announcement && <span>{announcement}</span>}
+        </div>
+        {live && <Away live={live} />}
       </div>
     </>
   )
 }
 
-/** Below everything, so that nothing moves when it comes and goes. */
+/** At the bottom, so that nothing moves when it comes and goes. */
 function Away({ live }: { live: Live }) {
   const state = useSyncExternalStore(live.onState, live.now)
   if (state.at !== 'away') return null

@@ -18,14 +18,23 @@ export function newDeploy(environment: string, services: string[]): Step {
   return { key: key(), body: { type: 'deploy', environment, gates: [25, 50, 100].map((weight) => ({ weight })), config: { services: services.map((service) => ({ service })) } } }
 }
 
-export function newStep(type: Exclude<StepType, 'deploy'>): Step {
+export function newStep(type: Exclude<StepType, 'deploy'>, steps: Step[] = []): Step {
   switch (type) {
     case 'approval':
-      return { key: key(), body: { type, reason: '' } }
+      return { key: key(), body: { type, name: unusedName('approval', steps), reason: '' } }
     case 'pause':
       return { key: key(), body: { type, duration: 600 } }
     case 'analysis':
       return { key: key(), body: { type, config: {} } }
+  }
+}
+
+/** A name that no step and no environment has: approval, approval-2, … The gate that it becomes is called so everywhere. */
+function unusedName(base: string, steps: Step[]): string {
+  const used = new Set(steps.flatMap((s) => [s.body.name, s.body.environment]))
+  for (let n = 1; ; n++) {
+    const name = n === 1 ? base : `${base}-${n}`
+    if (!used.has(name)) return name
   }
 }
 

@@ -1,6 +1,6 @@
 // A new version of an application's pipeline, on a canvas, as a list, or as the document that both make. The server says what is
 // wrong while it is written, at the step that it is about; the driver's own form is reflected.
-import { useEffect, useId, useState } from 'react'
+import { useEffect, useId, useState, type FocusEvent } from 'react'
 import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
@@ -9,11 +9,12 @@ import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep
 import { prune, type Json, type Schema, withDefaults } from '../form/schema'
 import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
-import { Field, FormError, Problem, sentence } from '../parts/form'
+import { Field, FormError, isMissing, Problem, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, Page, Waiting } from '../parts/page'
 import { PipelineCanvas } from '../parts/pipeline-canvas'
 import { StepForm } from '../parts/pipeline-step'
+import { useUnsaved } from '../parts/unsaved'
 
 export default function NewPipeline() {
   const { name = '' } = useParams()
@@ -58,7 +59,7 @@ const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analys
 function Form({ app, environments, drivers, done }: FormProps) {
   const names = environments.map((e) => e.name)
   const services = app.services.map((s) => s.name)
-  const [steps, setSteps] = useState<Step[]>(() => (app.flowDefinition ? stepsOf(app.flowDefinition.definition) : names.slice(0, 1).map((e) => newDeploy(e, services))))
+  const [steps, setSteps] = useState<Step[]>(() => (app.flowDefinition ? stepsOf(app.flowDefinition.definition) : names.length === 1 ? names.map((e) => newDeploy(e, services)) : []))
   const [chosen, setChosen] = useState(steps[0]?.key ?? '')
   const [view, setView] = useState<'canvas' | 'list'>('canvas')
   const [text, setText] = useState<string | null>(null)
@@ -73,14 +74,25 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const built = documentOf(steps, configOf)
   const parsed = text === null ? built : parse(text)
   const checked = useChecked(parsed)
+  const [saved] = useState(() => JSON.stringify(built))
+  const isSaved = useUnsaved(parsed === undefined || JSON.stringify(parsed) !== saved)
+  // A field that is still to be filled in is no error before somebody has been there, or wants to save.
+  const [attempted, setAttempted] = useState(false)
+  const [visited, setVisited] = useState<ReadonlySet<string>>(new Set())
+  const leave = (e: FocusEvent<HTMLElement>) => {
+    const field = e.target.dataset.field
+    if (field !== undefined && !visited.has(field)) setVisited(new Set([...visited, field]))
+  }
+  const [due, todo] = split(checked.found, (l) => attempted || text !== null || !isMissing(l.finding) || visited.has(l.finding.path.slice(1).join('/')))
   const change = useChange(
     async () => accepted((await ask(CreatePipeline, { input: { application: app.name, definition: parsed } })).createFlowDefinition),
     () => {
-      announce(`The pipeline of ${app.name} has a new version.`)
+      isSaved()
+      announce(`Pipeline of ${app.name} saved.`)
       done()
     },
   )
-  const of = (index: number) => checked.found.filter((l) => l.step === index).map((l) => l.finding)
+  const of = (index: number) => due.filter((l) => l.step === index).map((l) => l.finding)
   const edit = (index: number, body: Json) => setSteps(steps.map((s, i) => (i === index ? { ...s, body } : s)))
   const move = (from: number, to: number) => {
     const next = moved(steps, from, to)
@@ -96,7 +108,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
     if (gone) announce(`${titleOf(gone)} is removed.`)
   }
   const add = (what: string, at: number) => {
-    const step = names.includes(what) ? newDeploy(what, services) : newStep(what as Exclude<StepType, 'deploy'>)
+    const step = names.includes(what) ? newDeploy(what, services) : newStep(what as Exclude<StepType, 'deploy'>, steps)
     setSteps(inserted(steps, at, step))
     setChosen(step.key)
     announce(`${titleOf(step)} is added.`)
@@ -112,8 +124,10 @@ function Form({ app, environments, drivers, done }: FormProps) {
       className="pipeline-editor stack"
       onSubmit={(e) => {
         e.preventDefault()
-        if (parsed !== undefined) change.mutate(undefined)
+        setAttempted(true)
+        if (parsed !== undefined && (checked.pending || checked.found.length === 0)) change.mutate(undefined)
       }}
+      onBlur={leave}
     >
       <div className="line">
         <div className="tabs" role="group" aria-label="How to edit it">
@@ -136,17 +150,18 @@ function Form({ app, environments, drivers, done }: FormProps) {
             </button>
           ))}
         </div>
-        <p className={`verdict ${checked.found.length > 0 ? 'bad' : 'good'}`} role="status">
+        <p className={`verdict ${due.length > 0 ? 'bad' : todo.length > 0 ? '' : 'good'}`} role="status">
           {parsed === undefined ? 'This is not JSON yet.'
-          : checked.pending ? 'Looking it over…'
-          : checked.found.length === 0 ? <><Icon name="completed" /> Nothing is wrong with it.</>
-          : <><Icon name="failed" /> {checked.found.length} to mend.</>}
+          : checked.pending ? 'Checking…'
+          : due.length > 0 ? <><Icon name="failed" /> {due.length === 1 ? '1 error' : `${due.length} errors`}</>
+          : todo.length > 0 ? `${todo.length === 1 ? '1 field' : `${todo.length} fields`} to fill in`
+          : <><Icon name="completed" /> Valid</>}
         </p>
       </div>
       {text !== null ? (
         <div className="card form">
           <Document text={text} onChange={setText} />
-          {checked.found.map((l) => (
+          {due.map((l) => (
             <Problem key={`${l.step}${l.finding.path.join('/')}${l.finding.message}`} message={`${l.step < 0 ? '' : `Step ${l.step + 1}: `}${l.finding.path.join(' › ')}: ${l.finding.message}`} />
           ))}
         </div>
@@ -199,11 +214,16 @@ function Form({ app, environments, drivers, done }: FormProps) {
       <FormError error={change.error} shown={(path) => text === null && path[0] === 'definition' && checked.found.length > 0} />
       <div className="actions">
         <button type="submit" className="primary" disabled={change.isPending || parsed === undefined}>
-          {change.isPending ? 'Creating…' : 'Create pipeline'}
+          {change.isPending ? 'Saving…' : app.flowDefinition ? `Save version ${app.flowDefinition.version + 1}` : 'Create pipeline'}
         </button>
       </div>
     </form>
   )
+}
+
+/** The items for which a condition holds, and the others. */
+function split<T>(items: T[], holds: (item: T) => boolean): [T[], T[]] {
+  return [items.filter(holds), items.filter((i) => !holds(i))]
 }
 
 /** The kinds of steps beside deploying that the pipeline's driver can carry out; all, before there is one. */

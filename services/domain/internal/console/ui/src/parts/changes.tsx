@@ -5,7 +5,7 @@ import { useFirst } from './fold'
 import { Chip } from './state'
 
 const kinds = {
-  changed: { tone: 'busy', icon: 'arrow', word: 'Changed' },
+  changed: { tone: 'info', icon: 'arrow', word: 'Changed' },
   added: { tone: 'good', icon: 'plus', word: 'New' },
   removed: { tone: 'bad', icon: 'cancelled', word: 'Gone' },
   same: { tone: 'quiet', icon: 'same', word: 'Same' },

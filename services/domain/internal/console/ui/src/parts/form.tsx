@@ -47,7 +47,13 @@ export function findingsUnder(error: unknown, ...under: string[]): Finding[] {
     .map((p) => ({ path: p.field.slice(under.length), message: sentence(p.message) }))
 }
 
+/** What the server says of a value that is missing. */
+const missing = /^(found (nothing|"")|missing)(;|$)/i
+
+export const isMissing = (finding: Finding): boolean => missing.test(finding.message)
+
 export function sentence(message: string): string {
+  if (missing.test(message)) return 'Required.'
   // A path, a file or an identifier at the beginning stays as it is spelt.
   const text = /^[a-z]+([\s,:;]|$)/.test(message) ? message.charAt(0).toUpperCase() + message.slice(1) : message
   return /[.!?]$/.test(text) ? text : `${text}.`

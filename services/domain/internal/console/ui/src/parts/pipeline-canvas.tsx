@@ -109,7 +109,7 @@ export function PipelineCanvas(props: CanvasProps) {
                 <Detail step={s} />
                 {(wrong[i] ?? 0) > 0 && (
                   <span className="node-wrong">
-                    <Icon name="failed" /> {wrong[i]} to mend
+                    <Icon name="failed" /> {wrong[i] === 1 ? '1 error' : `${wrong[i]} errors`}
                   </span>
                 )}
               </button>

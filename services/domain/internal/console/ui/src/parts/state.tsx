@@ -5,7 +5,7 @@ import { Icon } from './icon'
 interface Look {
   word: string
   icon: string
-  tone: 'quiet' | 'busy' | 'wait' | 'good' | 'bad'
+  tone: 'quiet' | 'info' | 'busy' | 'wait' | 'good' | 'bad'
 }
 
 const looks: Record<RolloutState | DeploymentState | Readiness | Health, Look> = {
