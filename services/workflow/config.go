@@ -88,8 +88,15 @@ type Config struct {
 	// TrustPrograms runs every program in this process. Use it only where everybody who can start a workflow is as trusted as an operator
 	// of the service.
 	TrustPrograms bool `koanf:"trust_programs"`
-	// SandboxProcesses is the number of child processes that run the programs that are not a driver's.
+	// SandboxProcesses is the number of programs, of those that are not a driver's, that compute at the same time, each in a child process. The
+	// organizations take turns, also in the middle of a program.
 	SandboxProcesses int `koanf:"sandbox_processes" default:"2"`
+	// SandboxChildren is the maximum number of child processes. Each runs programs of one organization only. An organization without one gets that
+	// of the organization that has been idle longest, whose workflows then resume by replaying their histories.
+	SandboxChildren int `koanf:"sandbox_children" default:"16"`
+	// SandboxTotalMemory is the memory limit of all child processes together in MiB. Beyond it, those that have been idle longest are ended, then
+	// the one that began to compute last; their workflows resume by replaying their histories.
+	SandboxTotalMemory int `koanf:"sandbox_total_memory" default:"512"`
 	// SandboxMemory is the memory limit of such a program in MiB; SandboxCPU its limit of CPU time between two waits.
 	SandboxMemory int           `koanf:"sandbox_memory" default:"256"`
 	SandboxCPU    time.Duration `koanf:"sandbox_cpu"    default:"10s"`
@@ -201,10 +208,16 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"max_connections", int(c.MaxConnections)}} {
+	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"sandbox_children", c.SandboxChildren}, {"sandbox_total_memory", c.SandboxTotalMemory}, {"max_connections", int(c.MaxConnections)}} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
+	}
+	if c.SandboxChildren > 0 && c.SandboxChildren < c.SandboxProcesses {
+		problems = append(problems, fault.Field{Name: "sandbox_children", Problem: fmt.Sprintf("found %d, expected at least sandbox_processes, %d", c.SandboxChildren, c.SandboxProcesses)})
+	}
+	if c.SandboxTotalMemory > 0 && c.SandboxTotalMemory < c.SandboxMemory {
+		problems = append(problems, fault.Field{Name: "sandbox_total_memory", Problem: fmt.Sprintf("found %d, expected at least sandbox_memory, %d: one program has to fit", c.SandboxTotalMemory, c.SandboxMemory)})
 	}
 	if c.MaxCrashes == 1 {
 		problems = append(problems, fault.Field{Name: "max_crashes", Problem: "found 1, expected at least 2: one crash says nothing about whose fault it was"})

@@ -336,7 +336,7 @@ func FuzzCheckProgram(f *testing.F) {
 	f.Add("\xff", "\x00", "[")
 	f.Fuzz(func(t *testing.T, program, module, inputs string) {
 		p := core.Program{Source: []byte(program), Modules: map[string][]byte{"m.star": []byte(module)}}
-		found, err := checker.Check(p, []byte(inputs))
+		found, err := checker.Check(organization, p, []byte(inputs))
 		if err != nil && (program != "" || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("an error instead of problems: %v", err)
 		}

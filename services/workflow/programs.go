@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
@@ -61,11 +63,47 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 		command = []string{self, SandboxCommand}
 	}
 	return sandbox.New(sandbox.Config{
-		Command: command, Processes: c.SandboxProcesses,
+		Command: command, Processes: c.SandboxProcesses, Children: c.SandboxChildren, Memory: int64(c.SandboxTotalMemory) << 20,
 		Limits:  sandbox.Limits{Memory: int64(c.SandboxMemory) << 20, CPU: c.SandboxCPU},
 		Trusted: func(p core.Program) bool { return c.TrustPrograms || trusted[identity(p)] },
 		Here:    script.New(script.Limits{}), Clock: wall, Log: log,
 	}), nil
+}
+
+// isolation says which layers keep child processes from everything but their work, once one has been started: `lockstep doctor` reads it.
+type isolation struct{ scripts *sandbox.Scripts }
+
+// isolationLabels are the name of a layer and why it is not in force.
+func isolationLabels() []string { return []string{"layer", "missing"} }
+
+func (isolation) layers() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_workflow_sandbox_isolation", "Layers of the isolation of child processes that run programs: 1 in force, 0 missing.", isolationLabels(), nil)
+}
+
+func (isolation) moved() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_workflow_sandbox_moved_total", "Child processes that were ended because another organization needed their place or their memory.", nil, nil)
+}
+
+// Describe names the metrics.
+func (i isolation) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- i.layers()
+	descriptions <- i.moved()
+}
+
+// Collect answers what is known.
+func (i isolation) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.MustNewConstMetric(i.moved(), prometheus.CounterValue, float64(i.scripts.Moved()))
+	known, started := i.scripts.Isolation()
+	if !started {
+		return
+	}
+	for _, layer := range known.Layers() {
+		in := 1.0
+		if layer.Missing != "" {
+			in = 0
+		}
+		metrics <- prometheus.MustNewConstMetric(i.layers(), prometheus.GaugeValue, in, layer.Name, layer.Missing)
+	}
 }
 
 // identity is the digest of a program with its modules.

@@ -90,6 +90,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	defer scripts.Close()
+	if !c.TrustPrograms {
+		scripts.Prepare()
+	}
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := core.NewAgents(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
@@ -142,7 +145,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine))...)))
+		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine), isolation{scripts})...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

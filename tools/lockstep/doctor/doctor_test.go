@@ -54,6 +54,39 @@ func answers(t *testing.T, status int, body string, header map[string]string) st
 
 const typename = `{"data":{"__typename":"Query"}}`
 
+// TestIsolation has a service say how far the processes are confined that run programs.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	service := func(metrics string) string {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"status":"ok"}`)) })
+		mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(metrics)) })
+		s := httptest.NewServer(mux)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	const family = "# TYPE lockstep_workflow_sandbox_isolation gauge\nlockstep_workflow_sandbox_isolation"
+	for name, tt := range map[string]struct {
+		metrics string
+		state   doctor.State
+		text    string
+	}{
+		"all layers":  {family + `{layer="landlock",missing=""} 1` + "\n", doctor.OK, "no network"},
+		"one missing": {family + `{layer="landlock",missing="the kernel has no Landlock"} 0` + "\n", doctor.Warning, "landlock: the kernel has no Landlock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			findings := doctor.Examine(t.Context(), doctor.Config{Health: map[string]string{"workflow": service(tt.metrics)}})
+			expect(t, findings, "sandbox of workflow", tt.state, tt.text)
+		})
+	}
+	for _, f := range doctor.Examine(t.Context(), doctor.Config{Health: map[string]string{"domain": service("up 1\n")}}) {
+		if strings.HasPrefix(f.Check, "sandbox") {
+			t.Errorf("a service without a sandbox has %+v", f)
+		}
+	}
+}
+
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	late := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 const (
@@ -59,7 +62,7 @@ func (c Config) health(ctx context.Context, name, address string) []Finding {
 	}
 	findings := c.skew("clock of "+name, a.date)
 	if a.status == http.StatusOK {
-		return append(findings, c.release(check, "is ready", c.versionAt(ctx, address)))
+		return append(append(findings, c.release(check, "is ready", c.versionAt(ctx, address))), c.isolation(ctx, name, address)...)
 	}
 	for _, part := range slices.Sorted(maps.Keys(report.Checks)) {
 		if report.Checks[part] != "ok" {
@@ -67,6 +70,43 @@ func (c Config) health(ctx context.Context, name, address string) []Finding {
 		}
 	}
 	return findings
+}
+
+// isolationMetric is by which the workflow service says how far the processes are confined in which it runs programs.
+const isolationMetric = "lockstep_workflow_sandbox_isolation"
+
+// isolation reads it, where a service has it.
+func (c Config) isolation(ctx context.Context, name, address string) []Finding {
+	a, err := c.send(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/metrics", "")
+	if err != nil || a.status != http.StatusOK {
+		return nil
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(a.body))
+	if err != nil {
+		return nil // it is no metric of ours
+	}
+	family, has := families[isolationMetric]
+	if !has {
+		return nil
+	}
+	check := "sandbox of " + name
+	var missing []string
+	for _, m := range family.GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if m.GetGauge().GetValue() == 0 {
+			missing = append(missing, labels["layer"]+": "+labels["missing"])
+		}
+	}
+	if len(missing) == 0 {
+		return []Finding{ok(check, "programs have no network, no files and no sight of other processes")}
+	}
+	slices.Sort(missing)
+	return []Finding{warning(check, strings.Join(missing, "; "),
+		"run the workflow service on a kernel from 6.12 on with Landlock and seccomp, and let the container's seccomp profile permit both; until then its container is the wall")}
 }
 
 // versionAt is what a health server says of its release; empty where it says nothing.

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/services/registry"
@@ -26,6 +27,9 @@ import (
 
 // Run runs one part until ctx ends. args are those of pkg/config.
 func Run(ctx context.Context, part string, args []string) error {
+	if err := run.HideMemory(); err != nil {
+		return err
+	}
 	switch part {
 	case "nats":
 		return load(ctx, part, args, runNATS)

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -81,8 +82,9 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 }
 
 // CheckProgram says what is wrong with a program and what it uses.
-func (s *Server) CheckProgram(_ context.Context, req *autoflowv1.CheckProgramRequest) (*autoflowv1.CheckProgramResponse, error) {
-	found, err := s.Checker.Check(core.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
+func (s *Server) CheckProgram(ctx context.Context, req *autoflowv1.CheckProgramRequest) (*autoflowv1.CheckProgramResponse, error) {
+	caller, _ := rpc.CallerFrom(ctx) // the organization is 0 where the caller speaks for all
+	found, err := s.Checker.Check(caller.Organization, core.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
 	if err != nil {
 		return nil, err
 	}

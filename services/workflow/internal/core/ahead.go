@@ -103,7 +103,7 @@ func (d *driver) first(ctx context.Context) (c Commit, ran bool) {
 		return Commit{}, false
 	}
 	// What fails may do so because its start is to be refused, which only Check says.
-	if failure != nil && d.engine.Scripts.Check(program, inputs) != nil {
+	if failure != nil && scriptsOf(d.engine.Scripts, d.loaded.Organization).Check(program, inputs) != nil {
 		return Commit{}, false
 	}
 	if ended {

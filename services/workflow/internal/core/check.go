@@ -22,9 +22,9 @@ type ProgramChecker struct {
 	CheckType func(eventType string) *FunctionError
 }
 
-// Check looks at a program, and at inputs, unless there are none. The error is about the request; what is wrong with the
-// program is in the answer.
-func (c ProgramChecker) Check(p Program, inputs []byte) (Checkup, error) {
+// Check looks at a program of an organization, 0 for nobody's yet, and at inputs, unless there are none. The error is about the request; what is
+// wrong with the program is in the answer.
+func (c ProgramChecker) Check(organization int64, p Program, inputs []byte) (Checkup, error) {
 	if len(p.Source) == 0 {
 		return Checkup{}, fault.InvalidFields(fault.Field{Name: "starlark", Problem: "missing, expected a program"})
 	}
@@ -33,13 +33,13 @@ func (c ProgramChecker) Check(p Program, inputs []byte) (Checkup, error) {
 	if err := basis.admit(); err != nil {
 		return Checkup{Problems: fault.FieldsOf(err)}, nil
 	}
-	outline, err := c.Scripts.Inspect(p)
+	outline, err := scriptsOf(c.Scripts, organization).Inspect(p)
 	if err != nil {
 		return problems(err, Outline{})
 	}
 	checkup := Checkup{Outline: outline}
 	if len(inputs) > 0 {
-		if checkup, err = problems(c.Scripts.Check(p, inputs), outline); err != nil {
+		if checkup, err = problems(scriptsOf(c.Scripts, organization).Check(p, inputs), outline); err != nil {
 			return Checkup{}, err
 		}
 	}

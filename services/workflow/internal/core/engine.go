@@ -226,7 +226,8 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 	if parked {
 		return // its place is free already, and perhaps another driver of it at work
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) {
+	interrupted, is := errors.AsType[*Interrupted](err)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) && !(is && interrupted.Moved) {
 		if times, tell := e.troubles.tell(err.Error(), e.Clock.Now()); tell {
 			e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err, "times", times)
 		}

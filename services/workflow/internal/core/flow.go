@@ -213,7 +213,7 @@ func (f *Flows) Register(ctx context.Context, flow Flow) (current Flow, created 
 	if err := basis.admit(); err != nil {
 		return Flow{}, false, err
 	}
-	outline, err := f.Scripts.Inspect(flow.Program)
+	outline, err := scriptsOf(f.Scripts, flow.Organization).Inspect(flow.Program)
 	if err != nil {
 		return Flow{}, false, err
 	}
@@ -231,7 +231,7 @@ func (f *Flows) Register(ctx context.Context, flow Flow) (current Flow, created 
 			err = start.validate()
 		}
 		if err == nil {
-			err = f.Scripts.Check(start.Program, start.Inputs)
+			err = scriptsOf(f.Scripts, flow.Organization).Check(start.Program, start.Inputs)
 		}
 		if err != nil {
 			return Flow{}, false, err

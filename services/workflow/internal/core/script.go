@@ -22,6 +22,20 @@ type Near interface {
 	Near(p Program) bool
 }
 
+// Shared is Scripts that organizations share, and that keeps them apart.
+type Shared interface {
+	// For is the same for the programs of one organization, also before they are run.
+	For(organization int64) Scripts
+}
+
+// scriptsOf is what checks the programs of an organization.
+func scriptsOf(s Scripts, organization int64) Scripts {
+	if shared, is := s.(Shared); is {
+		return shared.For(organization)
+	}
+	return s
+}
+
 // Environment is what a running program can reach apart from blocking operations.
 type Environment struct {
 	// Ref is the execution's handle, as its activities' ids begin with it.
@@ -91,6 +105,8 @@ func (m *Mismatch) Error() string {
 type Interrupted struct {
 	// Reason is for the log.
 	Reason string
+	// Moved says that nothing went wrong: others needed the room.
+	Moved bool
 }
 
 // Error says that nothing is lost.

@@ -111,7 +111,7 @@ func (s *Service) start(ctx context.Context, start Start) (Started, error) {
 
 // create checks the program of a start and stores it.
 func (s *Service) create(ctx context.Context, n NewExecution) (Created, error) {
-	if err := s.scripts.Check(n.Program, n.Inputs); err != nil {
+	if err := scriptsOf(s.scripts, n.Organization).Check(n.Program, n.Inputs); err != nil {
 		return Created{}, err
 	}
 	return s.store.Create(ctx, n)

@@ -5,9 +5,11 @@
 //
 // Scripts is a core.Scripts in front of another: programs that are trusted go to that one, all others to a small pool of
 // children, each of which is this service's own binary in another role (Serve) around a core.Scripts of its own. A child
-// holds many runs and works for one at a time. It is told programs, histories and completions and answers what the
+// holds many runs of one organization and works for one at a time. It is told programs, histories and completions and answers what the
 // program asks for; the clock, identifiers and emits it asks back for. It gets an empty environment, no file but its
 // three pipes, and never a secret: programs have references only (D27).
+//
+// Who may compute is decided by organization (cpu.go), and so is who has a child and for how long (place.go).
 //
 // # When a child dies
 //
@@ -17,8 +19,8 @@
 // failed if that one dies, too. All other runs of the child are interrupted (core.Interrupted): they lost nothing but
 // time, and are replayed elsewhere.
 //
-// # What it is not
+// # When something is found in the interpreter
 //
-// It does not separate programs from a hole in the interpreter by more than a process: there is no other user, no
-// namespace and no filter of system calls. Put the service itself into a container for that.
+// A child confines itself before it reads a program (isolate): it has no network, no files, no sight of other processes and no way to start one, as
+// far as its kernel can refuse them. What the kernel cannot is reported. There is no other user and no namespace.
 package sandbox

@@ -70,17 +70,14 @@ func (m *machine) Close() {
 		m.scripts.acquit(m.env.Ref)
 	}
 	if !m.home.single {
-		_, _ = m.home.do(request{Do: doClose, Session: m.session}, m.env, m.scripts.patience()) // a dead child holds nothing
+		_, _ = m.scripts.places.ask(m.home, request{Do: doClose, Session: m.session}, m.env, m.scripts.patience()) // a dead child holds nothing
 	}
-	m.scripts.leave(m.home)
+	m.scripts.places.quit(m.home)
 }
 
 // do moves the program on.
 func (m *machine) do(req request) {
-	r, err := m.home.do(req, m.env, m.scripts.patience())
-	if m.home.single {
-		m.scripts.idle.Broadcast()
-	}
+	r, err := m.scripts.places.ask(m.home, req, m.env, m.scripts.patience())
 	if err != nil {
 		// What it did in this turn is not part of the run: nobody has heard of it.
 		m.ended, m.failure = true, m.scripts.judge(m, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +17,12 @@ import (
 type Config struct {
 	// Command starts a child: a binary that calls Serve, and its arguments.
 	Command []string
-	// Processes is how many children share the programs. Each works for one run at a time.
+	// Processes is how many children compute at a time, each for one run. What else there is to compute waits for its turn, by organization.
 	Processes int
+	// Children is how many there may be. Each is of one organization, which may have Processes of them.
+	Children int
+	// Memory is what all children may hold together, in bytes. Beyond it some are ended, and their runs are replayed.
+	Memory int64
 	// Limits bound each program.
 	Limits Limits
 	// Trusted says which programs run in this process instead.
@@ -30,37 +33,36 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-const defaultProcesses = 2
+// The defaults. README names the same numbers.
+const (
+	defaultProcesses   = 2
+	defaultChildren    = 16
+	defaultTotalMemory = 512 << 20
+)
 
 // Scripts runs programs in children, except those that are trusted. It is safe for concurrent use; Close ends the
 // children.
 type Scripts struct {
 	Config
 
+	places     *places
+	processors *cpu
+	spawner    *spawner
+
 	mu sync.Mutex
-	// children are those that are shared. Dead ones leave when that is noticed.
-	children []*tenement
 	// suspects are the runs that have to show alone that they keep their limits, by handle.
 	suspects map[string]bool
 	sessions uint64
 	closed   bool
-	// singles are the children that have one run only, the oldest first.
-	singles []*tenement
-	// idle is told when one of singles may have nothing to do any more. Its lock is mu.
-	idle *sync.Cond
+	// isolation is how far the child that was started last is confined; nil: none was.
+	isolation *Isolation
 }
 
 var (
 	_ core.Scripts = (*Scripts)(nil)
 	_ core.Near    = (*Scripts)(nil)
+	_ core.Shared  = (*Scripts)(nil)
 )
-
-// tenement is a child with the number of runs that live in it. A single one never takes a second run.
-type tenement struct {
-	*process
-	runs   int
-	single bool
-}
 
 // New makes Scripts. No child is started before one is needed.
 func New(c Config) *Scripts {
@@ -68,57 +70,140 @@ func New(c Config) *Scripts {
 	if c.Processes == 0 {
 		c.Processes = defaultProcesses
 	}
-	s := &Scripts{Config: c, suspects: map[string]bool{}}
-	s.idle = sync.NewCond(&s.mu)
+	if c.Children == 0 {
+		c.Children = max(defaultChildren, c.Processes)
+	}
+	if c.Memory == 0 {
+		c.Memory = max(defaultTotalMemory, c.Limits.Memory)
+	}
+	s := &Scripts{Config: c, suspects: map[string]bool{}, spawner: newSpawner()}
+	s.places = &places{start: s.start, most: c.Children, share: c.Processes, clock: c.Clock, budget: c.Memory}
+	s.processors = newCPU(c.Processes, c.Clock)
 	return s
+}
+
+// start starts a child.
+func (s *Scripts) start() (p *process, err error) {
+	if os.Getenv(marker) != "" {
+		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call Serve")
+	}
+	err = s.spawner.do(func() error {
+		p, err = start(s.Command, s.Limits, s.Clock)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.cpu = s.processors
+	s.mu.Lock()
+	before := s.isolation
+	s.isolation = &p.isolation
+	s.mu.Unlock()
+	if before == nil || *before != p.isolation {
+		for _, layer := range p.isolation.Layers() {
+			if layer.Missing != "" {
+				s.Log.Warn("a layer of the isolation of child processes is not in force", "layer", layer.Name, "reason", layer.Missing)
+			}
+		}
+	}
+	return p, nil
+}
+
+// Isolation says how far children are confined; false: none has been started yet.
+func (s *Scripts) Isolation() (Isolation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isolation == nil {
+		return Isolation{}, false
+	}
+	return *s.isolation, true
+}
+
+// Prepare starts a child in the background for the first program that comes.
+func (s *Scripts) Prepare() {
+	s.places.mu.Lock()
+	defer s.places.mu.Unlock()
+	s.places.prepare()
+}
+
+// Moved is how often a child was ended because others needed its place or its memory.
+func (s *Scripts) Moved() int64 {
+	s.places.mu.Lock()
+	defer s.places.mu.Unlock()
+	return s.places.moved
 }
 
 // Close ends all children. Runs that are in them are interrupted.
 func (s *Scripts) Close() {
 	s.mu.Lock()
-	children := append(s.children, s.singles...)
-	s.children, s.singles, s.closed = nil, nil, true
+	was := s.closed
+	s.closed = true
 	s.mu.Unlock()
-	for _, c := range children {
-		c.close()
+	if !was {
+		s.places.close()
+		s.spawner.stop()
 	}
 }
 
 // Near reports whether a program is trusted, and so runs in this process.
 func (s *Scripts) Near(p core.Program) bool { return s.Trusted(p) }
 
-// Check has a program checked. One that already exceeds its limits when it is compiled is Invalid.
-func (s *Scripts) Check(p core.Program, inputs []byte) error {
+// For is Scripts whose checks are made among the programs of an organization.
+func (s *Scripts) For(organization int64) core.Scripts { return ofOne{s, organization} }
+
+// ofOne is Scripts of one organization.
+type ofOne struct {
+	*Scripts
+
+	organization int64
+}
+
+// Check has a program checked.
+func (o ofOne) Check(p core.Program, inputs []byte) error { return o.check(o.organization, p, inputs) }
+
+// Inspect has a program read.
+func (o ofOne) Inspect(p core.Program) (core.Outline, error) { return o.inspect(o.organization, p) }
+
+// Check has a program checked that is nobody's yet. One that already exceeds its limits when it is compiled is Invalid.
+func (s *Scripts) Check(p core.Program, inputs []byte) error { return s.check(0, p, inputs) }
+
+// Inspect has a program read that is nobody's yet.
+func (s *Scripts) Inspect(p core.Program) (core.Outline, error) { return s.inspect(0, p) }
+
+func (s *Scripts) check(organization int64, p core.Program, inputs []byte) error {
 	if s.Trusted(p) {
 		return s.Here.Check(p, inputs)
 	}
-	_, err := s.once(request{Do: doCheck, Program: p, Inputs: inputs})
+	_, err := s.once(organization, request{Do: doCheck, Program: p, Inputs: inputs})
 	return err
 }
 
-// Inspect has a program read.
-func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
+func (s *Scripts) inspect(organization int64, p core.Program) (core.Outline, error) {
 	if s.Trusted(p) {
 		return s.Here.Inspect(p)
 	}
-	r, err := s.once(request{Do: doInspect, Program: p})
+	r, err := s.once(organization, request{Do: doInspect, Program: p})
 	return r.Outline, err
 }
 
 // once asks a child for something that leaves nothing behind. A child that dies is no proof against the program: the
-// others in it may have filled or ended it. So the last try is in a child that has nothing else in it.
-func (s *Scripts) once(req request) (r reply, err error) {
+// others in it may have filled or ended it. So the last try is in a child that has nothing else in it, as is every one for a program of
+// no organization.
+func (s *Scripts) once(organization int64, req request) (r reply, err error) {
 	const tries = 3
 	for try := range tries {
-		single := try == tries-1
+		single := try == tries-1 || organization == 0
 		var home *tenement
-		if home, err = s.enter(single); err != nil {
-			return reply{}, err
+		if home, err = s.places.enter(organization, single); err != nil {
+			return reply{}, fault.Because(err, fault.Unavailable, "the program could not be looked at")
 		}
-		r, err = home.do(req, core.Environment{}, s.patience())
-		s.leave(home)
+		r, err = s.places.ask(home, req, core.Environment{}, s.patience())
+		s.places.leave(home)
 		if err == nil {
 			return r, r.Error.error()
+		}
+		if moved(err) {
+			continue
 		}
 		s.Log.Warn("child process ended", "doing", req.Do, "error", err)
 		var over *excess
@@ -139,21 +224,22 @@ func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (cor
 	m := &machine{scripts: s, session: s.sessions, env: env}
 	single := s.suspects[env.Ref]
 	s.mu.Unlock()
-	home, err := s.enter(single)
+	home, err := s.places.enter(env.Organization, single)
 	if err != nil {
 		return nil, &core.Interrupted{Reason: err.Error()}
 	}
 	m.home = home
-	r, err := home.do(request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Continuation: env.Continuation}, env, s.patience())
+	r, err := s.places.ask(home, request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Continuation: env.Continuation}, env, s.patience())
 	if err == nil {
 		err = r.Error.error()
 	} else {
 		err = s.judge(m, err)
 	}
 	if err != nil {
-		s.leave(home)
+		s.places.leave(home)
 		return nil, err
 	}
+	s.places.release(home)
 	return m, nil
 }
 
@@ -161,81 +247,11 @@ func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (cor
 // counted by the child, on a machine that has little of it, too.
 func (s *Scripts) patience() time.Duration { return time.Minute + 10*s.Limits.CPU }
 
-// enter finds a place for a run: in the shared child with the fewest, or in one of its own.
-func (s *Scripts) enter(single bool) (*tenement, error) {
-	if os.Getenv(marker) != "" {
-		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call Serve")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fault.New(fault.Unavailable, "the service is stopping")
-	}
-	if single {
-		return s.enterAlone()
-	}
-	var best *tenement
-	for _, c := range s.children {
-		if best == nil || c.runs < best.runs {
-			best = c
-		}
-	}
-	if best == nil || (best.runs > 0 && len(s.children) < s.Processes) {
-		p, err := start(s.Command, s.Limits, s.Clock)
-		if err != nil {
-			return nil, fault.Because(err, fault.Unavailable, "no process for the program: %s", err)
-		}
-		best = &tenement{process: p}
-		s.children = append(s.children, best)
-	}
-	best.runs++
-	return best, nil
-}
-
-// enterAlone makes a child for one run. As many of them as shared ones may be there; then the one whose run has been
-// there longest and does not compute is ended, and that run is replayed when it goes on.
-func (s *Scripts) enterAlone() (*tenement, error) {
-	for len(s.singles) >= s.Processes {
-		if i := slices.IndexFunc(s.singles, func(t *tenement) bool { return t.closeIfIdle() }); i >= 0 {
-			s.singles = slices.Delete(s.singles, i, i+1)
-			continue
-		}
-		s.idle.Wait() // not for long: each is at work on one request
-	}
-	if s.closed {
-		return nil, fault.New(fault.Unavailable, "the service is stopping")
-	}
-	p, err := start(s.Command, s.Limits, s.Clock)
-	if err != nil {
-		return nil, fault.Because(err, fault.Unavailable, "no process for the program: %s", err)
-	}
-	home := &tenement{process: p, single: true, runs: 1}
-	s.singles = append(s.singles, home)
-	return home, nil
-}
-
-// leave gives a place back. A child of one run ends with it, and dead ones are forgotten.
-func (s *Scripts) leave(home *tenement) {
-	if home.single {
-		home.close()
-	}
-	dead := home.dead()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	home.runs--
-	if dead {
-		is := func(t *tenement) bool { return t == home }
-		s.children = slices.DeleteFunc(s.children, is)
-		s.singles = slices.DeleteFunc(s.singles, is)
-		s.idle.Broadcast()
-	}
-}
-
 // judge says what the death of a run's child means to the run that was being worked for.
 func (s *Scripts) judge(m *machine, err error) error {
 	var over *excess
 	if !errors.As(err, &over) {
-		return &core.Interrupted{Reason: err.Error()}
+		return &core.Interrupted{Reason: err.Error(), Moved: moved(err)}
 	}
 	s.Log.Warn("program exceeded its limits", "workflow_ref", m.env.Ref, "error", err, "alone", m.home.single)
 	s.mu.Lock()

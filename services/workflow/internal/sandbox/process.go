@@ -27,24 +27,36 @@ type process struct {
 	wrote *head
 	clock clock.Clock
 
-	// turns is one slot, held during a request. The programs of organizations that share the child take turns: each request of one that
-	// computes for long keeps the others waiting, and all it has queued must not.
+	// turns is one slot, held during a request. Runs and checks take turns for it.
 	turns *fair.Slots
+	// cpu is who says when the child may compute for its organization.
+	cpu          *cpu
+	organization int64
 	// gone says that it can be used no more. It is set by who holds the slot, and read by anybody.
 	gone atomic.Bool
+	// moved says that it is gone because others needed its place or its memory, which says nothing about the programs in it.
+	moved atomic.Bool
+	// begun is when the present request began, or the last one, in nanoseconds since 1970.
+	begun atomic.Int64
+	// isolation is how far it says it is confined.
+	isolation Isolation
 }
 
 // errGone is a child that has died before it was asked.
 var errGone = errors.New("the child process is gone")
 
+// errMoved is a child that had to make room for another organization's programs.
+var errMoved = errors.New("the child process has made room for others")
+
 // errStalled is a child that did not answer for far longer than its program may compute.
 var errStalled = errors.New("the child process does not answer")
 
-// start starts a child. It inherits nothing: no environment, no file but the pipes.
+// start starts a child, which belongs to no organization yet. It inherits nothing: no environment, no file but the pipes. It is called on a
+// thread that outlives the child, which ends with it.
 func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // the operator's choice, by default this binary; it ends with its pipe
 	cmd.Env = []string{marker + "=1"}
-	cmd.Dir = os.TempDir()
+	cmd.Dir, cmd.SysProcAttr = os.TempDir(), attributes()
 	p := &process{cmd: cmd, wrote: &head{}, clock: c, turns: fair.NewSlots(1)}
 	cmd.Stderr = p.wrote
 	in, err := cmd.StdinPipe()
@@ -59,9 +71,15 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 		return nil, fmt.Errorf("start a child process: %w", err)
 	}
 	p.in, p.out = in, bufio.NewReader(out)
-	if _, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin); err != nil {
+	hello, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin)
+	if err == nil {
+		err = hello.Error.error()
+	}
+	if err != nil {
+		p.close()
 		return nil, fmt.Errorf("start a child process: %w", err)
 	}
+	p.isolation = hello.Isolation
 	return p, nil
 }
 
@@ -71,16 +89,22 @@ const marker = "LOCKSTEP_SANDBOX"
 // startWithin bounds the start of a child.
 const startWithin = 30 * time.Second
 
-// do asks when it is the turn of env's organization, 0 for what is nobody's yet, such as the check of a program, and awaits the reply. Every request
-// ends, by its alarm if by nothing else, and so does the wait. Questions in between are answered from env. After an error that is not the request's own
-// (reply.Error) the child is dead.
+// do asks when it is the turn of the child and of its organization, and awaits the reply. Every request ends, by its alarm if by nothing else, and so
+// does the wait. Questions in between are answered from env. After an error that is not the request's own (reply.Error) the child is dead.
 func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
-	p.turns.Enter(env.Organization)
+	p.turns.Enter(env.Organization) // none for a check
 	defer p.turns.Release()
 	if p.dead() {
-		return reply{}, errGone
+		return reply{}, p.why()
 	}
-	stalled := p.alarm(within)
+	p.begun.Store(p.clock.Now().UnixNano())
+	stopped := func() time.Duration { return 0 }
+	if p.cpu != nil {
+		t := p.cpu.enter(p.organization, p)
+		defer p.cpu.leave(t)
+		stopped = func() time.Duration { return p.cpu.stoppedFor(t) }
+	}
+	stalled := p.alarm(within, stopped)
 	answered, err := p.exchange(req, env)
 	if late := stalled(); late {
 		p.gone.Store(true)
@@ -88,22 +112,54 @@ func (p *process) do(req request, env core.Environment, within time.Duration) (r
 	}
 	if err != nil {
 		p.gone.Store(true)
-		return reply{}, p.verdict(err)
+		if err := p.verdict(err); !p.moved.Load() {
+			return reply{}, err
+		}
+		return reply{}, errMoved
 	}
 	return answered, nil
 }
 
-// alarm kills the child when it has not been called off in time. Calling it off says whether it was too late.
-func (p *process) alarm(within time.Duration) (callOff func() (late bool)) {
-	timer, off, late := p.clock.NewTimer(within), make(chan struct{}), make(chan bool, 1)
+// why is the error of a child that is gone.
+func (p *process) why() error {
+	if p.moved.Load() {
+		return errMoved
+	}
+	return errGone
+}
+
+// move ends the child in the middle of whatever it does, in favor of others.
+func (p *process) move() {
+	p.moved.Store(true)
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+}
+
+// pid is the number of the process.
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// pause and resume stop the child where it is, and have it go on.
+func (p *process) pause()  { _ = p.cmd.Process.Signal(signalStop) } // one that has ended needs neither
+func (p *process) resume() { _ = p.cmd.Process.Signal(signalContinue) }
+
+// alarm kills the child when it has not been called off in time, that in which it was stopped left out. Calling it off says whether it was too late.
+func (p *process) alarm(within time.Duration, stopped func() time.Duration) (callOff func() (late bool)) {
+	off, late := make(chan struct{}), make(chan bool, 1)
 	go func() {
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-			_ = p.cmd.Process.Kill()
-			late <- true
-		case <-off:
-			late <- false
+		for left, seen := within, time.Duration(0); ; {
+			timer := p.clock.NewTimer(left)
+			select {
+			case <-timer.C():
+			case <-off:
+				timer.Stop()
+				late <- false
+				return
+			}
+			so := stopped()
+			if left, seen = so-seen, so; left <= 0 {
+				_ = p.cmd.Process.Kill()
+				late <- true
+				return
+			}
 		}
 	}()
 	return func() bool {
@@ -159,12 +215,13 @@ func (p *process) shut() {
 	}
 }
 
-// closeIfIdle ends the child, unless it is at work.
+// closeIfIdle ends the child in favor of others, unless it is at work.
 func (p *process) closeIfIdle() bool {
 	if !p.turns.TryAcquire() {
 		return false
 	}
 	defer p.turns.Release()
+	p.moved.Store(true)
 	p.shut()
 	return true
 }

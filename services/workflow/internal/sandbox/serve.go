@@ -93,7 +93,7 @@ func (c *child) handle(ctx context.Context, req request) reply {
 			return reply{Error: wrap(err)}
 		}
 		c.watch = startWatchdog(ctx, limits)
-		return reply{}
+		return reply{Isolation: isolate()}
 	case doCheck:
 		return reply{Error: wrap(c.scripts.Check(req.Program, req.Inputs))}
 	case doInspect:

@@ -53,6 +53,8 @@ type reply struct {
 	Ask     *question    `json:",omitempty"`
 	Error   *failure     `json:",omitempty"`
 	Outline core.Outline `json:",omitzero"`
+	// Isolation is for hello.
+	Isolation Isolation `json:",omitzero"`
 	// Turn is what the program did, for replay and complete.
 	Turn turn `json:",omitzero"`
 }

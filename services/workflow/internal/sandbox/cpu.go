@@ -1,0 +1,233 @@
+package sandbox
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+const (
+	// slice is how long a program computes at least before it is stopped in favor of another organization's.
+	slice = 10 * time.Millisecond
+	// credit is how much an organization that was idle may compute ahead of those that were not.
+	credit = 100 * time.Millisecond
+	// accounts bounds how many organizations are remembered that have nothing to compute.
+	accounts = 1024
+)
+
+// cpu shares the processors among organizations. At most slots programs compute at a time; the others wait, or are stopped where they are. The
+// organization that has computed least goes first, and takes the place of the one that has computed most, in the middle of a program if need be:
+// however long the programs of one organization compute, and however many there are, another one's wait for a slice at the most. Nobody
+// starves, because who waits does not compute; and no slot is empty while anybody waits.
+//
+// Time is charged by the clock while a program has a slot. It is safe for concurrent use.
+type cpu struct {
+	clock clock.Clock
+	slots int
+
+	mu sync.Mutex
+	// running have a slot; waiting have none, the oldest first.
+	running, waiting []*task
+	// used is the time that organizations have computed, on one scale for all. One that is not in it has floor.
+	used map[int64]time.Duration
+	// floor is the least that an organization with something to compute has used. It never goes down: time in which an organization is idle is
+	// not saved up, but for the credit.
+	floor time.Duration
+	// ticking says that somebody looks again after a slice.
+	ticking bool
+}
+
+// stoppable is what computes: a child process.
+type stoppable interface {
+	pause()
+	resume()
+}
+
+// task is one request to a child.
+type task struct {
+	organization int64
+	child        stoppable
+	// granted is closed when it gets a slot for the first time.
+	granted chan struct{}
+	begun   bool
+	// since is until when it has been charged, or since when it has been stopped. stopped is how long that was, in all.
+	since   time.Time
+	stopped time.Duration
+}
+
+func newCPU(slots int, c clock.Clock) *cpu {
+	return &cpu{clock: c, slots: slots, used: map[int64]time.Duration{}}
+}
+
+// enter waits for a slot.
+func (c *cpu) enter(organization int64, child stoppable) *task {
+	t := &task{organization: organization, child: child, granted: make(chan struct{})}
+	c.mu.Lock()
+	t.since = c.clock.Now()
+	if !c.active(organization) {
+		c.used[organization] = max(c.used[organization], c.floor-credit)
+	}
+	c.waiting = append(c.waiting, t)
+	c.schedule()
+	c.mu.Unlock()
+	<-t.granted
+	return t
+}
+
+// leave gives the slot to the next.
+func (c *cpu) leave(t *task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.charge(c.clock.Now())
+	if i := slices.Index(c.running, t); i >= 0 {
+		c.running = slices.Delete(c.running, i, i+1)
+	} else if i := slices.Index(c.waiting, t); i >= 0 { // it was done when it was stopped
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		t.child.resume()
+	}
+	if !c.active(t.organization) {
+		c.floor = max(c.floor, c.least(c.used[t.organization]))
+		c.forget(t.organization)
+	}
+	c.schedule()
+}
+
+// stoppedFor is how long a task has been stopped so far.
+func (c *cpu) stoppedFor(t *task) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(c.waiting, t) {
+		return t.stopped + c.clock.Now().Sub(t.since)
+	}
+	return t.stopped
+}
+
+// active reports whether an organization has something to compute.
+func (c *cpu) active(organization int64) bool {
+	is := func(t *task) bool { return t.organization == organization }
+	return slices.ContainsFunc(c.running, is) || slices.ContainsFunc(c.waiting, is)
+}
+
+// least is the least that anybody with something to compute has used, or else otherwise.
+func (c *cpu) least(otherwise time.Duration) time.Duration {
+	all := slices.Concat(c.running, c.waiting)
+	if len(all) == 0 {
+		return otherwise
+	}
+	least := c.used[all[0].organization]
+	for _, t := range all[1:] {
+		least = min(least, c.used[t.organization])
+	}
+	return least
+}
+
+// forget drops what is known of an organization that has nothing to compute, where it makes no difference, and everything of such ones where
+// there are too many.
+func (c *cpu) forget(organization int64) {
+	if c.used[organization] <= c.floor-credit {
+		delete(c.used, organization)
+	}
+	if len(c.used) <= accounts {
+		return
+	}
+	for known := range c.used {
+		if !c.active(known) {
+			delete(c.used, known)
+		}
+	}
+}
+
+// charge adds the time since it was called last to the organizations of those that compute.
+func (c *cpu) charge(now time.Time) {
+	for _, t := range c.running {
+		c.used[t.organization] += now.Sub(t.since)
+		t.since = now
+	}
+	c.floor = max(c.floor, c.least(c.floor))
+}
+
+// schedule fills the slots, and stops those that have to make room.
+func (c *cpu) schedule() {
+	now := c.clock.Now()
+	c.charge(now)
+	for len(c.waiting) > 0 {
+		next := c.next()
+		if len(c.running) >= c.slots {
+			last := c.last()
+			if c.used[next.organization]+slice > c.used[last.organization] {
+				break
+			}
+			c.stop(last, now)
+		}
+		c.grant(next, now)
+	}
+	if len(c.waiting) > 0 && !c.ticking {
+		c.ticking = true
+		go c.tick()
+	}
+}
+
+// next is the task that has waited longest, of the organization that has used least and has the fewest slots.
+func (c *cpu) next() *task {
+	return slices.MinFunc(c.waiting, func(a, b *task) int {
+		if a.organization == b.organization {
+			return 0
+		}
+		if d := c.used[a.organization] - c.used[b.organization]; d != 0 {
+			return int(d)
+		}
+		return c.slotsOf(a.organization) - c.slotsOf(b.organization)
+	})
+}
+
+// last is the task that has to make room first.
+func (c *cpu) last() *task {
+	return slices.MaxFunc(c.running, func(a, b *task) int { return int(c.used[a.organization] - c.used[b.organization]) })
+}
+
+func (c *cpu) slotsOf(organization int64) (n int) {
+	for _, t := range c.running {
+		if t.organization == organization {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *cpu) stop(t *task, now time.Time) {
+	c.running = slices.DeleteFunc(c.running, func(r *task) bool { return r == t })
+	c.waiting = append(c.waiting, t)
+	t.since = now
+	t.child.pause()
+}
+
+func (c *cpu) grant(t *task, now time.Time) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *task) bool { return w == t })
+	c.running = append(c.running, t)
+	if t.begun {
+		t.stopped += now.Sub(t.since)
+		t.child.resume()
+	} else {
+		t.begun = true
+		close(t.granted)
+	}
+	t.since = now
+}
+
+// tick looks again after each slice for as long as anybody waits.
+func (c *cpu) tick() {
+	for {
+		timer := c.clock.NewTimer(slice)
+		<-timer.C()
+		c.mu.Lock()
+		c.schedule()
+		c.ticking = len(c.waiting) > 0
+		more := c.ticking
+		c.mu.Unlock()
+		if !more {
+			return
+		}
+	}
+}
