@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,6 +33,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxBody is how many bytes an answer may have, decompressed. Default: 8 MiB.
 	MaxBody int64
+	// Log gets the addresses of servers that were refused or not reached, which errors do not name; nil is none.
+	Log *slog.Logger
 	// TLS vouches for servers, and shows a certificate to those that ask for one; nil is the system's authorities and none.
 	TLS *certs.Client
 }
@@ -51,6 +54,7 @@ type Transport struct {
 	base    *http.Transport
 	timeout time.Duration
 	maxBody int64
+	log     *slog.Logger
 }
 
 // New is a transport. The error is Invalid and names the entry of the list.
@@ -65,7 +69,10 @@ func New(c Config) (*Transport, error) {
 	if c.MaxBody <= 0 {
 		c.MaxBody = defaultMaxBody
 	}
-	t := &Transport{policy: p, timeout: c.Timeout, maxBody: c.MaxBody}
+	t := &Transport{policy: p, timeout: c.Timeout, maxBody: c.MaxBody, log: c.Log}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
 	t.base = &http.Transport{
 		Proxy:                  nil, // a proxy would dial for us, and the check would see only the proxy
 		DialContext:            t.dial,
@@ -117,14 +124,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, t.conceal(r.Context(), r.URL.Host, err)
 	}
 	if response.ContentLength > t.maxBody && r.Method != http.MethodHead {
 		_ = response.Body.Close()
 		cancel()
 		return nil, t.tooLarge(r)
 	}
-	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r)}
+	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r), conceal: func(err error) error {
+		return t.conceal(r.Context(), r.URL.Host, err)
+	}}
 	response.Request = r
 	return response, nil
 }
@@ -217,6 +226,8 @@ type bounded struct {
 	left   int64
 	cancel context.CancelFunc
 	over   error
+	// conceal takes addresses out of an error.
+	conceal func(error) error
 }
 
 // Read reads, up to the bound and one byte, which nobody gets.
@@ -232,7 +243,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return n - 1, b.over
 	}
-	return n, err // io.EOF stays what it is
+	return n, b.conceal(err) // io.EOF stays what it is
 }
 
 // Close ends the request's time.

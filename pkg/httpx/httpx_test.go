@@ -1,14 +1,17 @@
 package httpx_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -203,6 +206,64 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsNameNoAddress: neither where a name inside points to, nor what is there, nor which resolver knows it. The log does.
+func TestErrorsNameNoAddress(t *testing.T) {
+	t.Parallel()
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/cut" { // in the middle of the answer
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // so that the client sees a reset
+		}
+		_ = conn.Close()
+	}))
+	t.Cleanup(open.Close)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	port := func(s *httptest.Server) string {
+		_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	for _, tt := range []struct {
+		name, target, want string
+		allow              []string
+		denied             bool
+	}{
+		{"a name that points inwards", "http://localhost:" + port(open) + "/", "localhost is not at a public address; an operator may allow it", nil, true},
+		{"nobody there", "http://localhost:" + port(closed) + "/", "connection refused", []string{"localhost"}, false},
+		{"a connection that breaks", "http://localhost:" + port(open) + "/", "", []string{"localhost"}, false},
+		{"an answer that breaks", "http://localhost:" + port(open) + "/cut", "", []string{"localhost"}, false},
+		{"no such name", "http://no-such-name.invalid/", "", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			_, err := get(t, client(t, httpx.Config{Allow: tt.allow, Timeout: 5 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}), tt.target, nil)
+			if err == nil || fault.Is(err, fault.Denied) != tt.denied || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("found %v, expected …%s…", err, tt.want)
+			}
+			if err != nil && addresses.MatchString(err.Error()) {
+				t.Errorf("found an address in %q", err)
+			}
+			if tt.denied && !strings.Contains(log.String(), "address=127.0.0.1") && !strings.Contains(log.String(), "address=::1") {
+				t.Errorf("the log does not say which address was refused: %s", &log)
+			}
+		})
+	}
+}
+
+var addresses = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]`)
 
 func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	var asked atomic.Int32

@@ -120,10 +120,7 @@ func (p policy) check(host, port, network, address string) error {
 	}
 	for _, s := range p.special {
 		if s.Contains(addr) {
-			if host == addr.String() {
-				return fault.New(fault.Denied, "%s is not a public address; an operator may allow it", host)
-			}
-			return fault.New(fault.Denied, "%s is at %s, which is not a public address; an operator may allow it", host, addr)
+			return fault.Because(refused{addr.String()}, fault.Denied, "%s is not at a public address; an operator may allow it", host)
 		}
 	}
 	if port != "80" && port != "443" {

@@ -132,7 +132,7 @@ func givenDrivers(ctx context.Context, c Config, log *slog.Logger) (bundle.Deps,
 	if d.Artifacts, hosts, err = c.Drivers.references(); err != nil || len(d.Artifacts) == 0 {
 		return d, err
 	}
-	guard := httpx.Config{Allow: append(hosts, c.Drivers.AllowNetworks...)}
+	guard := httpx.Config{Allow: append(hosts, c.Drivers.AllowNetworks...), Log: log}
 	if guard.TLS, err = certs.Beside(c.Drivers.CAFile, log); err != nil {
 		return d, fmt.Errorf("drivers.ca_file: %w", err)
 	}

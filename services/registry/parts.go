@@ -95,7 +95,7 @@ type intake struct {
 
 // newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
 func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*intake, error) {
-	guard := httpx.Config{Allow: c.AllowNetworks}
+	guard := httpx.Config{Allow: c.AllowNetworks, Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.RegistriesCAFile, log); err != nil {
 		return nil, fmt.Errorf("registries_ca_file: %w", err)

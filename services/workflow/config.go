@@ -154,8 +154,9 @@ type GitCredential struct {
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
 	// Forge is the API used for these repositories: git (the default), or gitlab, github or gitea, with the password as the token.
 	Forge string `koanf:"forge" yaml:"forge" json:"forge"`
-	// Organizations restricts the credential to workflows of these organizations; empty for all. Any program may name any repository, so
-	// restrict credentials where several organizations share an installation.
+	// Organizations are those whose workflows the credential is for. It is required where there are several: any program may name any
+	// repository, so the service does not start with a credential that does not say whose it is, and stops using it when a second
+	// organization appears.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
 }
 

@@ -29,13 +29,31 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
 )
 
-// functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
-// here alone.
-func functions(c Config, budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
+// gitCredentials are those of a configuration.
+func gitCredentials(c Config) []git.Credential {
 	credentials := make([]git.Credential, len(c.GitCredentials))
 	for i, g := range c.GitCredentials {
 		credentials[i] = git.Credential(g)
 	}
+	return credentials
+}
+
+// checkScopes refuses Git credentials that do not say whose they are, where there are several organizations. One that is there for the first time later
+// on finds them unusable.
+func checkScopes(ctx context.Context, c Config, several func(context.Context) (bool, error)) error {
+	wrong := git.Unscoped(gitCredentials(c))
+	if len(wrong) == 0 {
+		return nil
+	}
+	if found, err := several(ctx); err != nil || !found {
+		return err
+	}
+	return fault.InvalidFields(wrong...)
+}
+
+// functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
+// here alone.
+func functions(c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
 	allowed := slices.Clone(c.GitAllowNetworks)
@@ -44,7 +62,7 @@ func functions(c Config, budget *gitfetch.Budget, wall clock.Clock, log *slog.Lo
 			allowed = append(allowed, u.Host)
 		}
 	}
-	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody(budget)}
+	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody(budget), Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
 		return nil, fmt.Errorf("git_ca_file: %w", err)
@@ -58,7 +76,7 @@ func functions(c Config, budget *gitfetch.Budget, wall clock.Clock, log *slog.Lo
 		return nil, fmt.Errorf("vault: %w", err)
 	}
 	forge, err := git.New(git.Deps{
-		HTTP: transport, Budget: budget, Credentials: credentials, Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+		HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)

@@ -85,6 +85,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
 		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
 	})
+	if err := checkScopes(ctx, c, executions.SeveralOrganizations); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
 	scripts, err := programs(c, wall, log)
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := core.NewAgents(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
-	registry, err := functions(c, budget, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
+	registry, err := functions(c, executions.SeveralOrganizations, budget, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
 	}

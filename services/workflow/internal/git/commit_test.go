@@ -163,7 +163,7 @@ func TestManyWritersOfOneBranch(t *testing.T) {
 	s := setup(t)
 	s.add(t, "main", map[string]string{"a": "old\n"})
 	const each = 4
-	other := newForge(t, s.forge.credentials...) // another process
+	other := newForge(t, s.forge.credentials.all...) // another process
 	var wg sync.WaitGroup
 	for i := range each {
 		for name, f := range map[string]*Forge{"one": s.forge, "two": other} {

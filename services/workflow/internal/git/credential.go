@@ -26,7 +26,8 @@ type Credential struct {
 	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
 	// token; "" is plain Git.
 	Forge string
-	// Organizations are those whose workflows it is for; none means all. To others it is as if it were not there.
+	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where there are
+	// several the credential is not used.
 	Organizations []int64
 }
 
@@ -85,20 +86,58 @@ func best(credentials []Credential, organization int64, u *url.URL) *Credential 
 	return best
 }
 
-// authFor finds the credential of a repository, nil where none matches, and reads its password: a rotated one takes effect with
-// the next operation.
-func authFor(ctx context.Context, secrets *secret.Reader, credentials []Credential, organization int64, u *url.URL) (*githttp.BasicAuth, error) {
-	best := best(credentials, organization, u)
-	if best == nil {
-		return nil, nil
+// credentials are those of a configuration.
+type credentials struct {
+	all     []Credential
+	secrets *secret.Reader
+	several func(context.Context) (bool, error)
+}
+
+// Unscoped is what is wrong with credentials where there is more than one organization: those that do not say whose they are would log every
+// organization in to the repositories of the others.
+func Unscoped(all []Credential) []fault.Field {
+	var wrong []fault.Field
+	for i, c := range all {
+		if len(c.Organizations) == 0 {
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("git_credentials[%d].organizations", i),
+				Problem: "missing for " + c.URLPrefix + ", and there are several organizations; expected the numbers of those whose workflows the credential is for",
+			})
+		}
 	}
-	password, err := secrets.Read(ctx, best.PasswordRef)
+	return wrong
+}
+
+// of is the credential of a repository for an organization, nil where none matches.
+func (c credentials) of(ctx context.Context, organization int64, u *url.URL) (*Credential, error) {
+	found := best(c.all, organization, u)
+	if found == nil || len(found.Organizations) > 0 || c.several == nil {
+		return found, nil
+	}
+	several, err := c.several(ctx)
+	if err != nil {
+		return nil, fault.Because(err, fault.Unavailable, "it cannot be told whether the credential for %s may be used", found.URLPrefix)
+	}
+	if several {
+		return nil, fault.New(fault.Denied, "the credential for %s does not say whose it is, and there are several organizations; an operator has to give it organizations (git_credentials)", found.URLPrefix)
+	}
+	return found, nil
+}
+
+// login is the credential of a repository with its password, nil where none matches. The password is read now: a rotated one takes effect with the next
+// operation.
+func (c credentials) login(ctx context.Context, organization int64, u *url.URL) (*githttp.BasicAuth, error) {
+	found, err := c.of(ctx, organization, u)
+	if found == nil || err != nil {
+		return nil, err
+	}
+	password, err := c.secrets.Read(ctx, found.PasswordRef)
 	if fault.Is(err, fault.Unavailable) { // which passes: the operation is tried again
-		return nil, fault.Because(err, fault.Unavailable, "the password for %s: %s", best.URLPrefix, fault.Public(err))
+		return nil, fault.Because(err, fault.Unavailable, "the password for %s: %s", found.URLPrefix, fault.Public(err))
 	}
 	if err != nil {
-		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", best.URLPrefix, best.PasswordRef)
+		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", found.URLPrefix, found.PasswordRef)
 	}
 	core.Conceal(ctx, password)
-	return &githttp.BasicAuth{Username: best.Username, Password: password}, nil
+	return &githttp.BasicAuth{Username: found.Username, Password: password}, nil
 }

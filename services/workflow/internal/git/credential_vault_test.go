@@ -36,20 +36,20 @@ func TestAPasswordInVault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials := func(path string) []Credential {
+	stored := func(path string) []Credential {
 		return []Credential{{URLPrefix: "https://git.example.com", Username: "u", PasswordRef: "vault:" + path + "#password"}}
 	}
 	for _, want := range []string{"first", "second"} {
 		password.Store(want)
-		if got, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), 1, u); err != nil || got.Password != want {
+		if got, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); err != nil || got.Password != want {
 			t.Errorf("%v, %v; want %s", got, err, want)
 		}
 	}
-	if _, err := authFor(t.Context(), secrets, credentials("secret/data/other"), 1, u); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
+	if _, err := (credentials{all: stored("secret/data/other"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
 		t.Errorf("an entry that may not be read: %v", err)
 	}
 	vault.Close()
-	if _, err := authFor(t.Context(), secrets, credentials("secret/data/ci/git"), 1, u); !fault.Is(err, fault.Unavailable) {
+	if _, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a Vault that is away: %v", err)
 	}
 }

@@ -426,7 +426,7 @@ func setupForge(t *testing.T, forge string) *server {
 		}
 		handler.ServeHTTP(w, r)
 	}
-	s.forge.credentials[0].Forge = forge
+	s.forge.credentials.all[0].Forge = forge
 	if forge != GitLab {
 		s.url = strings.Replace(s.url, "/shop.git", "/team/shop.git", 1)
 	}

@@ -66,7 +66,7 @@ func forgeReads(t *testing.T, s *server) {
 	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url+"x", "main", "a"); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
 		t.Errorf("no such repository: %v", err)
 	}
-	if err := os.WriteFile(strings.TrimPrefix(s.forge.credentials[0].PasswordRef, "file:"), []byte("wrong"), 0o600); err != nil {
+	if err := os.WriteFile(strings.TrimPrefix(s.forge.credentials.all[0].PasswordRef, "file:"), []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "wrong") {

@@ -33,6 +33,9 @@ type Deps struct {
 	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
+	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name any
+	// repository. nil is that there is one.
+	Several func(context.Context) (bool, error)
 	// Budget is the memory that operations share with all other fetches of the process.
 	Budget *gitfetch.Budget
 	// Secrets follows their references; nil all but those to Vault.
@@ -45,8 +48,7 @@ type Deps struct {
 
 // Forge is plain Git over HTTP(S). It is safe for concurrent use.
 type Forge struct {
-	credentials []Credential
-	secrets     *secret.Reader
+	credentials credentials
 	author      author
 	client      transport.Transport
 	// rest reaches the interfaces of forges.
@@ -78,9 +80,9 @@ func New(d Deps) (*Forge, error) {
 	// goroutine would stand by each for a minute.
 	client := &http.Client{Transport: gitfetch.Transport{Next: d.HTTP}}
 	return &Forge{
-		credentials: d.Credentials, secrets: d.Secrets,
-		author: author{name: d.AuthorName, email: d.AuthorEmail},
-		client: githttp.NewClient(client), rest: client, budget: d.Budget,
+		credentials: credentials{all: d.Credentials, secrets: d.Secrets, several: d.Several},
+		author:      author{name: d.AuthorName, email: d.AuthorEmail},
+		client:      githttp.NewClient(client), rest: client, budget: d.Budget,
 		clock: d.Clock, log: d.Log,
 	}, nil
 }

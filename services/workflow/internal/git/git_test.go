@@ -1,6 +1,8 @@
 package git
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -66,11 +68,11 @@ func setup(t *testing.T) *server {
 	return s
 }
 
-func newForge(t *testing.T, credentials ...Credential) *Forge {
+func newForge(t *testing.T, all ...Credential) *Forge {
 	t.Helper()
 	f, err := New(Deps{
 		HTTP: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}),
-		Credentials: credentials, AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
+		Credentials: all, AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
 		Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -226,7 +228,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 
 func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 	t.Setenv("LOCKSTEP_TEST_PASSWORD", "p")
-	credentials := []Credential{
+	all := []Credential{
 		{URLPrefix: "https://git.example.com", Username: "all", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
 		{URLPrefix: "https://git.example.com/team/", Username: "team", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD"},
 		{URLPrefix: "https://git.example.com/team/two", Username: "two", PasswordRef: "env:LOCKSTEP_TEST_PASSWORD", Organizations: []int64{2, 3}},
@@ -247,7 +249,7 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := authFor(t.Context(), nil, credentials, 1, u)
+		got, err := credentials{all: all}.login(t.Context(), 1, u)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +262,7 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := authFor(t.Context(), nil, credentials, organization, u); err != nil || got == nil || got.Username != want {
+		if got, err := (credentials{all: all}).login(t.Context(), organization, u); err != nil || got == nil || got.Username != want {
 			t.Errorf("organization %d logs in as %v, %v; expected %s", organization, got, err, want)
 		}
 	}
@@ -269,5 +271,49 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 	}
 	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password instead of a reference: %v", err)
+	}
+}
+
+// TestACredentialForAllIsForOneOrganization: a program names any repository, so a credential that does not say whose it is logs nobody in once there are
+// several organizations. Those that do say it go on.
+func TestACredentialForAllIsForOneOrganization(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "x"})
+	for _, forge := range Forges() {
+		open := s.forge.credentials.all[0]
+		open.Forge = forge
+		several := false
+		f := newForge(t, open)
+		f.credentials.several = func(context.Context) (bool, error) { return several, nil }
+		_, _, before := f.ReadFile(t.Context(), 1, s.url, "main", "a")
+		if forge == Plain && before != nil || fault.Is(before, fault.Denied) {
+			t.Errorf("%s, one organization: %v", forge, before)
+		}
+		several = true
+		for organization := range int64(2) {
+			_, _, err := f.ReadFile(t.Context(), organization+1, s.url, "main", "a")
+			if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "git_credentials") {
+				t.Errorf("%s, organization %d of several: found %v, expected that the credential is not used", forge, organization+1, err)
+			}
+		}
+		c := s.request(map[string]string{"a": "new"})
+		c.Organization = 2
+		if _, err := f.Commit(t.Context(), c); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: a commit: %v", forge, err)
+		}
+		f.credentials.all[0].Organizations = []int64{1}
+		if _, _, err := f.ReadFile(t.Context(), 1, s.url, "main", "a"); forge == Plain && err != nil || fault.Is(err, fault.Denied) {
+			t.Errorf("%s, the organization that it is for: %v", forge, err)
+		}
+		f.credentials.several = func(context.Context) (bool, error) { return false, errors.New("no database") }
+		f.credentials.all[0].Organizations = nil
+		if _, _, err := f.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s, nobody knows how many organizations there are: %v", forge, err)
+		}
+	}
+	wrong := Unscoped([]Credential{{URLPrefix: "https://a", Organizations: []int64{1}}, {URLPrefix: "https://b"}})
+	if len(wrong) != 1 || wrong[0].Name != "git_credentials[1].organizations" {
+		t.Errorf("found %v, expected the second to be named", wrong)
 	}
 }

@@ -90,11 +90,14 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	if err != nil {
 		return nil, err
 	}
-	c := best(f.credentials, organization, u)
+	c, err := f.credentials.of(ctx, organization, u)
+	if err != nil {
+		return nil, err
+	}
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := authFor(ctx, f.secrets, f.credentials, organization, u)
+	auth, err := f.credentials.login(ctx, organization, u)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (f *Forge) open(ctx context.Context, share *gitfetch.Share, organization in
 
 // authenticate chooses the credentials of the repository, if any are configured for the organization.
 func (r *repository) authenticate(ctx context.Context, f *Forge, organization int64, u *url.URL) error {
-	auth, err := authFor(ctx, f.secrets, f.credentials, organization, u)
+	auth, err := f.credentials.login(ctx, organization, u)
 	if err != nil || auth == nil { // a nil *BasicAuth must not become a non-nil AuthMethod
 		return err
 	}
