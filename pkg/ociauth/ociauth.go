@@ -5,9 +5,13 @@
 package ociauth
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -27,6 +31,8 @@ type Account struct {
 	Password func() (string, error)
 	// Insecure speaks HTTP where HTTPS is not to be had.
 	Insecure bool
+	// Organizations are those that it serves; none: all.
+	Organizations []int64
 }
 
 // Accounts are how to log in everywhere; an authn.Keychain.
@@ -48,6 +54,29 @@ func NewAccounts(accounts []Account, docker bool) (Accounts, error) {
 		}
 	}
 	return Accounts{accounts, docker}, nil
+}
+
+// For are the accounts that serve an organization; for 0, which is the service itself, all of them.
+func (as Accounts) For(organization int64) Accounts {
+	if organization == 0 {
+		return as
+	}
+	as.accounts = slices.DeleteFunc(slices.Clone(as.accounts), func(a Account) bool {
+		return len(a.Organizations) > 0 && !slices.Contains(a.Organizations, organization)
+	})
+	return as
+}
+
+// Has reports whether there is an account for a repository, be it one without a password, which says that the registry can be read anonymously.
+func (as Accounts) Has(target authn.Resource) bool {
+	if slices.ContainsFunc(as.accounts, func(a Account) bool { return covers(a.Host, target.String()) }) {
+		return true
+	}
+	if !as.docker {
+		return false
+	}
+	auth, err := authn.DefaultKeychain.Resolve(target)
+	return err != nil || auth != authn.Anonymous
 }
 
 // Options are how names of images are read: an insecure host is asked by HTTPS first, and by HTTP then.
@@ -113,15 +142,34 @@ func Classify(err error, reference fmt.Stringer) error {
 	}
 	t, ok := errors.AsType[*transport.Error](err)
 	if !ok {
-		return fault.New(fault.Unavailable, "%s: the registry does not answer: %w", reference, err)
+		if silent(err) {
+			return fault.New(fault.Unavailable, "%s: the registry does not answer: %w", reference, err)
+		}
+		return fault.New(fault.Unavailable, "%s: %w", reference, Unusable{err})
 	}
 	switch t.StatusCode {
 	case http.StatusNotFound:
 		return fault.New(fault.NotFound, "%s: the registry has no such manifest", reference)
 	// Docker Hub and others say so of repositories that do not exist, too. It is tried again: a password can be mended.
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(fault.Denied, "%s: the registry does not let us look: status %d", reference, t.StatusCode)
+		return fault.New(fault.Denied, "%s: the registry refuses access with status %d; expected an account that may read there: an entry for this host in "+
+			"`registries` of the configuration of the service that asks", reference, t.StatusCode)
 	default:
 		return fault.New(fault.Unavailable, "%s: the registry answers with status %d", reference, t.StatusCode)
 	}
+}
+
+// Unusable is the error of a registry that has answered, but not as the OCI distribution specification says.
+type Unusable struct{ Err error }
+
+// Error says what cannot be used.
+func (u Unusable) Error() string { return "the registry's answer cannot be used: " + u.Err.Error() }
+
+// Unwrap is what was wrong with the answer.
+func (u Unusable) Unwrap() error { return u.Err }
+
+// silent reports whether there was no answer, or only the beginning of one.
+func silent(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

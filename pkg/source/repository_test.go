@@ -30,6 +30,16 @@ func TestNormalizeImage(t *testing.T) {
 		{"upper case", "Registry.Example.COM/Shop/API", "registry.example.com/shop/api"},
 		{"spaces around", " nginx ", "docker.io/library/nginx"},
 		{"an address", "[::1]:5000/api", "[::1]:5000/api"},
+		{"a container of Compose", "registry_1:5000/api", "registry_1:5000/api"},
+		{"a container of Compose in a domain", "shop_registry.internal/api", "shop_registry.internal/api"},
+		{"a fully qualified name", "registry.example.com./api", "registry.example.com/api"},
+		{"a fully qualified name with a port", "registry.example.com.:5000/api", "registry.example.com:5000/api"},
+		{"an internationalized name", "Registry.Müller.example/api", "registry.xn--mller-kva.example/api"},
+		{"an internationalized name in ASCII", "registry.xn--mller-kva.example/api", "registry.xn--mller-kva.example/api"},
+		{"a single name with the default port", "registry:443/api", "registry:443/api"},
+		{"a port out of range", "registry.example.com:99999/api", ""},
+		{"a broken address", "[::1/api", ""},
+		{"an address that is none", "[:::]:5000/api", ""},
 		{"a scheme", "https://registry.example.com/api", ""},
 		{"nothing", "", ""},
 		{"only a tag", ":1.0", ""},
@@ -91,4 +101,42 @@ func FuzzNormalizeImage(f *testing.F) {
 			t.Errorf("NormalizeImage(%q) = %q is not normal", image, once)
 		}
 	})
+}
+
+func TestNormalizeHost(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ host, scheme, want string }{
+		{"registry", "https", "registry:443"},
+		{"registry", "http", "registry:80"},
+		{"registry", "", "registry:443"},
+		{"registry:5000", "http", "registry:5000"},
+		{"registry_1:5000", "http", "registry_1:5000"},
+		{"evil_host", "https", "evil_host:443"},
+		{"registry.example.com.", "https", "registry.example.com"},
+		{"EXAMPLE.com:443", "https", "example.com"},
+		{"localhost", "http", "localhost"},
+		{"EXAMPLE.com:99999", "https", ""},
+		{"registry.example.com:0", "https", ""},
+		{"registry.example.com:", "https", ""},
+		{"[::1", "https", ""},
+		{"::1", "https", ""},
+		{"user:pw@registry.example.com", "https", ""},
+		{"registry.example.com/shop", "https", ""},
+		{"a b", "https", ""},
+		{".", "https", ""},
+		{"", "https", ""},
+		{strings.Repeat("a", 300), "https", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.host+" "+tt.scheme, func(t *testing.T) {
+			t.Parallel()
+			got, ok := NormalizeHost(tt.host, tt.scheme)
+			if got != tt.want || ok != (tt.want != "") {
+				t.Fatalf("NormalizeHost(%q, %q) = %q, %v; want %q", tt.host, tt.scheme, got, ok, tt.want)
+			}
+			if again, _ := NormalizeHost(got, tt.scheme); ok && again != got {
+				t.Errorf("normalized again: %q, not %q", again, got)
+			}
+		})
+	}
 }

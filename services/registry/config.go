@@ -42,9 +42,14 @@ type Config struct {
 	// TLS, or tokens and hook paths are sent unencrypted. Replaced files take effect at the next connection.
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
-	// Tokens are the bearer tokens accepted for deliveries. Several may be valid at once, so that they can be rotated. Without any, all
-	// deliveries with a token are rejected.
+	// Tokens are bearer tokens without a name, for one organization: whoever has one may report any repository. Several may be valid at once, so that they can be
+	// rotated. ScopedTokens say whose they are.
 	Tokens []string `koanf:"tokens" secret:"true"`
+	// SharedTokens states that Tokens may report for every organization. Without it, the service does not start with Tokens and more than one organization: use
+	// ScopedTokens.
+	SharedTokens bool `koanf:"shared_tokens"`
+	// ScopedTokens are the bearer tokens that say whose they are: each has a name, an organization, the repositories that it may report, and an expiry.
+	ScopedTokens []TokenConfig `koanf:"scoped_tokens"`
 	// Hooks are the endpoints for senders that authenticate in their own way, such as a signature.
 	Hooks []HookConfig `koanf:"hooks"`
 	// Registries are the accounts for requests to registries (digests, tags) and, by host and path, to the Git repositories of sources.
@@ -86,6 +91,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
+	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
 	problems = append(problems, c.tlsProblems()...)
 	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)

@@ -177,7 +177,7 @@ func yamlCases(t *testing.T, file string) []ceCase {
 }
 
 // TestCloudEventsConformance puts the cases of the CloudEvents project to our endpoint in all three modes. It takes one type
-// of event alone, whose data is JSON: as they are, the cases are therefore read, and refused for their type, or for what
+// of event alone, whose data is JSON: as they are, the cases are therefore read, and left out for their type, or refused for what
 // their data is, and nothing else; with our type and data they are taken, as the event that they say they are.
 func TestCloudEventsConformance(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestCloudEventsConformance(t *testing.T) {
 		isJSON := !c.binary || strings.HasPrefix(c.media, "application/json")
 		status, answer := c.post(t, s.URL)
 		switch {
-		case isJSON && (status != http.StatusBadRequest || !strings.Contains(answer, `type","problem":"found \"`+c.attributes["type"]+`\"`)):
+		case isJSON && (status != http.StatusOK || !strings.Contains(answer, `type: found \"`+c.attributes["type"]+`\"`)):
 			t.Errorf("%s: answered %d %s, want a refusal of type %s", c.name, status, answer, c.attributes["type"])
 		case !isJSON && (status != http.StatusUnsupportedMediaType || !strings.Contains(answer, `"content-type"`)):
 			t.Errorf("%s: answered %d %s, want a refusal of %s", c.name, status, answer, c.media)

@@ -206,12 +206,6 @@ func TestRefused(t *testing.T) {
 		{"not JSON", event(func(p *post) { p.body = "{" }), 400, []string{"body", "ends too early"}},
 		{"deeply nested", event(func(p *post) { p.body = strings.Repeat(`{"a":`, 200_000) }), 400, []string{"body", "nested more than 32 deep"}},
 		{"no digest", event(func(p *post) { p.body = strings.Replace(p.body, "digest", "tsegid", 1) }), 400, []string{"data.digest", "missing; expected sha256:"}},
-		{"another type", event(func(p *post) { p.body = strings.Replace(p.body, "artifact", "rollout", 1) }), 400, []string{"type", `found "com.gitlab.cd.rollout.published"`}},
-		{"one bad event in a batch", event(func(p *post) {
-			p.header.Set("Content-Type", batchMedia)
-			p.body = "[" + structured("1") + "," + structured("2") + "," + strings.Replace(structured("3"), digest, "latest", 1) + "]"
-		}), 400, []string{"[2].data.digest", `found "latest"`}},
-		{"bad digest in an envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: envelope("1", "latest")}, 400, []string{"events[1].target.digest", `found "latest"`}},
 	}
 	t.Cleanup(func() { // after all subtests
 		if left := waiting(t, pool); len(left) != 0 {
@@ -314,5 +308,37 @@ func TestConfigRefusesBadTokens(t *testing.T) {
 	t.Parallel()
 	if err := (Config{Tokens: []string{"good", "not good"}}).Validate(); err == nil || !strings.Contains(err.Error(), "tokens[1]") || strings.Contains(err.Error(), "not good") {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// TestWhatIsLeftOut: of what can be understood in part, the rest is left out, answered with a success, and shown.
+func TestWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s, pool := serve(t, token)
+	bad := strings.Replace(structured("3"), digest, "latest", 1)
+	for _, tt := range []struct {
+		name   string
+		post   post
+		status int
+		refuse string
+	}{
+		{"one of a batch", post{path: "/v1/events", header: with(batchMedia), body: "[" + structured("1") + "," + bad + "," + structured("2") + "]"}, http.StatusAccepted, `[1].data.digest: found \"latest\"`},
+		{"another type", post{path: "/v1/events", header: with(structuredMedia), body: strings.Replace(structured("4"), "artifact", "rollout", 1)}, http.StatusOK, `type: found \"com.gitlab.cd.rollout.published\"`},
+		{"a push that cannot be understood", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: envelope("5", "latest")}, http.StatusOK, `events[1].target.digest: found \"latest\"`},
+		{"no envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: "7"}, http.StatusOK, `body: found 7`},
+		{"too large an envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: strings.Repeat(" ", 1<<20+1)}, http.StatusOK, `found 1048577 bytes`},
+	} {
+		if status, _, answer := tt.post.do(t, s.URL); status != tt.status || !strings.Contains(answer, tt.refuse) {
+			t.Errorf("%s: answered %d %s", tt.name, status, answer)
+		}
+	}
+	if left := waiting(t, pool); !slices.Equal(left, []string{"1", "2"}) {
+		t.Errorf("stored %v", left)
+	}
+	_, _, shown := post{method: http.MethodGet, path: "/v1/hooks", header: with("application/json")}.do(t, s.URL)
+	for _, part := range []string{"com.gitlab.cd.rollout.published", "events[1].target.digest", "found 1048577 bytes", `"times":1`} {
+		if !strings.Contains(shown, part) {
+			t.Errorf("GET /v1/hooks does not show %q: %s", part, shown)
+		}
 	}
 }

@@ -112,8 +112,8 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 	if status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, first)
 	}
-	if status, again := send("Bearer " + i.token(t, i.key, nil)); status != http.StatusAccepted || again != first || count(t, h.pool, "outbox") != 1 {
-		t.Errorf("replayed: answered %d %s, and then there are %d events", status, again, count(t, h.pool, "outbox"))
+	if status, again := send("Bearer " + i.token(t, i.key, nil)); status != http.StatusAccepted || again != first || count(t, h.pool, "hint") != 1 {
+		t.Errorf("replayed: answered %d %s, and then there are %d hints", status, again, count(t, h.pool, "hint"))
 	}
 }
 

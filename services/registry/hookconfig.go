@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
@@ -29,6 +30,10 @@ type HookConfig struct {
 	// Rate is how many deliveries are taken in a second; 0 for 200. A burst may have twice as many: a registry that was
 	// cut off tells everything at once.
 	Rate int `koanf:"rate"`
+	// Organization is the only one whose sources hear of what the hook reports; 0 for all that have a source of the image.
+	Organization int64 `koanf:"organization"`
+	// Repositories are patterns of what it may report, with the registry: * stands for a part of the path, ** for any path. None: all.
+	Repositories []string `koanf:"repositories"`
 	// Issuer, Audience and Email are those of the identity tokens that come with source google.
 	Issuer   string `koanf:"issuer"`
 	Audience string `koanf:"audience"`
@@ -46,13 +51,15 @@ type AccountConfig struct {
 	Password string `koanf:"password"`
 	// Insecure speaks HTTP where HTTPS is not to be had. It holds for the whole host, whatever path Host has.
 	Insecure bool `koanf:"insecure"`
+	// Organizations are those whose sources may use the account. Empty: the only organization there is; with more than one, the service does not start.
+	Organizations []int64 `koanf:"organizations"`
 }
 
 var (
 	// A name becomes a part of the events' source, /hooks/<name>. A host may have a path, for registries that keep several
 	// repositories under one name as Artifactory does; it is in lower case because an image's path is.
 	hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	hookHost = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._/-]*[a-z0-9])?$`)
+	hookHost = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[a-z0-9._/-]*[a-z0-9])?$`)
 )
 
 // formats are those that hooks may have, by name.
@@ -93,6 +100,14 @@ func (c Config) hookProblems() []fault.Field {
 				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key", len(h.Secrets)),
 			})
 		}
+		for n, pattern := range h.Repositories {
+			if err := core.CheckPattern(naming(), pattern); err != nil {
+				problems = append(problems, fault.Field{Name: fmt.Sprintf("hooks[%d].repositories[%d]", i, n), Problem: err.Error()})
+			}
+		}
+		if h.Organization < 0 {
+			wrong("organization", strconv.FormatInt(h.Organization, 10), "the organization's number, or none")
+		}
 		if h.Rate < 0 {
 			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are taken in a second")
 		}
@@ -102,6 +117,9 @@ func (c Config) hookProblems() []fault.Field {
 		}
 	}
 	for i, r := range c.Registries {
+		if slices.ContainsFunc(r.Organizations, func(id int64) bool { return id < 1 }) {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("registries[%d].organizations", i), Problem: fmt.Sprintf("found %v; expected organizations' numbers", r.Organizations)})
+		}
 		// What was found is not said: whoever gets this wrong has most likely written the password itself.
 		if r.Password != "" && !reference.Is(r.Password) {
 			problems = append(problems, fault.Field{

@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,7 @@ const (
 // hookSet are the configured hooks, found by the digest of their path.
 type hookSet struct {
 	hooks   []*configured
+	tokens  []TokenConfig
 	secrets *secret.Reader
 	desk    *core.Desk
 	store   *store.Hooks
@@ -66,7 +69,7 @@ type configured struct {
 
 // newHookSet reads all secrets. Its error names the hook and the reference.
 func newHookSet(c Config, d hookDeps) (*hookSet, error) {
-	s := &hookSet{secrets: d.secrets, desk: d.desk, store: d.store, clock: d.clock, log: d.log}
+	s := &hookSet{tokens: c.ScopedTokens, secrets: d.secrets, desk: d.desk, store: d.store, clock: d.clock, log: d.log}
 	known := formats()
 	for i, h := range c.Hooks {
 		f := known[h.Source]
@@ -172,43 +175,90 @@ func (s *hookSet) Find(format, key string) api.Hook {
 		return s.decoy
 	}
 	return api.Hook{
-		Name: h.config.Name, MediaTypes: h.format.MediaTypes, Parse: h.format.Parse,
+		Name: h.config.Name, MediaTypes: h.format.MediaTypes, Parse: h.format.Parse, MaxBody: h.format.MaxBody,
 		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
 			return h.check(ctx, source.Delivery{Header: header, Body: body, At: at}, h.secrets)
 		},
 		Allow: func(at time.Time) bool { return h.limiter.AllowN(at, 1) },
-		Hear: func(ctx context.Context, delivery []core.Notification) (core.Receipt, error) {
-			return s.desk.Hear(ctx, core.Hook{Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify}, delivery)
+		Hear: func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error) {
+			return s.desk.Hear(ctx, core.Hook{
+				Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify, AllKinds: h.format.AllKinds, Redact: h.redact,
+				Scope: core.Scope{Organization: h.config.Organization, Repositories: h.config.Repositories},
+			}, delivery, left)
 		},
 	}
 }
 
-// Status is how every hook is doing, in the order of the configuration.
-func (s *hookSet) Status(ctx context.Context) ([]api.HookStatus, error) {
-	names := make([]string, len(s.hooks))
-	all := make([]api.HookStatus, len(s.hooks))
+// redact takes the hook's secrets out of a text, should a sender repeat them in a payload.
+func (h *configured) redact(text string) string {
+	for _, secret := range h.secrets {
+		text = strings.ReplaceAll(text, secret, "***")
+	}
+	return text
+}
+
+// Status is how those hooks and tokens are doing that a token may see, in the order of the configuration.
+func (s *hookSet) Status(ctx context.Context, t core.Token) (api.Statuses, error) {
+	var names []string
+	all := api.Statuses{Hooks: []api.HookStatus{}}
 	s.mu.Lock()
-	for i, h := range s.hooks {
-		names[i] = h.config.Name
-		all[i] = api.HookStatus{Name: h.config.Name, Format: h.config.Source}
+	for _, h := range s.hooks {
+		if organization := t.Scope.Organization; organization != 0 && h.config.Organization != organization {
+			continue
+		}
+		names = append(names, h.config.Name)
+		all.Hooks = append(all.Hooks, api.HookStatus{
+			Name: h.config.Name, Format: h.config.Source, Organization: h.config.Organization, Repositories: h.config.Repositories,
+		})
 	}
 	s.mu.Unlock()
+	senders := slices.Clone(names)
+	for _, token := range append([]TokenConfig{{}}, s.tokens...) {
+		if t.Name != "" && token.Name != t.Name {
+			continue
+		}
+		status := api.TokenStatus{Name: token.Name, Organization: token.Organization, Repositories: token.Repositories}
+		if end, ok := token.end(); ok {
+			status.Expires = &end
+		}
+		all.Tokens = append(all.Tokens, status)
+		senders = append(senders, core.Token{Name: token.Name}.Sender())
+	}
 	// Outside of the lock: deliveries do not wait for the database to answer whoever looks at the status.
 	told, waiting, err := s.store.Status(ctx, names)
 	if err != nil {
-		return nil, fmt.Errorf("read the state of hooks: %w", err)
+		return api.Statuses{}, fmt.Errorf("read the state of hooks: %w", err)
 	}
-	for i := range all {
-		if last, ok := told[all[i].Name]; ok {
-			all[i].LastArtifact, all[i].LastPublished = last.Reference, &last.At
+	refused, err := s.store.Refusals(ctx, senders)
+	if err != nil {
+		return api.Statuses{}, fmt.Errorf("read what was left out: %w", err)
+	}
+	for i := range all.Hooks {
+		h := &all.Hooks[i]
+		if last, ok := told[h.Name]; ok {
+			h.LastArtifact, h.LastPublished = last.Reference, &last.At
 		}
-		for _, w := range waiting[all[i].Name] {
-			all[i].Waiting = append(all[i].Waiting, api.WaitingStatus{
+		for _, w := range waiting[h.Name] {
+			h.Waiting = append(h.Waiting, api.WaitingStatus{
 				Reference: w.Reference, Heard: w.Heard, Attempts: w.Attempts, LastError: w.LastError, NextTry: w.Next,
 			})
 		}
+		h.Refused = shownRefusals(refused[h.Name])
 	}
+	for i := range all.Tokens {
+		all.Tokens[i].Refused = shownRefusals(refused[core.Token{Name: all.Tokens[i].Name}.Sender()])
+	}
+	// The tokens without a name are a row only if there is something to be said of them.
+	all.Tokens = slices.DeleteFunc(all.Tokens, func(t api.TokenStatus) bool { return t.Name == "" && len(t.Refused) == 0 })
 	return all, nil
+}
+
+func shownRefusals(kept []store.Refused) []api.RefusedStatus {
+	var all []api.RefusedStatus
+	for _, r := range kept {
+		all = append(all, api.RefusedStatus{What: r.What, Reason: r.Reason, Times: r.Times, First: r.First, Last: r.Last})
+	}
+	return all
 }
 
 // ListHooks writes the path of every hook, one a line and the newest secret's first: the subcommand hooks. Whoever knows

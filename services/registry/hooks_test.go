@@ -66,27 +66,27 @@ func senders() []sender {
 		}
 	}
 	return []sender{
-		{source: "acr", fixture: "push", events: 1, sign: inHeader("Authorization", "Bearer ")},
-		{source: "artifactory", fixture: "7-predefined", events: 1, sign: sha256In("X-JFrog-Event-Auth", "")},
-		{source: "artifactory", fixture: "7-index", events: 1, sign: inHeader("X-JFrog-Event-Auth", "")},
+		{source: "acr", fixture: "push", hints: 1, sign: inHeader("Authorization", "Bearer ")},
+		{source: "artifactory", fixture: "7-predefined", hints: 1, sign: sha256In("X-JFrog-Event-Auth", "")},
+		{source: "artifactory", fixture: "7-index", hints: 1, sign: inHeader("X-JFrog-Event-Auth", "")},
 		{source: "cloudevents", fixture: "structured", events: 1, sign: standard(time.Now())},
 		{source: "cloudevents", fixture: "binary", events: 1, sign: inHeader("Authorization", "Bearer ")},
-		{source: "distribution", fixture: "2.0", events: 1, sign: inHeader("Authorization", "Bearer ")},
+		{source: "distribution", fixture: "2.0", hints: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "distribution", fixture: "3.0-index", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "distribution", fixture: "3.0-signed-platforms", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "cdevents", fixture: "0.4-published-cloudevent", events: 1, sign: inHeader("Authorization", "Bearer ")},
 		{source: "dockerhub", fixture: "2025", hints: 1},
-		{source: "ecr", fixture: "2019", events: 1, sign: inHeader("X-Api-Key", "")},
+		{source: "ecr", fixture: "2019", hints: 1, sign: inHeader("X-Api-Key", "")},
 		{source: "ecr", fixture: "2024-media-types", events: 1, sign: func(h http.Header, hookSecret string, _ []byte) {
 			h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("lockstep:"+hookSecret)))
 		}},
 		{source: "generic", fixture: "full", events: 1, sign: standard(time.Now())},
 		{source: "gitea", fixture: "1.22", hints: 1, sign: sha256In("X-Gitea-Signature", "")},
 		{source: "github", fixture: "package", events: 1, sign: sha256In("X-Hub-Signature-256", "sha256=")},
-		{source: "gitlab", fixture: "registry-notifications", events: 1, sign: inHeader("Authorization", "Bearer ")},
-		{source: "gitlab", fixture: "custom-template", events: 1, sign: standard(time.Now())},
-		{source: "harbor", fixture: "2.0-two-tags", events: 2, sign: inHeader("Authorization", "")},
-		{source: "harbor", fixture: "2.8-cloudevents", events: 1, sign: inHeader("Authorization", "")},
+		{source: "gitlab", fixture: "registry-notifications", hints: 1, sign: inHeader("Authorization", "Bearer ")},
+		{source: "gitlab", fixture: "custom-template", hints: 1, sign: standard(time.Now())},
+		{source: "harbor", fixture: "2.0-two-tags", hints: 2, sign: inHeader("Authorization", "")},
+		{source: "harbor", fixture: "2.8-cloudevents", hints: 1, sign: inHeader("Authorization", "")},
 		{source: "nexus", fixture: "3-component", hints: 1, host: "nexus.example.com:8082", sign: func(h http.Header, hookSecret string, body []byte) {
 			m := hmac.New(sha1.New, []byte(hookSecret))
 			_, _ = m.Write(body)
@@ -210,20 +210,20 @@ func TestHooks(t *testing.T) {
 					t.Errorf("no signature: answered %d %s", status, answer)
 				}
 			}
-			for name, bad := range map[string]struct {
-				body string
-				want int
-			}{
-				"truncated":     {string(body[:len(body)/2]), http.StatusBadRequest},
-				"wrong type":    {"[" + string(body) + "]", http.StatusBadRequest},
-				"oversized":     {string(body) + strings.Repeat(" ", 1<<20), http.StatusRequestEntityTooLarge},
-				"wrong charset": {strings.Replace(string(body), `"`, "\"\xe4", 1), http.StatusBadRequest},
-				"deeply nested": {`{"x":` + strings.Repeat("[", 5000), http.StatusBadRequest},
-				"empty":         {"", http.StatusBadRequest},
+			// What cannot be understood is recorded. An answer that is no success would have the vendor send it again, and hold up what comes behind it.
+			for name, bad := range map[string]string{
+				"truncated":     string(body[:len(body)/2]),
+				"wrong type":    "7",
+				"wrong charset": strings.Replace(string(body), `"`, "\"\xe4", 1),
+				"deeply nested": `{"x":` + strings.Repeat("[", 5000),
+				"empty":         "",
 			} {
-				if status, answer := send(path, hookSecret, []byte(bad.body)); status != bad.want {
-					t.Errorf("%s: answered %d %s, want %d", name, status, answer, bad.want)
+				if status, answer := send(path, hookSecret, []byte(bad)); status != http.StatusOK || !strings.Contains(answer, `"refused":[{"what":`) {
+					t.Errorf("%s: answered %d %s", name, status, answer)
 				}
+			}
+			if status, answer := send(path, hookSecret, []byte(string(body)+strings.Repeat(" ", 26<<20))); status != http.StatusRequestEntityTooLarge && (status != http.StatusOK || !strings.Contains(answer, "bytes at most")) {
+				t.Errorf("oversized: answered %d %s", status, answer)
 			}
 			wrong := recordedHeader.Clone()
 			wrong.Set("Content-Type", "application/json; charset=latin1")

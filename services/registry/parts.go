@@ -116,7 +116,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	}
 	accounts := make([]ociauth.Account, len(c.Registries))
 	for i, r := range c.Registries {
-		accounts[i] = ociauth.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure}
+		accounts[i] = ociauth.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure, Organizations: r.Organizations}
 		// A function and not a value: a password that is replaced is found without a restart.
 		if r.Password != "" {
 			accounts[i].Password = func() (string, error) { return secrets.Read(context.Background(), r.Password) }
@@ -134,10 +134,16 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
-	repositories := git.New(git.Deps{Transport: forges, Budget: budget, Login: func(repository string) (string, string, error) { return c.login(secrets, repository) }})
+	repositories := git.New(git.Deps{Transport: forges, Budget: budget, Login: func(organization int64, repository string) (string, string, error) {
+		return c.login(secrets, organization, repository)
+	}})
 	in.sources = newSourceSet(c, pool, kept, registries, repositories, log)
 
-	take := core.NewIntake(store.NewOutbox(pool, encode, wake), clock.System())
+	tokens, err := newTokenSet(c, secrets, clock.System(), log)
+	if err != nil {
+		return nil, fmt.Errorf("scoped_tokens: %w", err)
+	}
+	take := core.NewIntake(store.NewOutbox(kept), registries, naming(), clock.System())
 	hooks, err := newHookSet(c, hookDeps{secrets: secrets, desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
@@ -146,10 +152,12 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	for _, f := range source.Formats() {
 		// Those with a path are posted with a token of ours and believed as they are; others come through hooks only (D43).
 		if f.Path != "" {
-			trusted = append(trusted, api.Format{Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse})
+			trusted = append(trusted, api.Format{
+				Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse, AllKinds: f.AllKinds, Strict: f.Strict, MaxBody: f.MaxBody,
+			})
 		}
 	}
-	in.handler = api.NewHandler(api.Deps{Intake: take, Formats: trusted, Tokens: c.Tokens, Hooks: hooks, Clock: clock.System(), Log: log})
+	in.handler = api.NewHandler(api.Deps{Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks, Clock: clock.System(), Log: log})
 	return in, nil
 }
 

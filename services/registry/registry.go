@@ -41,7 +41,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopTracing()
-	if len(c.Tokens)+len(c.Hooks) == 0 {
+	if len(c.Tokens)+len(c.ScopedTokens)+len(c.Hooks) == 0 {
 		log.WarnContext(ctx, "neither tokens nor hooks are configured: every delivery will be refused")
 	}
 	if err := migrate(ctx, c, log); err != nil {
@@ -53,6 +53,13 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer pool.Close()
 
+	withSources, err := store.Organizations(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("list the organizations with sources: %w", err)
+	}
+	if err := c.checkOrganizations(ctx, withSources, log); err != nil {
+		return err
+	}
 	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
 	in, err := newIntake(c, pool, log, sender.nudge) //nolint:contextcheck // secrets are read whenever they are needed, in nobody's call
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,14 @@ func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *o
 	return s
 }
 
-// login is the account for a Git repository: the one whose host, with its path, is the longest that the repository is at or
+// login is an organization's account for a Git repository: the one whose host, with its path, is the longest that the repository is at or
 // below.
-func (c Config) login(secrets *secret.Reader, repository string) (username, password string, err error) {
+func (c Config) login(secrets *secret.Reader, organization int64, repository string) (username, password string, err error) {
 	var best *AccountConfig
 	for i, r := range c.Registries {
+		if len(r.Organizations) > 0 && !slices.Contains(r.Organizations, organization) {
+			continue
+		}
 		host := strings.TrimSuffix(strings.ToLower(r.Host), "/")
 		if (repository == host || strings.HasPrefix(repository, host+"/")) && (best == nil || len(r.Host) > len(best.Host)) {
 			best = &c.Registries[i]
@@ -157,6 +161,9 @@ func understand(s core.Source) core.Source {
 	}
 	return s
 }
+
+// naming is how the domain names registries and images.
+func naming() core.Naming { return core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage} }
 
 var _ core.Repositories = (*sourceSet)(nil)
 

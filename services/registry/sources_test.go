@@ -270,17 +270,26 @@ func TestNudge(t *testing.T) {
 	// By way of a forge's webhook, which is believed only that there is something to be looked at.
 	hook := core.Hook{Name: "forge"}
 	before = looked()
-	desk := core.NewDesk(core.NewIntake(nil, set.clock), nil, set)
+	desk := core.NewDesk(core.NewIntake(nil, nil, naming(), set.clock), kept{}, set)
 	push := core.Notification{Repository: "http://127.0.0.1:1/shop/config", Names: core.Names{Repository: "repository.clone_url"}}
-	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}); err != nil || receipt.Resolving != 1 {
+	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}, nil); err != nil || receipt.Resolving != 1 {
 		t.Fatalf("a push: %+v, %v", receipt, err)
 	}
 	eventually(t, "the third look", func() bool { return looked() != before })
 	push.Repository = "git@example.com:shop"
-	if _, err := desk.Hear(t.Context(), hook, []core.Notification{push}); !fault.Is(err, fault.Invalid) || fault.FieldsOf(err)[0].Name != "repository.clone_url" {
-		t.Errorf("no repository: %v", err)
+	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}, nil); err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != "repository.clone_url" {
+		t.Errorf("no repository: %+v, %v", receipt, err)
 	}
 	if n, err := set.store.Nudge(t.Context(), kinds.Git, []string{"127.0.0.1:1/shop/other"}, set.clock.Now()); n != 0 || err != nil {
 		t.Errorf("nudged %d, %v", n, err)
 	}
 }
+
+// kept takes what hooks report.
+type kept struct{}
+
+func (kept) Take(context.Context, string, []core.Artifact, []core.Hint, []core.Refusal) error {
+	return nil
+}
+
+func (kept) Superseded(context.Context, []core.Artifact) ([]string, error) { return nil, nil }

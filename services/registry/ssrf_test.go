@@ -118,7 +118,10 @@ func TestNoWebhookReachesInside(t *testing.T) {
 			switch status {
 			case http.StatusAccepted:
 				taken++
-			case http.StatusBadRequest: // no image's name
+			case http.StatusOK: // no image's name
+				if !strings.Contains(answer, `"refused":[`) {
+					t.Errorf("%s: answered %s", image, answer)
+				}
 			default:
 				t.Errorf("%s: answered %d %s", image, status, answer)
 			}
@@ -126,7 +129,8 @@ func TestNoWebhookReachesInside(t *testing.T) {
 	}
 	eventually(t, "refusals", func() bool {
 		w := quay.status(t).Waiting
-		return len(w) == taken && !slices.ContainsFunc(w, func(w api.WaitingStatus) bool { return w.LastError == "" })
+		// Two spellings of one host, with the dot of a full name and without, are one hint.
+		return len(w) == count(t, quay.pool, "hint") && !slices.ContainsFunc(w, func(w api.WaitingStatus) bool { return w.LastError == "" })
 	})
 	if n := count(t, quay.pool, "outbox"); n != 0 || taken < 2*len(inwards()) {
 		t.Errorf("%d events of %d deliveries", n, taken)

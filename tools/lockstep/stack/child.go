@@ -80,7 +80,7 @@ func (s *Stack) ownChildren() []child {
 			}},
 		})},
 		{name: "registry", stage: 1, ready: healthy("registry"), config: s.service("registry", map[string]any{
-			"http_address": s.address("registry"), "tokens": []string{token},
+			"http_address": s.address("registry"), "tokens": []string{token}, "shared_tokens": true,
 			// The stack's own registry and Git server are not at public addresses.
 			"allow_networks": []string{s.address("oci"), s.address("git")},
 			"registries": []map[string]any{

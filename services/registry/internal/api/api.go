@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -22,13 +23,22 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// MaxBody is how many bytes a delivery may have. A signature covers the whole body, so this much of it is read from
+// MaxBody is how many bytes a delivery may have, unless its format says otherwise. A signature covers the whole body, so this much of it is read from
 // strangers too before anything is known of them.
 const MaxBody = 1 << 20
 
+// largeBodies is how many deliveries above MaxBody are read at a time; others wait.
+const largeBodies = 2
+
 // Intake takes what a delivery says.
 type Intake interface {
-	Accept(ctx context.Context, delivery []core.Notification) (events []string, err error)
+	Accept(ctx context.Context, t core.Token, delivery []core.Notification, left []core.Refusal) (core.Receipt, error)
+}
+
+// Tokens are the senders that have a token of ours.
+type Tokens interface {
+	// Find is the sender of a token. Its error is Unauthenticated and does not say which tokens there are.
+	Find(ctx context.Context, presented string) (core.Token, error)
 }
 
 // Format is one way in which notifications arrive.
@@ -39,17 +49,22 @@ type Format struct {
 	Path string
 	// MediaTypes are the content types that it takes, without parameters.
 	MediaTypes []string
-	// Parse reads one delivery, of one of the media types. Its error is Invalid and names the field.
+	// Parse reads one delivery, of one of the media types. Its error is Invalid and names the fields of what cannot be understood.
 	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
+	// AllKinds means that the sender reports every manifest that is pushed.
+	AllKinds bool
+	// Strict means that a delivery of which nothing could be taken is answered with an error.
+	Strict bool
+	// MaxBody is how many bytes a delivery may have; 0 for MaxBody.
+	MaxBody int64
 }
 
 // Deps is what the handler needs.
 type Deps struct {
 	Intake  Intake
 	Formats []Format
-	// Tokens are the bearer tokens of senders, any of which is good: a new one is added before the old one goes. With
-	// none, nobody may post.
-	Tokens []string
+	// Tokens are the bearer tokens of senders.
+	Tokens Tokens
 	// Hooks are the endpoints of senders that have no such token; nil for none.
 	Hooks Hooks
 	Clock clock.Clock
@@ -77,7 +92,7 @@ func NewHandler(d Deps) http.Handler {
 		outer.Handle(StatusPath, authenticated(d.Tokens, mux)) // or else the mux would redirect it to the next line's path
 		outer.Handle(HookPath, newGate(d.Hooks, d.Clock))
 	}
-	return observed(d.Log, d.Clock, outer)
+	return observed(d.Log, d.Clock, handshake(d.Formats, d.Clock, outer))
 }
 
 // endpoint takes the deliveries of one format.
@@ -92,6 +107,14 @@ type answer struct {
 	Events []string `json:"events"`
 	// Resolving is how many more may follow, once their registry has told the digest.
 	Resolving int `json:"resolving,omitempty"`
+	// Refused is what was left out.
+	Refused []refusedPart `json:"refused,omitempty"`
+}
+
+// refusedPart is a part of a delivery that was left out, and why.
+type refusedPart struct {
+	What   string `json:"what"`
+	Reason string `json:"reason"`
 }
 
 // ServeHTTP takes one delivery.
@@ -106,48 +129,118 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	body, err := read(w, r)
+	var (
+		notifications []core.Notification
+		left          []core.Refusal
+	)
+	body, err := read(w, r, most(e.format.MaxBody), nil)
+	switch {
+	case err == nil:
+		notifications, err = e.format.Parse(r.Header, media, body)
+		left = core.Unreadable(err)
+	// A registry would send it again, and hold up what comes behind it.
+	case !e.format.Strict && statusOf(err) == http.StatusRequestEntityTooLarge:
+		left = []core.Refusal{header(err)}
+	default:
+		refuse(w, r, err)
+		return
+	}
+	token := tokenOf(r)
+	token.AllKinds = e.format.AllKinds
+	receipt, err := e.intake.Accept(r.Context(), token, notifications, left)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	notifications, err := e.format.Parse(r.Header, media, body)
-	if err != nil {
-		refuse(w, r, err)
-		return
+	if e.format.Strict && len(receipt.Events) == 0 {
+		if err := wholly(receipt.Refused); err != nil {
+			refuse(w, r, err)
+			return
+		}
 	}
-	events, err := e.intake.Accept(r.Context(), notifications)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	taken(w, r, answer{Events: events})
+	taken(w, r, receipt)
 }
 
-// taken answers that a delivery has been stored.
-func taken(w http.ResponseWriter, r *http.Request, a answer) {
+// wholly is the error of a delivery of which nothing was taken; nil if what it holds is merely about something else.
+func wholly(refused []core.Refusal) error {
+	var fields []fault.Field
+	class := fault.Invalid
+	for _, r := range refused {
+		if r.Foreign {
+			continue
+		}
+		if r.Denied {
+			class = fault.Denied
+		}
+		fields = append(fields, r.Fields...)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return fault.WithFields(class, fault.InvalidFields(fields...).Error(), fields...)
+}
+
+// taken answers that a delivery has been stored, and what of it was left out.
+func taken(w http.ResponseWriter, r *http.Request, receipt core.Receipt) {
+	a := answer{Events: receipt.Events, Resolving: receipt.Resolving}
+	if a.Events == nil {
+		a.Events = []string{}
+	}
+	for _, one := range receipt.Refused {
+		a.Refused = append(a.Refused, refusedPart{What: one.What, Reason: one.Reason})
+	}
 	// 202 and not 201: it is committed, and the event goes out when the bus is there.
 	status := http.StatusAccepted
-	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs: nothing will follow
+	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs, or nothing that could be understood: nothing will follow
 		status = http.StatusOK
 	}
 	note(r, slog.Int(telemetry.KeyCount, len(a.Events)+a.Resolving))
+	if len(a.Refused) > 0 {
+		note(r, slog.Int("refused", len(a.Refused)), slog.String("first_refusal", a.Refused[0].What+": "+a.Refused[0].Reason))
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(a) // the sender hung up; what it sent is stored
 }
 
-// read takes the body of a delivery.
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// most is a limit, or the usual one.
+func most(limit int64) int64 {
+	if limit == 0 {
+		return MaxBody
+	}
+	return limit
+}
+
+// read takes the body of a delivery of at most so many bytes. What is larger than MaxBody is read when one of the few places for that in large is free; nil: no
+// delivery is.
+func read(w http.ResponseWriter, r *http.Request, most int64, large chan struct{}) ([]byte, error) {
 	// What announces its length is refused unread. What does not (chunked) is cut off by the reader below.
-	if r.ContentLength > MaxBody {
-		return nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength))
+	if r.ContentLength > most {
+		return nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength), most)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	source := http.MaxBytesReader(w, r.Body, most)
+	body, err := io.ReadAll(io.LimitReader(source, MaxBody+1))
+	if err == nil && len(body) > MaxBody && large != nil {
+		select {
+		case large <- struct{}{}:
+			defer func() { <-large }()
+		case <-r.Context().Done():
+			return nil, fmt.Errorf("wait to read a large delivery: %w", r.Context().Err())
+		}
+		var rest []byte
+		rest, err = io.ReadAll(source)
+		body = append(body, rest...)
+	}
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, tooLarge("more")
+		return nil, tooLarge("more", most)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refusal{
+			status: http.StatusRequestTimeout, field: "body", cause: err,
+			found: fmt.Sprintf("%d bytes in the time that there is", len(body)), expected: "the whole of it, sooner",
+		}
+	case err != nil:
 		return nil, refusal{
 			status: http.StatusBadRequest, field: "body", cause: err,
 			found: fmt.Sprintf("an end after %d bytes", len(body)), expected: "as many as the header announces",
@@ -165,6 +258,10 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	found := strings.Join(values, ", ")
 	media, parameters, err := mime.ParseMediaType(found)
 	// Two headers are refused: what stands between sender and us may have judged by the other one.
+	// In binary mode, the type is that of a CloudEvent's data, which may be any JSON.
+	if err == nil && strings.HasSuffix(media, "+json") && !strings.HasPrefix(media, "application/cloudevents") && r.Header.Get("Ce-Specversion") != "" {
+		media = "application/json"
+	}
 	if err != nil || len(values) != 1 || !slices.Contains(taken, media) {
 		return "", wrong("content-type", found, strings.Join(taken, " or "))
 	}
@@ -178,8 +275,8 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	return media, nil
 }
 
-func tooLarge(found string) error {
-	return refusal{status: http.StatusRequestEntityTooLarge, field: "body", found: found, expected: fmt.Sprintf("%d bytes at most", MaxBody)}
+func tooLarge(found string, most int64) error {
+	return refusal{status: http.StatusRequestEntityTooLarge, field: "body", found: found, expected: fmt.Sprintf("%d bytes at most", most)}
 }
 
 var _ Intake = (*core.Intake)(nil)

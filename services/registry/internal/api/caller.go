@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -12,32 +10,35 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// authenticated lets those through who know a token. Digests are compared, all of them and in constant time, so that
-// neither the length of a token nor how much of it was right shows in how long the answer takes.
-func authenticated(tokens []string, next http.Handler) http.Handler {
-	digests := make([][sha256.Size]byte, 0, len(tokens))
-	for _, token := range tokens {
-		// An empty one would equal what "Bearer" with nothing behind it presents, and let everybody in.
-		if token != "" {
-			digests = append(digests, sha256.Sum256([]byte(token)))
-		}
-	}
+// authenticated lets those through who present a token that is known.
+func authenticated(tokens Tokens, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		presented := sha256.Sum256([]byte(token))
-		known := 0
-		for _, digest := range digests {
-			known |= subtle.ConstantTimeCompare(digest[:], presented[:])
+		scheme, presented, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		err := error(fault.New(fault.Unauthenticated, "authorization: expected \"Bearer\" and one of the tokens in this service's configuration"))
+		if strings.EqualFold(scheme, "bearer") && presented != "" {
+			var token core.Token
+			if token, err = tokens.Find(r.Context(), presented); err == nil {
+				if token.Name != "" {
+					note(r, slog.String("token", token.Name))
+				}
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tokenKey{}, token)))
+				return
+			}
 		}
-		if known == 0 || !strings.EqualFold(scheme, "bearer") {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="lockstep registry"`)
-			refuse(w, r, fault.New(fault.Unauthenticated, "authorization: expected \"Bearer\" and one of the tokens in this service's configuration"))
-			return
-		}
-		next.ServeHTTP(w, r)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="lockstep registry"`)
+		refuse(w, r, err)
 	})
+}
+
+type tokenKey struct{}
+
+// tokenOf is the sender of a request that authenticated let through.
+func tokenOf(r *http.Request) core.Token {
+	t, _ := r.Context().Value(tokenKey{}).(core.Token)
+	return t
 }
 
 // line is what is logged of one request, filled in along its way. It has no lock: one goroutine serves a request.

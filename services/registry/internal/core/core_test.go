@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -110,34 +110,35 @@ func TestIdentity(t *testing.T) {
 // recorder is an outbox in memory.
 type recorder struct {
 	artifacts []core.Artifact
+	hints     []core.Hint
+	refusals  []core.Refusal
 	err       error
 }
 
-func (r *recorder) Put(_ context.Context, a []core.Artifact) error {
-	r.artifacts = append(r.artifacts, a...)
+func (r *recorder) Put(_ context.Context, _ string, a []core.Artifact, h []core.Hint, refusals []core.Refusal) error {
+	r.artifacts, r.hints, r.refusals = append(r.artifacts, a...), append(r.hints, h...), append(r.refusals, refusals...)
 	return r.err
 }
 
-func TestAcceptIsAllOrNothing(t *testing.T) {
+// TestOnePartDoesNotSpoilTheOthers: what breaks a rule is left out of a delivery and recorded.
+func TestOnePartDoesNotSpoilTheOthers(t *testing.T) {
 	t.Parallel()
 	good, bad, second := valid(), valid(), valid()
 	bad.ID, bad.Digest = "2", "latest"
 	second.ID = "3"
 	out := &recorder{}
-	intake := core.NewIntake(out, clock.System())
+	intake := core.NewIntake(out, nil, naming(), clock.System())
 
-	_, err := intake.Accept(t.Context(), []core.Notification{good, bad, second})
-	if !fault.Is(err, fault.Invalid) || len(out.artifacts) != 0 {
-		t.Fatalf("error = %v with %d artifacts stored; want an invalid one and none", err, len(out.artifacts))
-	}
-
-	events, err := intake.Accept(t.Context(), []core.Notification{good, second, good})
+	receipt, err := intake.Accept(t.Context(), core.Token{}, []core.Notification{good, bad, second, good}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{core.Identify("/ci", "1"), core.Identify("/ci", "3")}
-	if diff := cmp.Diff(want, events); diff != "" {
+	if diff := cmp.Diff(want, receipt.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if len(out.refusals) != 1 || out.refusals[0].What != "registry.example.com/shop/api:1.4.0@latest" || !strings.Contains(out.refusals[0].Reason, `found "latest"`) {
+		t.Errorf("recorded %+v", out.refusals)
 	}
 	if a, b := out.artifacts[0].Correlation, out.artifacts[1].Correlation; a == "" || a != b {
 		t.Errorf("correlations %q and %q of one delivery differ or are empty", a, b)
@@ -148,24 +149,109 @@ func TestOneIdentityWithTwoContentsIsRefused(t *testing.T) {
 	t.Parallel()
 	again := valid()
 	again.Digest = other
-	_, err := core.NewIntake(&recorder{}, clock.System()).Accept(t.Context(), []core.Notification{valid(), again})
-	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a second time with other contents") {
-		t.Errorf("error = %v", err)
+	out := &recorder{}
+	receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, []core.Notification{valid(), again}, nil)
+	if err != nil || len(receipt.Events) != 1 || len(receipt.Refused) != 1 || !strings.Contains(receipt.Refused[0].Reason, "a second time with other contents") {
+		t.Errorf("%+v, %v", receipt, err)
 	}
 }
 
 func TestAnEmptyDeliveryStoresNothing(t *testing.T) {
 	t.Parallel()
 	out := &recorder{err: errors.New("asked to store nothing")}
-	if _, err := core.NewIntake(out, clock.System()).Accept(t.Context(), nil); err != nil {
+	if _, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, nil, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestManyProblemsStayReadable(t *testing.T) {
+func TestManyRefusalsStayReadable(t *testing.T) {
 	t.Parallel()
-	_, err := core.NewIntake(&recorder{}, clock.System()).Accept(t.Context(), make([]core.Notification, 100))
-	if n := len(fault.FieldsOf(err)); n != 51 {
-		t.Errorf("%d fields are named, want 50 and a count", n)
+	receipt, err := core.NewIntake(&recorder{}, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, make([]core.Notification, 100), nil)
+	if n := len(receipt.Refused); err != nil || n != 20 || receipt.Refused[19].What != "…" {
+		t.Errorf("%d refusals, %v; want 19 and a word about the others", n, err)
 	}
+}
+
+// TestWhatATokenMayReport: the organization and the repositories are the token's, whatever the sender says.
+func TestWhatATokenMayReport(t *testing.T) {
+	t.Parallel()
+	token := core.Token{Name: "shop-ci", Scope: core.Scope{Organization: 2, Repositories: []string{"registry.example.com/shop/*", "docker.io/library/nginx", "registry_1:5000/**"}}}
+	for name, tt := range map[string]struct {
+		change func(*core.Notification)
+		want   string // part of the reason; empty: accepted
+	}{
+		"within":                    {func(*core.Notification) {}, ""},
+		"its own organization":      {func(n *core.Notification) { n.Organization = 2 }, ""},
+		"upper case":                {func(n *core.Notification) { n.Image = "Registry.Example.com:443/shop/api" }, ""},
+		"Docker's library":          {func(n *core.Notification) { n.Image = "nginx" }, ""},
+		"any path":                  {func(n *core.Notification) { n.Image = "registry_1:5000/a/b/c" }, ""},
+		"another organization":      {func(n *core.Notification) { n.Organization = 3 }, "organizationid: found 3; expected 2"},
+		"another repository":        {func(n *core.Notification) { n.Image = "registry.example.com/bank/api" }, "registry.example.com/shop/*"},
+		"a deeper path":             {func(n *core.Notification) { n.Image = "registry.example.com/shop/api/debug" }, "may report"},
+		"the path alone":            {func(n *core.Notification) { n.Image = "registry.example.com/shop" }, "may report"},
+		"a host that looks alike":   {func(n *core.Notification) { n.Image = "registry.example.com.evil.test/shop/api" }, "may report"},
+		"a dot that is no wildcard": {func(n *core.Notification) { n.Image = "registry-example.com/shop/api" }, "may report"},
+		"Docker Hub's shop":         {func(n *core.Notification) { n.Image = "shop/api" }, "may report"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := valid()
+			tt.change(&n)
+			out := &recorder{}
+			receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), token, []core.Notification{n}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.want == "" {
+				if len(out.artifacts) != 1 || out.artifacts[0].Organization != 2 || out.artifacts[0].ID == core.Identify("/ci", "1") {
+					t.Errorf("stored %+v, refused %+v", out.artifacts, receipt.Refused)
+				}
+				return
+			}
+			if len(out.artifacts) != 0 || len(out.refusals) != 1 || !out.refusals[0].Denied || !strings.Contains(out.refusals[0].Reason, tt.want) {
+				t.Errorf("stored %+v, refused %+v; want a refusal with %q", out.artifacts, out.refusals, tt.want)
+			}
+		})
+	}
+	for _, bad := range []string{"", "*", "**", "shop", "*/shop", "registry.example.com", "registry.example.com/", "a b/c", "registry.example.com:443/a", "registry.example.com:99999/a", "Registry.example.com/a", "r.example.com/a(b"} {
+		if core.CheckPattern(naming(), bad) == nil {
+			t.Errorf("%q is taken for a pattern", bad)
+		}
+	}
+}
+
+// TestNoTokenUsesUpAnothersIdentifiers: events with the source and the identifier of another token's are other events.
+func TestNoTokenUsesUpAnothersIdentifiers(t *testing.T) {
+	t.Parallel()
+	ids := map[string]bool{}
+	for _, name := range []string{"", "a", "b"} {
+		out := &recorder{}
+		receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{Name: name}, []core.Notification{valid()}, nil)
+		if err != nil || len(receipt.Events) != 1 {
+			t.Fatalf("%+v, %v", receipt, err)
+		}
+		ids[receipt.Events[0]] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("three tokens made %d events", len(ids))
+	}
+}
+
+// TestRefusalsHoldNoPasswords: what is kept and shown has no credentials and no control characters.
+func TestRefusalsHoldNoPasswords(t *testing.T) {
+	t.Parallel()
+	n := valid()
+	n.Image = "user:s3cret@registry.example.com/shop/api\x1b[2J"
+	out := &recorder{}
+	if _, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, []core.Notification{n}, nil); err != nil || len(out.refusals) != 1 {
+		t.Fatalf("refused %+v, %v", out.refusals, err)
+	}
+	if text := out.refusals[0].What + out.refusals[0].Reason; strings.Contains(text, "s3cret") || strings.Contains(text, "\x1b") || !strings.Contains(text, "registry.example.com/shop/api") {
+		t.Errorf("kept %q", text)
+	}
+}
+
+// naming is that of the sources.
+func naming() core.Naming {
+	return core.Naming{Host: source.NormalizeHost, Image: source.NormalizeImage}
 }

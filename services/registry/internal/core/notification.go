@@ -33,8 +33,15 @@ type Notification struct {
 	// Repository is set, and nothing else, by forges that tell of a push: the address of a Git repository that has something
 	// new.
 	Repository string `json:",omitempty"`
-	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image.
+	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image. It may begin with
+	// http:// or https://, by which the registry was named.
 	Place string
+	// Manifest is what the sender says about the kind of what was pushed.
+	Manifest Manifest `json:",omitzero"`
+	// Believed means that it is published even if its registry does not confirm it at once: its sender may report digests.
+	Believed bool `json:",omitempty"`
+	// Foreign says why it is something else than the report of an artifact, and nothing else is set but Names.ID: the field that says so.
+	Foreign string `json:"-"`
 	// Line is set for senders without identifiers, where ID is made of what was told: it stands for the tag, or branch, whose
 	// digests come one after the other.
 	Line string `json:"-"`
@@ -46,7 +53,19 @@ type Notification struct {
 type Names struct {
 	Source, ID, Correlation, Image, Digest, Tag, PublishedAt string
 	Repository                                               string `json:",omitempty"`
+	// Place is where the host was.
+	Place string `json:",omitempty"`
 }
+
+// Seen says whether the digest of an artifact was found at its registry.
+type Seen int
+
+// The registry has not been asked where there is no access to it, or by older releases; it has the digest; or it has not confirmed that.
+const (
+	SeenUnknown Seen = iota
+	SeenYes
+	SeenNo
+)
 
 // Artifact is a notification that has passed every rule. It stays comparable with ==: that is how a delivery that tells
 // two things under one identity is found.
@@ -60,6 +79,8 @@ type Artifact struct {
 	Correlation, TraceParent string
 	// Image, Digest, Tag and PublishedAt are what was published.
 	Image, Digest, Tag, PublishedAt string
+	// Seen is whether the registry has the digest.
+	Seen Seen
 	// Line is that of the notification, "" for none. What is told of one line is told when it differs from what was told of it
 	// last, so that a tag which goes back to an older digest is told again.
 	Line string
@@ -69,6 +90,13 @@ type Artifact struct {
 // another than the first time that it was told.
 func (a Artifact) After(event string) Artifact {
 	a.ID = Identify(event, a.ID)
+	return a
+}
+
+// Unconfirmed is the artifact as one that its registry has not confirmed. The event that says so is another than the one that confirms it, and
+// of no line: it does not stand for what the tag names.
+func (a Artifact) Unconfirmed() Artifact {
+	a.ID, a.Line, a.Seen = Identify(a.ID, "unconfirmed"), "", SeenNo
 	return a
 }
 
@@ -143,7 +171,7 @@ const (
 // Go's expressions take time in proportion to their input, so that none of them can be made to hang by what a stranger
 // sends.
 var (
-	hostForm      = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?$`)
+	hostForm      = regexp.MustCompile(`^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?$`)
 	componentForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
 	digestForm    = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
 	traceForm     = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
@@ -195,4 +223,12 @@ func quote(s string) string {
 		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "… (" + strconv.Itoa(len(s)) + " bytes)"
 	}
 	return strconv.Quote(s)
+}
+
+// Naming is the one way of writing registries and images, by which they are compared.
+type Naming struct {
+	// Host is a registry's host as references have it; false for what is no host. The scheme is that by which it was named.
+	Host func(host, scheme string) (string, bool)
+	// Image is a repository with its registry.
+	Image func(image string) (string, error)
 }

@@ -303,7 +303,9 @@ func found(s Source, n Notification) (Artifact, []fault.Field) {
 	n.Source = "/sources/" + strconv.FormatInt(s.Organization, 10)
 	n = identified(n)
 	n.Names = Names{Source: "source", ID: "id", Image: "image", Digest: "digest", Tag: "tag", PublishedAt: "published_at"}
-	return Check(n)
+	a, problems := Check(n)
+	a.Seen = SeenYes // whoever has it was asked
+	return a, problems
 }
 
 // unknown looks at sources of kinds that the domain knows and this release does not: they show that, and wait for a

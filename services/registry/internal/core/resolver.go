@@ -13,9 +13,11 @@ import (
 
 // Registries tell which manifest a reference names.
 type Registries interface {
-	// Digest is what the registry has under the image's tag or, where there is none, under the digest. It is NotFound if
-	// there is nothing, Invalid if there could never be, and anything else if the registry does not say.
-	Digest(ctx context.Context, image, tag, digest string) (string, error)
+	Access
+	// Digest is what the registry has under the image's tag or, where there is none, under the digest, asked with the accounts of an organization, or with
+	// all for 0. It is NotFound if there is nothing, an OtherKind if it is no image, Invalid if there could never be one, and anything else if the
+	// registry does not say.
+	Digest(ctx context.Context, organization int64, image, tag, digest string) (string, error)
 }
 
 // HintQueue hands hints out to whom asks the registry about them.
@@ -24,6 +26,10 @@ type HintQueue interface {
 	Claim(ctx context.Context, now, until time.Time, most int) ([]Hint, error)
 	// Settle replaces a hint by the artifact that it has become.
 	Settle(ctx context.Context, h Hint, a Artifact) error
+	// Drop removes a hint that becomes nothing, and records why.
+	Drop(ctx context.Context, h Hint, why Refusal) error
+	// Publish publishes an artifact before its registry has confirmed it. Done twice, it changes nothing more.
+	Publish(ctx context.Context, h Hint, a Artifact) error
 	// Later puts a hint back with the reason, to be tried again then; nil: never, unless it is told again.
 	Later(ctx context.Context, h Hint, reason string, at *time.Time) error
 	// Forget drops what is older than the instants given: what was told, and hints that have been given up.
@@ -103,9 +109,10 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 	// Claim counts an attempt before it is made. One beyond the last is there only because asking ended with the process that
 	// asked, and would end this one too.
 	if h.Attempts > r.d.Attempts {
-		return r.later(ctx, h, fault.New(fault.Internal, "asked %d times, and no process has come back with an answer", r.d.Attempts), nil)
+		return r.unconfirmed(ctx, h, fault.New(fault.Internal, "asked %d times, and no process has come back with an answer", r.d.Attempts), nil)
 	}
-	digest, err := r.d.Registries.Digest(ctx, n.Image, n.Tag, n.Digest)
+	tag, digest := h.asked()
+	digest, err := r.d.Registries.Digest(ctx, n.Organization, n.Image, tag, digest)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("ask about %s: %w", n.Image, err) // we are stopping; the lease ends by itself
 	}
@@ -116,12 +123,36 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 		}
 		err = fault.InvalidFields(problems...)
 	}
+	if other, ok := errors.AsType[OtherKind](err); ok {
+		r.d.Log.InfoContext(ctx, "what was reported is no image", "hook", h.Hook, "image", n.Image, "tag", n.Tag, "digest", n.Digest, "found", other.What)
+		return r.d.Queue.Drop(ctx, h, Refusal{What: label(n), Reason: other.Error()}.clean())
+	}
 	// Invalid cannot get better by waiting. A missing tag can, as some registries notify before a push is readable; so can
 	// a refused login, once somebody sets the password right. Claim has counted this attempt already.
 	var at *time.Time
 	if h.Attempts < r.d.Attempts && !fault.Is(err, fault.Invalid) {
 		next := r.d.Clock.Now().Add(Pause(h.ID, h.Attempts))
 		at = &next
+	}
+	return r.unconfirmed(ctx, h, err, at)
+}
+
+// unconfirmed is what becomes of a hint for now: what its sender may report is published, as something that the registry has not confirmed. Where there is
+// no account for the registry, nothing more is to be had by asking again.
+func (r *Resolver) unconfirmed(ctx context.Context, h Hint, err error, at *time.Time) error {
+	if !h.Notification.Believed {
+		return r.later(ctx, h, err, at)
+	}
+	artifact, problems := h.Resolve(h.Notification.Digest)
+	if len(problems) > 0 {
+		return r.later(ctx, h, errors.Join(err, fault.InvalidFields(problems...)), nil)
+	}
+	if !r.d.Registries.Access(h.Notification.Organization, h.Notification.Image) {
+		artifact.Seen = SeenUnknown
+		return r.d.Queue.Settle(ctx, h, artifact)
+	}
+	if err := r.d.Queue.Publish(ctx, h, artifact.Unconfirmed()); err != nil {
+		return err
 	}
 	return r.later(ctx, h, err, at)
 }

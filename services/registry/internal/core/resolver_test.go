@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 )
 
 const someDigest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -24,6 +26,9 @@ type queue struct {
 	due     *time.Time
 	settled []Artifact
 	reasons []string
+	// dropped and published are what Drop and Publish were called with.
+	dropped   []Refusal
+	published []Artifact
 }
 
 func (q *queue) Claim(_ context.Context, now, until time.Time, _ int) ([]Hint, error) {
@@ -51,12 +56,26 @@ func (q *queue) Later(_ context.Context, _ Hint, reason string, at *time.Time) e
 	return nil
 }
 
+func (q *queue) Drop(_ context.Context, _ Hint, why Refusal) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropped, q.hint = append(q.dropped, why), nil
+	return nil
+}
+
+func (q *queue) Publish(_ context.Context, _ Hint, a Artifact) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.published = append(q.published, a)
+	return nil
+}
+
 func (q *queue) Forget(context.Context, time.Time, time.Time) error { return nil }
 
 // answers are what a registry says, one after the other; the last one for ever.
 type answers []error
 
-func (a *answers) Digest(context.Context, string, string, string) (string, error) {
+func (a *answers) Digest(context.Context, int64, string, string, string) (string, error) {
 	err := (*a)[0]
 	if len(*a) > 1 {
 		*a = (*a)[1:]
@@ -65,6 +84,11 @@ func (a *answers) Digest(context.Context, string, string, string) (string, error
 		return "", err
 	}
 	return someDigest, nil
+}
+
+// Access is for the registry of r.example.com alone.
+func (a *answers) Access(_ int64, image string) bool {
+	return strings.HasPrefix(image, "r.example.com/")
 }
 
 func waiting(at time.Time) *queue {
@@ -176,7 +200,9 @@ func TestAHintThatEndsTheProcessIsGivenUp(t *testing.T) {
 // deadly ends who asks.
 type deadly struct{ asked *int }
 
-func (d deadly) Digest(context.Context, string, string, string) (string, error) {
+func (d deadly) Access(int64, string) bool { return true }
+
+func (d deadly) Digest(context.Context, int64, string, string, string) (string, error) {
 	*d.asked++
 	panic("the process ends")
 }
@@ -184,12 +210,13 @@ func (d deadly) Digest(context.Context, string, string, string) (string, error) 
 type taken struct {
 	artifacts []Artifact
 	hints     []Hint
+	refusals  []Refusal
 	// old is what Superseded answers.
 	old []string
 }
 
-func (s *taken) Take(_ context.Context, _ string, artifacts []Artifact, hints []Hint) error {
-	s.artifacts, s.hints = append(s.artifacts, artifacts...), append(s.hints, hints...)
+func (s *taken) Take(_ context.Context, _ string, artifacts []Artifact, hints []Hint, refusals []Refusal) error {
+	s.artifacts, s.hints, s.refusals = append(s.artifacts, artifacts...), append(s.hints, hints...), append(s.refusals, refusals...)
 	return nil
 }
 
@@ -201,7 +228,7 @@ func TestWhatWasToldBeforeTheTagMovedIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	told := []Notification{{Image: "r.example.com/a", Tag: "1", Digest: someDigest}, {Image: "r.example.com/b", Tag: "1", Digest: someDigest}}
 	s := &taken{old: []string{Identify("/hooks/h", "r.example.com/a:1@"+someDigest)}}
-	receipt, err := NewDesk(NewIntake(nil, clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, told)
+	receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, told, nil)
 	if err != nil || receipt.Resolving != 1 || len(receipt.Events) != 1 || len(s.hints) != 1 || len(s.artifacts) != 1 {
 		t.Fatalf("%+v, %v; stored %+v and %+v", receipt, err, s.artifacts, s.hints)
 	}
@@ -254,11 +281,10 @@ func TestHear(t *testing.T) {
 			t.Parallel()
 			s := &taken{}
 			tt.hook.Name = "h"
-			receipt, err := NewDesk(NewIntake(nil, clock.System()), s, nil).Hear(t.Context(), tt.hook, []Notification{tt.told})
+			receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), tt.hook, []Notification{tt.told}, nil)
 			if tt.field != "" {
-				fields := fault.FieldsOf(err)
-				if len(fields) != 1 || fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 {
-					t.Errorf("error = %v, want one about %s", err, tt.field)
+				if err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 || len(s.refusals) != 1 {
+					t.Errorf("%+v, %v; stored %+v; want a refusal about %s", receipt, err, s, tt.field)
 				}
 				return
 			}
@@ -277,7 +303,15 @@ func TestHear(t *testing.T) {
 		})
 	}
 	many := make([]Notification, maxTold+1)
-	if _, err := NewDesk(NewIntake(nil, clock.System()), &taken{}, nil).Hear(t.Context(), Hook{Name: "h"}, many); !fault.Is(err, fault.Invalid) {
-		t.Errorf("more than anybody sends: %v", err)
+	for i := range many {
+		many[i] = Notification{ID: strconv.Itoa(i), Image: "r.example.com/a", Digest: someDigest}
+	}
+	s := &taken{}
+	receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, many, nil)
+	if err != nil || len(receipt.Events) != maxTold || len(s.refusals) != 1 || !strings.Contains(s.refusals[0].Reason, "found 501 artifacts") {
+		t.Errorf("more than any vendor sends: %d events, refused %+v, %v", len(receipt.Events), s.refusals, err)
 	}
 }
+
+// naming is that of the sources.
+func naming() Naming { return Naming{Host: source.NormalizeHost, Image: source.NormalizeImage} }

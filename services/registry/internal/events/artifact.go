@@ -28,7 +28,11 @@ func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 		ID: a.ID, Source: Source, Organization: a.Organization,
 		Correlation: a.Correlation, Causation: a.Cause, Trace: a.TraceParent, Time: c.clock.Now().UTC(),
 	}
-	e, err := event.Make(header, event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt})
+	data := event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt}
+	if a.Seen != core.SeenUnknown {
+		data.DigestSeen = new(a.Seen == core.SeenYes)
+	}
+	e, err := event.Make(header, data)
 	if err != nil {
 		return event.Sealed{}, fmt.Errorf("encode artifact %s: %w", a.Image, err)
 	}

@@ -30,15 +30,15 @@ type Deps struct {
 	Transport http.RoundTripper
 	// Budget is the memory that looks share.
 	Budget *gitfetch.Budget
-	// Login is the account for a repository, host and path; an empty password: none.
-	Login func(repository string) (username, password string, err error)
+	// Login is an organization's account for a repository, host and path; an empty password: none.
+	Login func(organization int64, repository string) (username, password string, err error)
 }
 
 // Repositories look at any repository.
 type Repositories struct {
 	client transport.Transport
 	budget *gitfetch.Budget
-	login  func(repository string) (username, password string, err error)
+	login  func(organization int64, repository string) (username, password string, err error)
 }
 
 var _ core.Looker = (*Repositories)(nil)
@@ -82,7 +82,7 @@ func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, err
 
 // look is one attempt to look.
 func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note) (core.Sight, error) {
-	session, refs, err := r.open(ctx, repository)
+	session, refs, err := r.open(ctx, s.Organization, repository)
 	if err != nil {
 		return core.Sight{}, err
 	}
@@ -162,13 +162,13 @@ func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, erro
 }
 
 // open asks a repository for its refs.
-func (r *Repositories) open(ctx context.Context, s *source.Repository) (transport.UploadPackSession, *packp.AdvRefs, error) {
+func (r *Repositories) open(ctx context.Context, organization int64, s *source.Repository) (transport.UploadPackSession, *packp.AdvRefs, error) {
 	endpoint, err := transport.NewEndpoint(s.URL)
 	if err != nil {
 		return nil, nil, fault.Because(err, fault.Invalid, "%s is not a repository", s.URL)
 	}
 	var auth transport.AuthMethod
-	username, password, err := r.login(s.Name())
+	username, password, err := r.login(organization, s.Name())
 	if err != nil {
 		return nil, nil, err
 	}

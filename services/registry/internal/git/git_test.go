@@ -52,7 +52,7 @@ func setup(t *testing.T, filtering bool) *forge {
 	}))
 	t.Cleanup(web.Close)
 	f.url = web.URL + "/shop.git"
-	f.repositories = git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(repository string) (string, string, error) {
+	f.repositories = git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(_ int64, repository string) (string, string, error) {
 		if want := strings.TrimPrefix(web.URL, "http://") + "/shop"; repository != want {
 			t.Errorf("asked for the account of %q, want %q", repository, want)
 		}
@@ -206,7 +206,7 @@ func TestALookThatCannotGoWell(t *testing.T) {
 	t.Parallel()
 	f := setup(t, true)
 	f.commit(t, "a")
-	wrong := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(string) (string, string, error) { return "", "wrong", nil }})
+	wrong := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(int64, string) (string, string, error) { return "", "wrong", nil }})
 	for name, tt := range map[string]struct {
 		by     *git.Repositories
 		source core.Source
@@ -222,7 +222,7 @@ func TestALookThatCannotGoWell(t *testing.T) {
 	}
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
-	open := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(string) (string, string, error) { return "", "", nil }})
+	open := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(int64, string) (string, string, error) { return "", "", nil }})
 	s := core.Source{Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,"branch":"main"}`, elsewhere.URL+"/x"))}
 	if _, err := open.Look(t.Context(), s); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no repository: %v (%v)", err, fault.ClassOf(err))

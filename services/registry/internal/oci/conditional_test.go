@@ -2,6 +2,7 @@ package oci
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,7 +24,8 @@ type tagged struct {
 }
 
 func (s *tagged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	digest := "sha256:" + strings.Repeat("a", 64)
+	const manifest = `{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json"}}`
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(manifest)))
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/tags/list"):
 		s.asked.Add(1)
@@ -49,7 +51,7 @@ func (s *tagged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(r.URL.Path, "/manifests/"):
 		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 		w.Header().Set("Docker-Content-Digest", digest)
-		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, manifest)
 	}
 }
 

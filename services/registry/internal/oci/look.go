@@ -3,6 +3,7 @@ package oci
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,10 @@ const (
 	// is how many of them one look asks about, the last by name first.
 	maxBuilds    = 500
 	maxNewBuilds = 50
+	// maxJudged is how many tags one look asks about whether they fit, the newest first; the next look continues with the others. unfitFor is for how long
+	// what does not fit is passed over, and then asked about again: a tag may have moved.
+	maxJudged = 20
+	unfitFor  = time.Hour
 )
 
 var _ core.Looker = (*Registries)(nil)
@@ -36,6 +41,8 @@ type memory struct {
 	Fits   bool   `json:"fits,omitempty"`
 	// Builds are the times of creation by tag, for newest_build, which takes tags to stay what they are.
 	Builds map[string]time.Time `json:"builds,omitempty"`
+	// Unfit are tags of what is no image, cannot be read, or was built for another platform, and when that was found.
+	Unfit map[string]time.Time `json:"unfit,omitempty"`
 }
 
 // Look implements core.Looker for sources of kind oci-image@1.
@@ -51,7 +58,7 @@ func (r *Registries) Look(ctx context.Context, s core.Source) (core.Sight, error
 			noted = memory{} // another release's: everything is new again, and told events are not told twice
 		}
 	}
-	found, err := r.newest(ctx, image, &noted)
+	found, err := r.newest(ctx, s.Organization, image, &noted)
 	if err != nil {
 		return core.Sight{}, r.patient(err, image.Place())
 	}
@@ -62,56 +69,108 @@ func (r *Registries) Look(ctx context.Context, s core.Source) (core.Sight, error
 	return core.Sight{Found: found, Memory: raw}, nil
 }
 
-// newest is the newest artifact of a source; nil if there is none.
-func (r *Registries) newest(ctx context.Context, image *source.Image, noted *memory) (*core.Notification, error) {
-	tag, created, err := r.choose(ctx, image, noted)
-	if err != nil || tag == "" {
-		return nil, err
+// newest is the newest artifact of a source; nil if there is none. Tags of what does not fit are passed over: they hide no other.
+func (r *Registries) newest(ctx context.Context, organization int64, image *source.Image, noted *memory) (*core.Notification, error) {
+	if image.Selection == source.MutableTag {
+		return r.judge(ctx, organization, image, image.Tag, noted)
 	}
-	digest, err := r.Digest(ctx, image.Repository, tag, "")
+	tags, err := r.tags(ctx, organization, image.Repository)
 	if err != nil {
 		return nil, err
 	}
-	if noted.Digest != digest {
-		fits, err := r.fits(ctx, image, tag)
-		if err != nil {
+	now := r.d.Clock.Now()
+	maps.DeleteFunc(noted.Unfit, func(tag string, at time.Time) bool { return now.Sub(at) >= unfitFor || !slices.Contains(tags, tag) })
+	tags = slices.DeleteFunc(tags, func(tag string) bool { _, unfit := noted.Unfit[tag]; return unfit })
+	if image.Selection == source.NewestBuild {
+		if tags, err = r.dated(ctx, organization, image, tags, noted); err != nil {
 			return nil, err
 		}
-		noted.Digest, noted.Fits = digest, fits
+	}
+	for range maxJudged {
+		tag, ok := choose(image, tags, noted)
+		if !ok {
+			return nil, nil //nolint:nilnil // nothing was found, and nothing went wrong
+		}
+		found, err := r.judge(ctx, organization, image, tag, noted)
+		if err != nil || found != nil {
+			return found, err
+		}
+		noted.unfit(tag, now)
+		tags = slices.DeleteFunc(tags, func(other string) bool { return other == tag })
+	}
+	return nil, nil //nolint:nilnil // the next look continues
+}
+
+// unfit notes a tag that is passed over.
+func (m *memory) unfit(tag string, at time.Time) {
+	if m.Unfit == nil {
+		m.Unfit = map[string]time.Time{}
+	}
+	m.Unfit[tag] = at
+}
+
+// choose is the tag that a source selects.
+func choose(image *source.Image, tags []string, noted *memory) (best string, ok bool) {
+	if image.Selection != source.NewestBuild {
+		return image.Newest(tags)
+	}
+	for _, tag := range slices.Sorted(slices.Values(tags)) {
+		if at, known := noted.Builds[tag]; known && (!ok || !at.Before(noted.Builds[best])) {
+			best, ok = tag, true
+		}
+	}
+	return best, ok
+}
+
+// judge is what is under a tag, if it is an image that fits; nil if it is not. It is read once: as long as the tag has not moved, a HEAD says enough.
+func (r *Registries) judge(ctx context.Context, organization int64, image *source.Image, tag string, noted *memory) (*core.Notification, error) {
+	digest, err := r.head(ctx, organization, image.Repository, tag)
+	if err != nil {
+		if image.Selection != source.MutableTag && passable(err) {
+			return nil, nil //nolint:nilnil // it was deleted since the tags were listed, or cannot be read
+		}
+		return nil, err
+	}
+	if noted.Digest != digest {
+		fits, err := r.fits(ctx, organization, image, tag)
+		if err != nil && !passable(err) {
+			return nil, err
+		}
+		if err != nil && image.Selection == source.MutableTag {
+			return nil, fault.New(fault.Invalid, "%w", err)
+		}
+		if !fits || err != nil {
+			if image.Selection == source.MutableTag {
+				noted.Digest, noted.Fits = digest, false
+			}
+			return nil, nil //nolint:nilnil // it does not fit
+		}
+		noted.Digest, noted.Fits = digest, true
 	}
 	if !noted.Fits {
-		return nil, nil //nolint:nilnil // nothing was found, and nothing went wrong
+		return nil, nil //nolint:nilnil // it does not fit
 	}
 	n := &core.Notification{Image: image.Repository, Tag: tag, Digest: digest}
-	if !created.IsZero() {
+	if created := noted.Builds[tag]; image.Selection == source.NewestBuild && !created.IsZero() {
 		n.PublishedAt = created.UTC().Format(time.RFC3339)
 	}
 	return n, nil
 }
 
-// choose is the tag that a source selects, "" for none, and when its image was created, where that is what it goes by.
-func (r *Registries) choose(ctx context.Context, image *source.Image, noted *memory) (string, time.Time, error) {
-	if image.Selection == source.MutableTag {
-		return image.Tag, time.Time{}, nil
-	}
-	tags, err := r.tags(ctx, image.Repository)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	if image.Selection == source.NewestBuild {
-		return r.lastBuilt(ctx, image, tags, noted)
-	}
-	tag, _ := image.Newest(tags)
-	return tag, time.Time{}, nil
+// passable reports whether an error is that of one tag, and says nothing about the others: what is under it is no image, is not to be read, or is gone.
+func passable(err error) bool {
+	_, other := errors.AsType[core.OtherKind](err)
+	_, unusable := errors.AsType[ociauth.Unusable](err)
+	return other || unusable || fault.Is(err, fault.Invalid) || fault.Is(err, fault.NotFound)
 }
 
 // tags are the tags of a repository.
-func (r *Registries) tags(ctx context.Context, image string) ([]string, error) {
+func (r *Registries) tags(ctx context.Context, organization int64, image string) ([]string, error) {
 	reference, err := r.reference(image, "latest", "")
 	if err != nil {
 		return nil, err
 	}
-	puller, err := r.get()
+	puller, err := r.get(organization)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +194,11 @@ func (r *Registries) tags(ctx context.Context, image string) ([]string, error) {
 	return tags, nil
 }
 
-// lastBuilt is the tag whose image was created last.
-func (r *Registries) lastBuilt(ctx context.Context, image *source.Image, tags []string, noted *memory) (string, time.Time, error) {
+// dated are those tags whose images are known to have been created at some time, which is noted. What cannot be read is passed over.
+func (r *Registries) dated(ctx context.Context, organization int64, image *source.Image, tags []string, noted *memory) ([]string, error) {
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return !image.Takes(tag) })
 	if len(tags) > maxBuilds {
-		return "", time.Time{}, fault.New(fault.Invalid, "%s: found %d tags to compare by their time of creation; expected at most %d: narrow allow_tags", image.Repository, len(tags), maxBuilds)
+		return nil, fault.New(fault.Invalid, "%s: found %d tags to compare by their time of creation; expected at most %d: narrow allow_tags, or select by semver or lexical", image.Repository, len(tags), maxBuilds)
 	}
 	builds := map[string]time.Time{}
 	for _, tag := range tags {
@@ -154,61 +213,69 @@ func (r *Registries) lastBuilt(ctx context.Context, image *source.Image, tags []
 			continue
 		}
 		asked++
-		at, err := r.created(ctx, image, tag)
-		if err != nil {
-			return "", time.Time{}, err
+		at, fits, err := r.created(ctx, organization, image, tag)
+		switch {
+		case err != nil && !passable(err):
+			return nil, err
+		case err != nil || !fits:
+			noted.unfit(tag, r.d.Clock.Now())
+		default:
+			builds[tag] = at
 		}
-		builds[tag] = at
 	}
 	noted.Builds = builds
-	best, ok := "", false
-	for _, tag := range slices.Sorted(maps.Keys(builds)) {
-		if !ok || !builds[tag].Before(builds[best]) {
-			best, ok = tag, true
-		}
-	}
-	return best, builds[best], nil
+	return slices.Sorted(maps.Keys(builds)), nil
 }
 
-// created is when the image under a tag was made, as its configuration has it.
-func (r *Registries) created(ctx context.Context, image *source.Image, tag string) (time.Time, error) {
-	img, reference, err := r.image(ctx, image, tag)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if img == nil {
-		return time.Time{}, nil // of another platform: older than everything
+// created is when the image under a tag was made, as its configuration has it, and whether it was made for the source's platform.
+func (r *Registries) created(ctx context.Context, organization int64, image *source.Image, tag string) (at time.Time, fits bool, err error) {
+	img, reference, err := r.image(ctx, organization, image, tag)
+	if err != nil || img == nil {
+		return time.Time{}, false, err
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return time.Time{}, ociauth.Classify(err, reference)
+		return time.Time{}, false, ociauth.Classify(err, reference)
 	}
-	return config.Created.Time, nil
+	return config.Created.Time, true, nil
 }
 
-// fits reports whether what is under a tag was built for the source's platform.
-func (r *Registries) fits(ctx context.Context, image *source.Image, tag string) (bool, error) {
+// fits reports whether what is under a tag is an image, for the source's platform if that has one.
+func (r *Registries) fits(ctx context.Context, organization int64, image *source.Image, tag string) (bool, error) {
 	if image.Platform == "" {
-		return true, nil
+		found, _, err := r.found(ctx, organization, image, tag)
+		return found != nil, err
 	}
-	img, _, err := r.image(ctx, image, tag)
+	img, _, err := r.image(ctx, organization, image, tag)
 	return img != nil, err
 }
 
-// image is the image under a tag, of an index the one for the source's platform or else its first; nil if there is none
-// for it.
-func (r *Registries) image(ctx context.Context, image *source.Image, tag string) (v1.Image, name.Reference, error) {
+// found is what is under a tag, which is an image or an index of images.
+func (r *Registries) found(ctx context.Context, organization int64, image *source.Image, tag string) (*remote.Descriptor, name.Reference, error) {
 	reference, err := r.reference(image.Repository, tag, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	puller, err := r.get()
+	puller, err := r.get(organization)
 	if err != nil {
 		return nil, nil, err
 	}
 	found, err := puller.Get(ctx, reference)
 	if err != nil {
 		return nil, nil, ociauth.Classify(err, reference)
+	}
+	if other, ok := kindOf(found); !ok {
+		return nil, nil, fault.New(fault.Invalid, "%s: %w", reference, other)
+	}
+	return found, reference, nil
+}
+
+// image is the image under a tag, of an index the one for the source's platform or else its first; nil if there is none
+// for it.
+func (r *Registries) image(ctx context.Context, organization int64, image *source.Image, tag string) (v1.Image, name.Reference, error) {
+	found, reference, err := r.found(ctx, organization, image, tag)
+	if err != nil {
+		return nil, nil, err
 	}
 	var want *v1.Platform
 	if image.Platform != "" {
@@ -243,9 +310,6 @@ func (r *Registries) image(ctx context.Context, image *source.Image, tag string)
 
 // single is an image that is no index.
 func single(found *remote.Descriptor, reference name.Reference, want *v1.Platform) (v1.Image, name.Reference, error) {
-	if !found.MediaType.IsImage() {
-		return nil, nil, fault.New(fault.Invalid, "%s is of type %q; expected an image or an index", reference, found.MediaType)
-	}
 	img, err := found.Image()
 	if err != nil {
 		return nil, nil, ociauth.Classify(err, reference)

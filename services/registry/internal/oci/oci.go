@@ -5,8 +5,10 @@ package oci
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -36,7 +38,13 @@ type Registries struct {
 	d        Deps
 	patience *patience
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// pullers are by organization: each logs in with its own accounts.
+	pullers map[int64]kept
+}
+
+// kept is a client for a while.
+type kept struct {
 	puller *remote.Puller
 	until  time.Time
 }
@@ -52,17 +60,44 @@ func New(d Deps) *Registries {
 	return &Registries{d: d, patience: &patience{next: &conditional{next: d.Transport}, clock: d.Clock}}
 }
 
-// Digest asks for what is under a tag or, where that is empty, whether a digest is there.
-func (r *Registries) Digest(ctx context.Context, image, tag, digest string) (string, error) {
+// Access implements core.Access.
+func (r *Registries) Access(organization int64, image string) bool {
+	repository, err := name.NewRepository(image)
+	return err == nil && r.d.Accounts.For(organization).Has(repository)
+}
+
+// Digest asks for what is under a tag or, where that is empty, whether a digest is there. What is there is read, to know whether it is an image; Docker Hub
+// counts that as a pull, but nothing else says so.
+func (r *Registries) Digest(ctx context.Context, organization int64, image, tag, digest string) (string, error) {
 	reference, err := r.reference(image, tag, digest)
 	if err != nil {
 		return "", err
 	}
-	puller, err := r.get()
+	puller, err := r.get(organization)
 	if err != nil {
 		return "", err
 	}
-	// HEAD, because Docker Hub counts each GET of a manifest as a pull, against a limit.
+	found, err := puller.Get(ctx, reference)
+	if err != nil {
+		return "", ociauth.Classify(err, reference)
+	}
+	if other, ok := kindOf(found); !ok {
+		return "", fault.New(fault.Invalid, "%s: %w", reference, other)
+	}
+	return digestOf(&found.Descriptor, reference)
+}
+
+// head asks for the digest under a tag, and for nothing else if the registry tells it that way: Docker Hub counts each GET of a manifest as a pull, against a
+// limit.
+func (r *Registries) head(ctx context.Context, organization int64, image, tag string) (string, error) {
+	reference, err := r.reference(image, tag, "")
+	if err != nil {
+		return "", err
+	}
+	puller, err := r.get(organization)
+	if err != nil {
+		return "", err
+	}
 	found, err := puller.Head(ctx, reference)
 	if noDigest(err) { // some registries leave the digest out of an answer to HEAD
 		var d *remote.Descriptor
@@ -76,10 +111,31 @@ func (r *Registries) Digest(ctx context.Context, image, tag, digest string) (str
 	return digestOf(found, reference)
 }
 
-func digestOf(found *v1.Descriptor, reference name.Reference) (string, error) {
-	if !found.MediaType.IsImage() && !found.MediaType.IsIndex() {
-		return "", fault.New(fault.Invalid, "%s is of type %q; expected an image or an index", reference, found.MediaType)
+// kindOf reports whether a manifest is an image or an index of images, and otherwise what it is.
+func kindOf(found *remote.Descriptor) (core.OtherKind, bool) {
+	var manifest struct {
+		MediaType    string `json:"mediaType"`
+		ArtifactType string `json:"artifactType"`
+		Config       *struct {
+			MediaType string `json:"mediaType"`
+		} `json:"config"`
+		Subject *struct {
+			Digest string `json:"digest"`
+		} `json:"subject"`
 	}
+	said := core.Manifest{MediaType: string(found.MediaType)}
+	if err := json.Unmarshal(found.Manifest, &manifest); err != nil {
+		return core.OtherKind{What: "a manifest that is not JSON"}, false
+	}
+	said.ArtifactType, said.Subject = manifest.ArtifactType, manifest.Subject != nil
+	if manifest.Config != nil {
+		said.ConfigType = manifest.Config.MediaType
+	}
+	kind, other := said.Kind()
+	return other, kind != core.KindOther
+}
+
+func digestOf(found *v1.Descriptor, reference name.Reference) (string, error) {
 	// A registry, or a cache before it, may answer with another manifest; what is asked for by digest is just that one.
 	if d, ok := reference.(name.Digest); ok && d.DigestStr() != found.Digest.String() {
 		return "", fault.New(fault.Invalid, "%s is answered with %s", reference, found.Digest)
@@ -100,22 +156,26 @@ func (r *Registries) reference(image, tag, digest string) (name.Reference, error
 	return repository.Tag(tag), nil
 }
 
-// get is the puller, a new one now and then.
-func (r *Registries) get() (*remote.Puller, error) {
+// get is the puller of an organization, a new one now and then.
+func (r *Registries) get(organization int64) (*remote.Puller, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.d.Clock.Now()
-	if r.puller != nil && now.Before(r.until) {
-		return r.puller, nil
+	if k, ok := r.pullers[organization]; ok && now.Before(k.until) {
+		return k.puller, nil
 	}
 	puller, err := remote.NewPuller(
-		remote.WithTransport(r.patience), remote.WithAuthFromKeychain(r.d.Accounts), remote.WithUserAgent("lockstep"),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are tried again, much later, by who claims them
+		remote.WithTransport(r.patience), remote.WithAuthFromKeychain(r.d.Accounts.For(organization)), remote.WithUserAgent("lockstep"),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are tried again, much later, when they are claimed
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of registries: %w", err)
 	}
-	r.puller, r.until = puller, now.Add(keep)
+	maps.DeleteFunc(r.pullers, func(_ int64, k kept) bool { return !now.Before(k.until) })
+	if r.pullers == nil {
+		r.pullers = map[int64]kept{}
+	}
+	r.pullers[organization] = kept{puller: puller, until: now.Add(keep)}
 	return puller, nil
 }
 

@@ -42,7 +42,7 @@ func parseArtifactory(_ http.Header, _ string, body []byte) ([]core.Notification
 	// The payload has no time and no id. So a delivery sent again is the same event, and so is a push of the same digest
 	// under the same tag; a tag that has moved is another.
 	n.ID = strings.Join([]string{"pushed", data.text("repo_key"), n.Image, n.Tag, n.Digest}, " ")
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }
 
 // place is the host of an origin and the key of a repository; empty if the origin names no host.

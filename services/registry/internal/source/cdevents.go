@@ -27,7 +27,7 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	if !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
 		return nil, top.err()
 	}
-	purl := subject.text("id")
+	purl := lowerType(subject.text("id"))
 	if purl != "" && !strings.HasPrefix(purl, "pkg:oci/") && !strings.HasPrefix(purl, "pkg:docker/") {
 		return nil, top.err()
 	}
@@ -38,9 +38,22 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	}
 	var ok bool
 	if n.Image, n.Tag, n.Digest, ok = splitPackageURL(purl); !ok {
-		subject.wrong("id", "a package URL such as pkg:oci/api@sha256%3A…?repository_url=registry.example.com/shop/api&tag=1.4.0")
+		subject.wrong("id", "a package URL with repository_url, such as pkg:oci/api@sha256%3A…?repository_url=registry.example.com/shop/api&tag=1.4.0")
 	}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
+}
+
+// lowerType is a package URL with scheme and type in lower case, which neither is sensitive to.
+func lowerType(purl string) string {
+	scheme, rest, ok := strings.Cut(purl, ":")
+	if !ok || !strings.EqualFold(scheme, "pkg") {
+		return purl
+	}
+	kindOf, rest, ok := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	if !ok {
+		return purl
+	}
+	return "pkg:" + strings.ToLower(kindOf) + "/" + rest
 }
 
 // splitPackageURL takes a package URL apart. The repository of type oci is in repository_url, whole; that of type docker

@@ -38,11 +38,9 @@ func parseCloudEvents(header http.Header, mediaType string, body []byte) ([]core
 	case mediaBatch:
 		return parseBatch(body)
 	case mediaStructured:
-		n, err := parseStructured(body, "")
-		return []core.Notification{n}, err
+		return single(parseStructured(body, ""))
 	default:
-		n, err := parseBinary(header, body)
-		return []core.Notification{n}, err
+		return single(parseBinary(header, body))
 	}
 }
 
@@ -66,7 +64,7 @@ func parseBatch(body []byte) ([]core.Notification, error) {
 		notifications = append(notifications, n)
 	}
 	if len(problems) > 0 {
-		return nil, fault.InvalidFields(problems...)
+		return notifications, fault.InvalidFields(problems...)
 	}
 	return notifications, nil
 }
@@ -108,8 +106,8 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 	if err := checkVersion(r.text(attributes, prefix, "specversion"), prefix+"specversion"); err != nil {
 		return nil, err
 	}
-	// CloudEvents' JSON format: data without a type is JSON.
-	if _, ok := attributes["datacontenttype"]; !ok {
+	// CloudEvents' JSON format: data without a type is JSON, and so is that of a type that ends in +json, which the SDK takes for text.
+	if _, ok := attributes["datacontenttype"]; !ok || isJSON(r.text(attributes, prefix, "datacontenttype")) {
 		attributes["datacontenttype"] = json.RawMessage(`"` + mediaJSON + `"`)
 	}
 	if _, ok := attributes["data_base64"]; ok {
@@ -166,11 +164,14 @@ func checkVersion(version, name string) error {
 // notification reads what an event says. Attributes are named after prefix in messages, and the fields of its data after
 // dataPrefix: in binary mode these differ.
 func notification(e event.Event, prefix, dataPrefix string) (core.Notification, error) {
-	// No other type is passed over in silence: whoever sends CloudEvents has chosen the type, and made a mistake.
-	if e.Type() != event.TypeArtifactPublished {
-		return core.Notification{}, invalid(prefix+"type", fmt.Sprintf("found %q; expected %q, the only type taken here", e.Type(), event.TypeArtifactPublished))
+	// Brokers send events of every type, and again what is refused: another type is left out, which is recorded, and not an error.
+	if e.Type() == "" {
+		return core.Notification{}, invalid(prefix+"type", fmt.Sprintf("missing; expected %q", event.TypeArtifactPublished))
 	}
-	if media, parameters, err := mime.ParseMediaType(e.DataContentType()); err != nil || media != mediaJSON || !isUTF8(parameters["charset"]) {
+	if e.Type() != event.TypeArtifactPublished {
+		return core.Notification{Foreign: fmt.Sprintf("found %q; expected %q, the only type taken here", e.Type(), event.TypeArtifactPublished), Names: core.Names{ID: prefix + "type"}}, nil
+	}
+	if !isJSON(e.DataContentType()) {
 		return core.Notification{}, invalid(prefix+"datacontenttype", fmt.Sprintf("found %q; expected %q", e.DataContentType(), mediaJSON))
 	}
 	organization, err := event.Organization(e)
@@ -217,4 +218,9 @@ func notCloudEvent(err error, prefix string) error {
 	})
 }
 
-func isUTF8(charset string) bool { return charset == "" || strings.EqualFold(charset, "utf-8") }
+// isJSON reports whether a media type is JSON in UTF-8: application/json, or one that ends in +json.
+func isJSON(contentType string) bool {
+	media, parameters, err := mime.ParseMediaType(contentType)
+	charset := parameters["charset"]
+	return err == nil && (media == mediaJSON || strings.HasSuffix(media, "+json")) && (charset == "" || strings.EqualFold(charset, "utf-8"))
+}

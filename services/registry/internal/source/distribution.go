@@ -23,8 +23,8 @@ type envelope struct {
 	Events []json.RawMessage `json:"events"`
 }
 
-// parseDistribution reads an envelope. Pulls, deletions and blobs are passed over without a look: a registry that is
-// answered with an error sends the same envelope again for ever, and everything behind it waits.
+// parseDistribution reads an envelope. Pulls, deletions and blobs are passed over without a look, and what cannot be understood is left out: a registry
+// that is answered with an error sends the same envelope again and again, and everything behind it waits.
 func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	if err := checkDocument(body); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notificatio
 		}
 	}
 	if len(problems) > 0 {
-		return nil, fault.InvalidFields(problems...)
+		return notifications, fault.InvalidFields(problems...)
 	}
 	return notifications, nil
 }
@@ -73,68 +73,71 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 	if err != nil {
 		return n, false, err
 	}
-	if !isImage(r.text(target, at+".target.", "mediaType")) {
-		return n, false, r.err()
-	}
-	host, err := hostOf(o, target, at+".")
+	manifest, err := manifestOf(&r, target, at+".target.")
 	if err != nil {
 		return n, false, err
 	}
-	repository := r.text(target, at+".target.", "repository")
+	if kind, _ := manifest.Kind(); kind == core.KindOther {
+		return n, false, r.err()
+	}
+	place, host, err := hostOf(o, target, at+".")
+	if err != nil {
+		return n, false, err
+	}
 	n = core.Notification{
-		Source: "/distribution/" + host, ID: r.text(o, at+".", "id"),
-		Image: host + "/" + repository, Digest: r.text(target, at+".target.", "digest"),
-		Tag: r.text(target, at+".target.", "tag"), PublishedAt: r.text(o, at+".", "timestamp"),
+		Source: "/distribution/" + host, ID: r.text(o, at+".", "id"), Place: place,
+		Image: r.text(target, at+".target.", "repository"), Digest: r.text(target, at+".target.", "digest"),
+		Tag: r.text(target, at+".target.", "tag"), PublishedAt: r.text(o, at+".", "timestamp"), Manifest: manifest,
 		Names: core.Names{
 			Source: at + ".request.host", ID: at + ".id", Image: at + ".target.repository", Digest: at + ".target.digest",
-			Tag: at + ".target.tag", PublishedAt: at + ".timestamp",
+			Tag: at + ".target.tag", PublishedAt: at + ".timestamp", Place: at + ".request.host",
 		},
-	}
-	// Or the image would be the host with a slash, and the message about its form instead of what is missing.
-	if repository == "" {
-		n.Image = ""
 	}
 	return n, true, r.err()
 }
 
-// isImage tells manifests and indexes of images from blobs and from the signed manifests of schema 1, which no
-// container runtime takes any more.
-func isImage(mediaType string) bool {
-	switch mediaType {
-	case "application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json",
-		"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json":
-		return true
-	default:
-		return false
+// manifestOf is what a target says about its kind: the manifest's type and, since version 3 of Distribution, that of the artifact and, with
+// includereferences, those of what it refers to, of which the configuration is the first.
+func manifestOf(r *reader, target map[string]json.RawMessage, at string) (core.Manifest, error) {
+	m := core.Manifest{MediaType: r.text(target, at, "mediaType"), ArtifactType: r.text(target, at, "artifactType")}
+	if m.MediaType == "" {
+		m.MediaType = "missing" // a blob, of whatever type
 	}
+	var references []json.RawMessage
+	if json.Unmarshal(target["references"], &references) != nil || len(references) == 0 {
+		return m, nil //nolint:nilerr // what is no list says nothing about the kind
+	}
+	first, err := object(at+"references[0]", references[0])
+	if err != nil {
+		return m, err
+	}
+	if config := r.text(first, at+"references[0].", "mediaType"); strings.Contains(config, "config") || strings.Contains(config, "image.v1") || strings.Contains(config, "empty") {
+		m.ConfigType = config
+	}
+	return m, nil
 }
 
-// hostOf is the registry as the client named it, or as the registry names itself in the target's URL. The former is a
-// header that whoever pushes may set to anything; the host of a hook's configuration takes precedence over it
-// (core.Hook.Host). Messages name the fields after the prefix in.
-func hostOf(o, target map[string]json.RawMessage, in string) (string, error) {
+// hostOf is the registry as the client named it, or as the registry names itself in the target's URL, with the scheme of that URL; and the host
+// alone. The former is a header that a client may set to anything; the host of a hook's configuration takes precedence over it
+// (core.Hook.Host), so what is no host is left to core. Messages name the fields after the prefix in.
+func hostOf(o, target map[string]json.RawMessage, in string) (place, host string, err error) {
 	r := reader{}
+	link, _ := url.Parse(r.text(target, in+"target.", "url"))
+	if link == nil {
+		link = &url.URL{}
+	}
 	if raw, ok := o["request"]; ok && kind(raw) != "null" {
 		request, err := object(in+"request", raw)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
-		host := r.text(request, in+"request.", "host")
-		// A host that smuggles in a path, a user or a tag would name a repository elsewhere.
-		if strings.ContainsAny(host, `/\?#@ `) {
-			return "", invalid(in+"request.host", fmt.Sprintf("found %q; expected a host, with its port if it has one", host))
-		}
-		if err := r.err(); err != nil || host != "" {
-			return host, err
-		}
+		host = r.text(request, in+"request.", "host")
 	}
-	link := r.text(target, in+"target.", "url")
-	if err := r.err(); err != nil {
-		return "", err
+	if host == "" {
+		host = link.Host
 	}
-	u, err := url.Parse(link)
-	if err != nil || u.Host == "" {
-		return "", invalid(in+"request.host", "missing, and target.url names no host either; expected one of them to name the registry")
+	if place = host; link.Scheme == "http" && host != "" {
+		place = "http://" + host
 	}
-	return u.Host, nil
+	return place, host, r.err()
 }

@@ -25,7 +25,8 @@ func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, 
 	}
 	n := core.Notification{
 		Image: hubHost + "/" + strings.Trim(name, "/"), Tag: push.text("tag"), PublishedAt: push.seconds("pushed_at"),
-		Names: core.Names{Image: repository.name("repo_name"), Tag: push.name("tag")},
+		Manifest: core.Manifest{MediaType: push.text("media_type")},
+		Names:    core.Names{Image: repository.name("repo_name"), Tag: push.name("tag")},
 	}
 	if name == "" {
 		n.Image = ""
@@ -34,5 +35,5 @@ func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, 
 		n.ID = strings.Join([]string{"push", n.PublishedAt, n.Image, n.Tag}, " ")
 	}
 	push.require("tag", "the tag that was pushed")
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }

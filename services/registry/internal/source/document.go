@@ -18,12 +18,18 @@ const (
 	maxDepth  = 32
 	maxItems  = 5_000
 	maxValues = 100_000
+	// maxPushItems and maxPushValues are for what forges send about pushes, which lists every file of thousands of commits.
+	maxPushItems  = 100_000
+	maxPushValues = 2_000_000
 )
 
 // checkDocument refuses what Go's decoder would let pass or stumble over: text that is not UTF-8, more than one
 // document, nesting without measure, and keys given twice, of which one would silently win: a proxy or a scanner that
 // judged the delivery by the other one would have approved something else than we read.
-func checkDocument(body []byte) error {
+func checkDocument(body []byte) error { return checkWithin(body, maxItems, maxValues) }
+
+// checkWithin is checkDocument with as many values in one array or object, and in all.
+func checkWithin(body []byte, items, values int) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("body", "empty; expected a JSON document")
 	}
@@ -33,7 +39,7 @@ func checkDocument(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	// Nobody reads these numbers here; as a float, 1e999 in a field that no format has would be an error.
 	d.UseNumber()
-	w := walker{decoder: d}
+	w := walker{decoder: d, maxItems: items, maxValues: values}
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) && len(w.open) == 0 {
@@ -54,6 +60,8 @@ type walker struct {
 	open    []container
 	values  int
 	done    bool
+	// maxItems and maxValues are the limits.
+	maxItems, maxValues int
 }
 
 // container is an open object, or array if keys is nil.
@@ -67,8 +75,8 @@ func (w *walker) take(token json.Token) error {
 	if w.done {
 		return invalid("body", "found a second document after byte "+strconv.FormatInt(w.decoder.InputOffset(), 10)+"; expected one")
 	}
-	if w.values++; w.values > maxValues {
-		return invalid("body", fmt.Sprintf("found more than %d values; expected fewer", maxValues))
+	if w.values++; w.values > w.maxValues {
+		return invalid("body", fmt.Sprintf("found more than %d values; expected fewer", w.maxValues))
 	}
 	switch delim, _ := token.(json.Delim); delim {
 	case '{':
@@ -108,8 +116,8 @@ func (w *walker) valueEnded() error {
 	}
 	top := &w.open[len(w.open)-1]
 	top.wantKey = top.keys != nil
-	if top.items++; top.items > maxItems {
-		return invalid("body", fmt.Sprintf("found more than %d values in one array or object; expected fewer", maxItems))
+	if top.items++; top.items > w.maxItems {
+		return invalid("body", fmt.Sprintf("found more than %d values in one array or object; expected fewer", w.maxItems))
 	}
 	return nil
 }

@@ -7,6 +7,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
+// arrivals are the kinds of events that say that an image has arrived, each with the fields and values by which it says so: pushed by a client, replicated from
+// another region or account, or fetched by a pull-through cache.
+func arrivals() map[string][][2]string {
+	return map[string][][2]string{
+		"ECR Image Action":              {{"action-type", "PUSH"}, {"result", "SUCCESS"}},
+		"ECR Replication Action":        {{"action-type", "REPLICATE"}, {"result", "SUCCESS"}},
+		"ECR Pull Through Cache Action": {{"sync-status", "SUCCESS"}},
+	}
+}
+
 // parseECR reads the events of Amazon ECR as an API destination of EventBridge delivers them. The registry's host follows
 // from account and region.
 func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
@@ -15,39 +25,45 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 		return nil, err
 	}
 	detail := top.in("detail")
-	if top.text("source") != "aws.ecr" || top.text("detail-type") != "ECR Image Action" ||
-		detail.text("action-type") != "PUSH" || detail.text("result") != "SUCCESS" || !runs(detail) {
+	wanted, ok := arrivals()[top.text("detail-type")]
+	if !ok || top.text("source") != "aws.ecr" {
 		return nil, top.err()
+	}
+	for _, field := range wanted {
+		if detail.text(field[0]) != field[1] {
+			return nil, top.err()
+		}
 	}
 	account, region := top.text("account"), top.text("region")
 	n := core.Notification{
 		// EventBridge delivers at least once, and the same event with the same id.
 		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"), PublishedAt: stamp(top.text("time")),
-		Names: core.Names{ID: "id", Image: detail.name("repository-name"), Digest: detail.name("image-digest"), Tag: detail.name("image-tag")},
+		// Since 2022 the event says what it is; a chart's manifest is of an image's media type.
+		Manifest: core.Manifest{MediaType: detail.text("manifest-media-type"), ArtifactType: detail.text("artifact-media-type")},
+		Names:    core.Names{ID: "id", Image: detail.name("repository-name"), Digest: detail.name("image-digest"), Tag: detail.name("image-tag")},
 	}
 	top.require("account", "the account's twelve digits")
 	top.require("region", "a region such as eu-central-1")
 	if repository := detail.text("repository-name"); repository != "" {
 		n.Image = ecrHost(account, region) + "/" + repository
 	}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
+}
+
+// partitions are the domains of the partitions of AWS, by what the names of their regions begin with.
+func partitions() [][2]string {
+	return [][2]string{
+		{"cn-", "amazonaws.com.cn"}, {"us-iso-", "c2s.ic.gov"}, {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
+		{"eusc-", "amazonaws.eu"},
+	}
 }
 
 func ecrHost(account, region string) string {
-	host := account + ".dkr.ecr." + region + ".amazonaws.com"
-	// The regions of AWS in China are under a domain of their own.
-	if strings.HasPrefix(region, "cn-") {
-		host += ".cn"
+	domain := "amazonaws.com"
+	for _, p := range partitions() {
+		if strings.HasPrefix(region, p[0]) {
+			domain = p[1]
+		}
 	}
-	return host
-}
-
-// runs reports whether a pushed manifest may be an image: since 2022 the event says what it is.
-func runs(detail node) bool {
-	manifest, artifact := detail.text("manifest-media-type"), detail.text("artifact-media-type")
-	// A chart's manifest is of an image's media type; only its config tells the two apart.
-	if strings.HasPrefix(artifact, "application/vnd.cncf.helm.") {
-		return false
-	}
-	return manifest == "" || isImage(manifest)
+	return account + ".dkr.ecr." + region + "." + domain
 }

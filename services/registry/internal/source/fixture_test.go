@@ -126,6 +126,9 @@ func TestDamagedFixtures(t *testing.T) {
 					"two documents": string(text) + string(text),
 					"empty":         "",
 				} {
+					if name == "an array" && f.Name == "acr" {
+						continue // Event Grid sends arrays
+					}
 					if _, err := parse([]byte(body)); !fault.Is(err, fault.Invalid) || len(fault.FieldsOf(err)) == 0 {
 						t.Errorf("%s: %v", name, err)
 					}
@@ -154,7 +157,9 @@ func TestDamagedFixtures(t *testing.T) {
 // forgetful takes everything that a hook tells, and keeps none of it.
 type forgetful struct{}
 
-func (forgetful) Take(context.Context, string, []core.Artifact, []core.Hint) error { return nil }
+func (forgetful) Take(context.Context, string, []core.Artifact, []core.Hint, []core.Refusal) error {
+	return nil
+}
 
 func (forgetful) Superseded(context.Context, []core.Artifact) ([]string, error) { return nil, nil }
 
@@ -171,19 +176,17 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 	if len(all) != len(again) || (err == nil) != (err2 == nil) {
 		t.Fatalf("the second reading differs: %d and then %d, %v and then %v", len(all), len(again), err, err2)
 	}
-	if err == nil {
-		desk := core.NewDesk(core.NewIntake(nil, clock.System()), forgetful{}, forgetful{})
-		_, err = desk.Hear(t.Context(), core.Hook{Name: "test"}, all)
+	desk := core.NewDesk(core.NewIntake(nil, nil, core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage}, clock.System()), forgetful{}, forgetful{})
+	receipt, heard := desk.Hear(t.Context(), core.Hook{Name: "test"}, all, core.Unreadable(err))
+	if heard != nil {
+		t.Fatalf("a delivery is refused as a whole: %v", heard)
 	}
-	if err == nil {
-		return
+	if err != nil && (!fault.Is(err, fault.Invalid) || len(receipt.Refused) == 0) {
+		t.Fatalf("left out without a record: %v", err)
 	}
-	if !fault.Is(err, fault.Invalid) || len(fault.FieldsOf(err)) == 0 {
-		t.Fatalf("refused without a field: %v", err)
-	}
-	for _, f := range fault.FieldsOf(err) {
-		if f.Name == "" || !utf8.ValidString(f.Problem) {
-			t.Fatalf("a problem without a field: %v", f)
+	for _, r := range receipt.Refused {
+		if r.What == "" || r.Reason == "" || !utf8.ValidString(r.What+r.Reason) || len(r.What) > 400 || len(r.Reason) > 1100 {
+			t.Fatalf("a record of what was left out: %+v", r)
 		}
 	}
 }

@@ -36,5 +36,5 @@ func generic(top node) ([]core.Notification, error) {
 	} else if digest != "" && digest != n.Digest {
 		top.wrong("digest", "the digest in image, or none there")
 	}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }

@@ -12,7 +12,7 @@ import (
 // parseGitea reads the events package and push of Gitea and Forgejo. The version of a container package is its tag, or its digest
 // when it was pushed without one. The registry is at the host of the package's page.
 func parseGitea(header http.Header, _ string, body []byte) ([]core.Notification, error) {
-	top, err := open(body)
+	top, err := openPush(body)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,9 @@ func parseGitea(header http.Header, _ string, body []byte) ([]core.Notification,
 	}
 	if u, err := url.Parse(pkg.text("html_url")); err == nil {
 		// A place and not a part of the image, so that a hook's host replaces it even where it has no dot to be known by.
-		n.Place = u.Host
+		if n.Place = u.Host; u.Scheme == "http" && u.Host != "" {
+			n.Place = "http://" + u.Host
+		}
 	}
 	if name := pkg.text("name"); owner != "" && name != "" {
 		// Names of owners keep their capitals, repositories may not have any.
@@ -45,5 +47,5 @@ func parseGitea(header http.Header, _ string, body []byte) ([]core.Notification,
 	}
 	id, _ := pkg.number("id")
 	n.ID = strings.Join([]string{"package", strconv.FormatInt(id, 10), n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }

@@ -14,7 +14,7 @@ const githubHost = "ghcr.io"
 // parseGitHub reads the events package and registry_package of GitHub, which differ in the name of one key, and push, and
 // passes ping and all others over. The digest is the manifest's; where it is missing, the version's name is one.
 func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification, error) {
-	top, err := open(body)
+	top, err := openPush(body)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,8 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 		Tag: tag.text("name"), PublishedAt: stamp(version.text("updated_at")),
 		Names: core.Names{Image: version.name("package_url"), Digest: tag.name("digest"), Tag: tag.name("name")},
 	}
+	manifest := meta.in("manifest")
+	n.Manifest = core.Manifest{MediaType: manifest.text("media_type"), ConfigType: manifest.in("config").text("media_type")}
 	n.Image, n.Digest = githubImage(top, pkg, version), tag.text("digest")
 	if n.Digest == "" {
 		n.Digest = meta.in("manifest").text("digest")
@@ -52,15 +54,12 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	if n.Digest == "" && n.Tag == "" {
 		return nil, top.err() // nothing that could be looked up
 	}
-	if isHelm(meta) {
-		return nil, top.err()
-	}
 	id, _ := version.number("id")
 	n.ID = strings.Join([]string{"version", strconv.FormatInt(id, 10), n.Image, n.Tag, n.Digest}, " ")
 	if n.Digest == "" {
 		n.ID += n.PublishedAt // the tag may have moved since it was told last
 	}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }
 
 func isContainer(pkg node) bool {
@@ -70,11 +69,6 @@ func isContainer(pkg node) bool {
 		}
 	}
 	return false
-}
-
-// isHelm tells charts from images by the config's media type.
-func isHelm(meta node) bool {
-	return strings.HasPrefix(meta.in("manifest").in("config").text("media_type"), "application/vnd.cncf.helm.")
 }
 
 // githubImage is what package_url names, which ends in a colon when a push had no tag; or else owner and name.

@@ -13,11 +13,13 @@ func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Noti
 	if mediaType == mediaEnvelopeV1 || mediaType == mediaEnvelopeV2 {
 		return whole(parseDistribution)(header, mediaType, body)
 	}
-	top, err := open(body)
+	top, err := openPush(body)
 	if err != nil {
 		return nil, err
 	}
-	if kind := top.text("object_kind"); kind == "push" || kind == "tag_push" {
+	// The header is not signed; all that it decides is how a body that says nothing of its kind is read.
+	about := header.Get("X-Gitlab-Event")
+	if kind := top.text("object_kind"); kind == "push" || kind == "tag_push" || !top.has("image") && (about == "Push Hook" || about == "Tag Push Hook") {
 		return pushed(top, top.in("project"), "git_http_url")
 	}
 	if top.has("object_kind") || top.has("event_name") {

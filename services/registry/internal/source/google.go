@@ -53,5 +53,5 @@ func parseGoogle(_ http.Header, _ string, body []byte) ([]core.Notification, err
 	if err := top.err(); err != nil {
 		return nil, err
 	}
-	return []core.Notification{n}, data.err()
+	return single(n, data.err())
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -24,25 +25,37 @@ func parseHarbor(_ http.Header, _ string, body []byte) ([]core.Notification, err
 		return nil, top.err()
 	}
 	data.require("resources", "an array of what was pushed")
-	var all []core.Notification
-	for _, resource := range data.objects("resources") {
-		image, _, _ := splitReference(dropScheme(resource.text("resource_url")))
+	var (
+		all      []core.Notification
+		problems []fault.Field
+	)
+	for _, raw := range data.objects("resources") {
+		resource := raw.alone()
+		reference, _, _ := splitReference(dropScheme(resource.text("resource_url")))
+		place, image := split(reference)
 		tag := resource.text("tag")
 		if isDigest(tag) { // pushed without a tag
 			tag = ""
 		}
 		n := core.Notification{
-			Image: image, Digest: resource.text("digest"), Tag: tag, PublishedAt: at,
+			Place: place, Image: image, Digest: resource.text("digest"), Tag: tag, PublishedAt: at,
 			Names: core.Names{Image: resource.name("resource_url"), Digest: resource.name("digest"), Tag: resource.name("tag")},
 		}
-		n.ID = id
-		if id == "" {
-			// Default has no id. The second, the tag and the digest tell a delivery sent again from another push.
-			n.ID = strings.Join([]string{"push", at, n.Image, n.Tag, n.Digest}, " ")
-		} else {
-			n.ID = strings.Join([]string{id, n.Image, n.Tag, n.Digest}, " ") // one event tells of many
+		// Default has no id: then the second, the tag and the digest tell a delivery sent again from another push. An event of the other format tells of
+		// many.
+		told := id
+		if told == "" {
+			told = "push " + at
+		}
+		n.ID = strings.Join([]string{told, reference, n.Tag, n.Digest}, " ")
+		if err := resource.err(); err != nil {
+			problems = append(problems, fault.FieldsOf(err)...)
+			continue
 		}
 		all = append(all, n)
 	}
-	return all, top.err()
+	if problems = append(problems, fault.FieldsOf(top.err())...); len(problems) > 0 {
+		return all, fault.InvalidFields(problems...)
+	}
+	return all, nil
 }

@@ -46,5 +46,5 @@ func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, erro
 	if n.PublishedAt != "" {
 		n.ID = strings.Join([]string{n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
 	}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }

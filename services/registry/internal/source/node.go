@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
 // node is an object in a delivery, and where it is. An object that is not there has no fields and no problem: what is
@@ -21,8 +22,13 @@ type node struct {
 }
 
 // open reads a body as an object.
-func open(body []byte) (node, error) {
-	if err := checkDocument(body); err != nil {
+func open(body []byte) (node, error) { return openWithin(body, maxItems, maxValues) }
+
+// openPush is open for what a forge sends, whose pushes may be large.
+func openPush(body []byte) (node, error) { return openWithin(body, maxPushItems, maxPushValues) }
+
+func openWithin(body []byte, items, values int) (node, error) {
+	if err := checkWithin(body, items, values); err != nil {
 		return node{}, err
 	}
 	fields, err := object("body", body)
@@ -120,6 +126,37 @@ func (n node) require(key, expected string) {
 }
 
 func (n node) err() error { return n.problems.err() }
+
+// alone is n with problems of its own, so that one item of a list does not spoil the others.
+func (n node) alone() node {
+	n.problems = &reader{}
+	return n
+}
+
+// single is the notification of a format whose deliveries hold one, if nothing is wrong with it.
+func single(n core.Notification, err error) ([]core.Notification, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []core.Notification{n}, nil
+}
+
+// indexed is the prefix of the i-th item of a list, in messages; empty for what is in no list.
+func indexed(prefix string, i int) string {
+	if prefix == "" {
+		return ""
+	}
+	return fmt.Sprintf(prefix, i)
+}
+
+// split is the host of a reference, which always has one, and the rest.
+func split(reference string) (place, rest string) {
+	place, rest, ok := strings.Cut(reference, "/")
+	if !ok {
+		return "", reference
+	}
+	return place, rest
+}
 
 // stamp is a vendor's spelling of an instant in ours; empty where it is none, because a date is not worth a refusal.
 func stamp(s string) string {

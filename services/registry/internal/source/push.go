@@ -6,5 +6,5 @@ import "github.com/lockstep-cd/lockstep/services/registry/internal/core"
 // the branch and whatever the commits, which the forge is asked about (D43).
 func pushed(top, repository node, address string) ([]core.Notification, error) {
 	n := core.Notification{Repository: repository.text(address), Names: core.Names{Repository: repository.name(address)}}
-	return []core.Notification{n}, top.err()
+	return single(n, top.err())
 }

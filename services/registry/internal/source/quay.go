@@ -14,10 +14,9 @@ func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error
 	if err != nil {
 		return nil, err
 	}
-	if !top.has("updated_tags") && (top.has("build_id") || top.has("vulnerability")) {
-		return nil, top.err() // builds and scans
+	if !top.has("updated_tags") {
+		return nil, top.err() // builds, scans, mirroring, quotas: no push
 	}
-	top.require("updated_tags", "an array of tags")
 	var tags []string
 	at := "updated_tags"
 	if kind(top.fields[at]) == "an object" {
@@ -25,12 +24,13 @@ func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error
 	} else {
 		tags = texts(top, at)
 	}
-	image, _, _ := splitReference(dropScheme(top.text("docker_url")))
+	reference, _, _ := splitReference(dropScheme(top.text("docker_url")))
+	place, image := split(reference)
 	all := make([]core.Notification, 0, len(tags))
 	for _, tag := range tags {
 		// Without an id: core identifies each by image and tag until Quay has told its digest.
 		all = append(all, core.Notification{
-			Image: image, Tag: tag, Names: core.Names{Image: "docker_url", Tag: at},
+			Place: place, Image: image, Tag: tag, Names: core.Names{Image: "docker_url", Tag: at},
 		})
 	}
 	return all, top.err()
@@ -43,7 +43,9 @@ func texts(n node, key string) []string {
 		one := reader{}
 		s := one.text(map[string]json.RawMessage{key: raw}, n.path, key)
 		n.problems.problems = append(n.problems.problems, one.problems...)
-		out = append(out, s)
+		if len(one.problems) == 0 {
+			out = append(out, s)
+		}
 	}
 	return out
 }

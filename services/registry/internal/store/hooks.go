@@ -71,31 +71,18 @@ func NewHooks(d HooksDeps) *Hooks {
 
 // Take stores what a delivery told, in one transaction: a sender that is answered with an error tells all of it again.
 // It sorts hints in place.
-func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact, hints []core.Hint) error {
+func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact, hints []core.Hint, refusals []core.Refusal) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.tell(ctx, tx, hook, artifacts); err != nil {
 			return err
 		}
-		q := query.New(tx)
-		slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // two deliveries lock in one order
-		for _, h := range hints {
-			if h.Notification.TraceParent == "" { // whoever resolves it later goes on from here
-				h.Notification.TraceParent = telemetry.RecordedTrace(ctx)
-			}
-			raw, err := json.Marshal(h.Notification)
-			if err != nil {
-				return fmt.Errorf("encode hint %s: %w", h.ID, err)
-			}
-			n := h.Notification
-			err = q.Hint(ctx, query.HintParams{ID: h.ID, Hook: hook, Notification: raw, Reference: reference(n.Image, n.Tag, n.Digest), HeardAt: s.now()})
-			if err != nil {
-				return pg.Classify(err, "store hint %s of hook %s", h.ID, hook)
-			}
+		if err := s.hint(ctx, tx, hook, hints); err != nil {
+			return err
 		}
-		return nil
+		return s.refuse(ctx, tx, hook, refusals)
 	})
 	if err != nil {
-		return fmt.Errorf("take %d artifacts and %d hints: %w", len(artifacts), len(hints), err)
+		return fmt.Errorf("take %d artifacts, %d hints and %d refusals: %w", len(artifacts), len(hints), len(refusals), err)
 	}
 	if len(artifacts) > 0 {
 		s.wake()
@@ -104,6 +91,55 @@ func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact
 		s.wakeHint()
 	}
 	return nil
+}
+
+// hint stores hints, which it sorts in place.
+func (s *Hooks) hint(ctx context.Context, tx pgx.Tx, hook string, hints []core.Hint) error {
+	q := query.New(tx)
+	slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // two deliveries lock in one order
+	for _, h := range hints {
+		if h.Notification.TraceParent == "" { // the lookup, later, continues this trace
+			h.Notification.TraceParent = telemetry.RecordedTrace(ctx)
+		}
+		raw, err := json.Marshal(h.Notification)
+		if err != nil {
+			return fmt.Errorf("encode hint %s: %w", h.ID, err)
+		}
+		n := h.Notification
+		err = q.Hint(ctx, query.HintParams{ID: h.ID, Hook: hook, Notification: raw, Reference: reference(n.Image, n.Tag, n.Digest), HeardAt: s.now()})
+		if err != nil {
+			return pg.Classify(err, "store hint %s of hook %s", h.ID, hook)
+		}
+	}
+	return nil
+}
+
+// keepRefusals is how many refusals of one sender are kept, the last ones.
+const keepRefusals = 20
+
+// refuse notes refusals, the same one again as the same row. It comes last in a transaction: it waits for other deliveries of the same sender, which must not
+// wait for this one.
+func (s *Hooks) refuse(ctx context.Context, tx pgx.Tx, sender string, refusals []core.Refusal) error {
+	if len(refusals) == 0 {
+		return nil
+	}
+	p := query.RefuseParams{Sender: sender, At: s.now()}
+	seen := map[[2]string]bool{}
+	for _, r := range refusals {
+		what, reason := bounded(r.What), bounded(r.Reason)
+		if key := [2]string{what, reason}; !seen[key] {
+			seen[key] = true
+			p.Whats, p.Reasons = append(p.Whats, what), append(p.Reasons, reason)
+		}
+	}
+	q := query.New(tx)
+	if err := q.LockRefusals(ctx, sender); err != nil {
+		return pg.Classify(err, "lock the refusals of %s", sender)
+	}
+	if err := q.Refuse(ctx, p); err != nil {
+		return pg.Classify(err, "note %d refusals of %s", len(refusals), sender)
+	}
+	return pg.Classify(q.TrimRefusals(ctx, query.TrimRefusalsParams{Sender: sender, Most: keepRefusals}), "drop old refusals of %s", sender)
 }
 
 // tell puts those artifacts into the outbox that have not been told before. The note and the event are one
@@ -211,17 +247,43 @@ func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error 
 	return nil
 }
 
+// Drop removes a hint that becomes nothing, and records why.
+func (s *Hooks) Drop(ctx context.Context, h core.Hint, why core.Refusal) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := query.New(tx).Settle(ctx, query.SettleParams{ID: h.ID, Heard: int32(h.Heard)}); err != nil {
+			return pg.Classify(err, "remove hint %s", h.ID)
+		}
+		return s.refuse(ctx, tx, h.Hook, []core.Refusal{why})
+	})
+	if err != nil {
+		return fmt.Errorf("drop hint %s: %w", h.ID, err)
+	}
+	return nil
+}
+
+// Publish publishes an artifact that its registry has not confirmed, unless it has been before.
+func (s *Hooks) Publish(ctx context.Context, h core.Hint, a core.Artifact) error {
+	if err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return s.tell(ctx, tx, h.Hook, []core.Artifact{a}) }); err != nil {
+		return fmt.Errorf("publish unconfirmed hint %s: %w", h.ID, err)
+	}
+	s.wake()
+	return nil
+}
+
 // Later puts a hint back.
 func (s *Hooks) Later(ctx context.Context, h core.Hint, reason string, at *time.Time) error {
 	err := query.New(s.pool).Later(ctx, query.LaterParams{ID: h.ID, Heard: int32(h.Heard), LastError: bounded(reason), NextAt: at})
 	return pg.Classify(err, "put hint %s back", h.ID)
 }
 
-// Forget drops what is old.
+// Forget drops what is old: events, and hints that were given up and refusals.
 func (s *Hooks) Forget(ctx context.Context, told, hints time.Time) error {
 	q := query.New(s.pool)
 	if err := q.Forget(ctx, told); err != nil {
 		return pg.Classify(err, "forget old events of hooks")
 	}
-	return pg.Classify(q.ForgetHints(ctx, hints), "forget old hints")
+	if err := q.ForgetHints(ctx, hints); err != nil {
+		return pg.Classify(err, "forget old hints")
+	}
+	return pg.Classify(q.ForgetRefusals(ctx, hints), "forget old refusals")
 }

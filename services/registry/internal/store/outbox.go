@@ -11,8 +11,6 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -26,36 +24,43 @@ func Migrations() fs.FS { return outbox.Migrations() }
 // MigrationName names the set of migrations.
 const MigrationName = "outbox"
 
-// Outbox stores artifacts as events.
-type Outbox struct {
-	pool   *pgxpool.Pool
-	encode func(core.Artifact) (event.Sealed, error)
-	wake   func()
-}
+// Outbox stores what is reported with a token of ours.
+type Outbox struct{ hooks *Hooks }
 
 var _ core.Outbox = (*Outbox)(nil)
 
-// NewOutbox is an outbox of the events that encode makes. It calls wake after each commit.
-func NewOutbox(pool *pgxpool.Pool, encode func(core.Artifact) (event.Sealed, error), wake func()) *Outbox {
-	return &Outbox{pool: pool, encode: encode, wake: wake}
-}
+// NewOutbox is an outbox beside what hooks tell, whose events it shares.
+func NewOutbox(hooks *Hooks) *Outbox { return &Outbox{hooks: hooks} }
 
-// Put stores all artifacts in one transaction.
-func (o *Outbox) Put(ctx context.Context, artifacts []core.Artifact) error {
+// Put stores everything in one transaction. It sorts hints in place.
+func (o *Outbox) Put(ctx context.Context, sender string, artifacts []core.Artifact, hints []core.Hint, refusals []core.Refusal) error {
 	events := make([]event.Sealed, len(artifacts))
 	for i, a := range artifacts {
-		e, err := o.encode(traced(ctx, a))
+		e, err := o.hooks.encode(traced(ctx, a))
 		if err != nil {
 			return err
 		}
 		events[i] = e
 	}
-	err := pg.InTx(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, events...) })
+	err := pg.InTx(ctx, o.hooks.pool, func(tx pgx.Tx) error {
+		if err := outbox.Add(ctx, tx, events...); err != nil {
+			return fmt.Errorf("add %d events: %w", len(events), err)
+		}
+		if err := o.hooks.hint(ctx, tx, sender, hints); err != nil {
+			return err
+		}
+		return o.hooks.refuse(ctx, tx, sender, refusals)
+	})
 	if err != nil {
 		return fmt.Errorf("put %d events into the outbox: %w", len(events), err)
 	}
-	// After the commit: whoever is woken before it finds nothing.
-	o.wake()
+	// After the commit: a sender that is woken before it finds nothing.
+	if len(events) > 0 {
+		o.hooks.wake()
+	}
+	if len(hints) > 0 {
+		o.hooks.wakeHint()
+	}
 	return nil
 }
 

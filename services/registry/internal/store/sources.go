@@ -55,6 +55,12 @@ func (s *Sources) Put(ctx context.Context, pulled time.Time, all []core.Source, 
 	return nil
 }
 
+// Organizations are those that had sources at the last pull.
+func Organizations(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
+	all, err := query.New(pool).Organizations(ctx)
+	return all, pg.Classify(err, "list the organizations with sources")
+}
+
 // Drop removes what the domain had before a pull, and not since.
 func (s *Sources) Drop(ctx context.Context, pulled time.Time) error {
 	return pg.Classify(query.New(s.pool).DropSources(ctx, pulled), "remove sources that are gone")

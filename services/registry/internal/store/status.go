@@ -26,6 +26,27 @@ type Waiting struct {
 	Next      *time.Time
 }
 
+// Refused is a part of a delivery that was left out.
+type Refused struct {
+	What, Reason string
+	// Times is how often the same was left out, First and Last when.
+	Times       int64
+	First, Last time.Time
+}
+
+// Refusals are the last refusals of each sender that has any, the latest first.
+func (s *Hooks) Refusals(ctx context.Context, senders []string) (map[string][]Refused, error) {
+	rows, err := query.New(s.pool).Refusals(ctx, senders)
+	if err != nil {
+		return nil, pg.Classify(err, "read the refusals of %d senders", len(senders))
+	}
+	all := map[string][]Refused{}
+	for _, r := range rows {
+		all[r.Sender] = append(all[r.Sender], Refused{What: r.What, Reason: r.Reason, Times: r.Times, First: r.FirstAt, Last: r.LastAt})
+	}
+	return all, nil
+}
+
 // Status is the last event and the hints of each hook that has any.
 func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]Told, map[string][]Waiting, error) {
 	q := query.New(s.pool)

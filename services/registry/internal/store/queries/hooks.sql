@@ -68,3 +68,30 @@ SELECT hook, reference, heard_at, attempts, last_error, next_at FROM hint
 WHERE hook = ANY (@hooks::text[])
 ORDER BY heard_at
 LIMIT 200;
+
+-- name: LockRefusals :exec
+-- Deliveries of one sender note refusals one after the other, or they would wait for each other's rows.
+SELECT pg_advisory_xact_lock(hashtextextended('registry refusals ' || @sender::text, 0));
+
+-- name: Refuse :exec
+INSERT INTO refusal (sender, what, reason, first_at, last_at)
+SELECT @sender, unnest(@whats::text[]), unnest(@reasons::text[]), @at::timestamptz, @at::timestamptz
+ON CONFLICT (sender, what, reason) DO UPDATE
+SET times   = refusal.times + 1,
+    last_at = excluded.last_at;
+
+-- name: TrimRefusals :exec
+DELETE FROM refusal WHERE refusal.sender = @sender AND id NOT IN (
+    SELECT r.id FROM refusal r WHERE r.sender = @sender ORDER BY r.last_at DESC, r.id DESC LIMIT @most
+);
+
+-- name: Refusals :many
+SELECT sender, what, reason, times, first_at, last_at FROM refusal
+WHERE sender = ANY (@senders::text[])
+ORDER BY last_at DESC, id DESC;
+
+-- name: ForgetRefusals :exec
+DELETE FROM refusal WHERE last_at < @before::timestamptz;
+
+-- name: Organizations :many
+SELECT DISTINCT organization_id FROM source ORDER BY organization_id;

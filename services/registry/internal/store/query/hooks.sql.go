@@ -85,6 +85,15 @@ func (q *Queries) ForgetHints(ctx context.Context, before time.Time) error {
 	return err
 }
 
+const forgetRefusals = `-- name: ForgetRefusals :exec
+DELETE FROM refusal WHERE last_at < $1::timestamptz
+`
+
+func (q *Queries) ForgetRefusals(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetRefusals, before)
+	return err
+}
+
 const hint = `-- name: Hint :exec
 INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
 SELECT $1, $2, $3, $4, $5, $5
@@ -191,6 +200,107 @@ func (q *Queries) Later(ctx context.Context, arg LaterParams) error {
 	return err
 }
 
+const lockRefusals = `-- name: LockRefusals :exec
+SELECT pg_advisory_xact_lock(hashtextextended('registry refusals ' || $1::text, 0))
+`
+
+// Deliveries of one sender note refusals one after the other, or they would wait for each other's rows.
+func (q *Queries) LockRefusals(ctx context.Context, sender string) error {
+	_, err := q.db.Exec(ctx, lockRefusals, sender)
+	return err
+}
+
+const organizations = `-- name: Organizations :many
+SELECT DISTINCT organization_id FROM source ORDER BY organization_id
+`
+
+func (q *Queries) Organizations(ctx context.Context) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const refusals = `-- name: Refusals :many
+SELECT sender, what, reason, times, first_at, last_at FROM refusal
+WHERE sender = ANY ($1::text[])
+ORDER BY last_at DESC, id DESC
+`
+
+type RefusalsRow struct {
+	Sender  string
+	What    string
+	Reason  string
+	Times   int64
+	FirstAt time.Time
+	LastAt  time.Time
+}
+
+func (q *Queries) Refusals(ctx context.Context, senders []string) ([]RefusalsRow, error) {
+	rows, err := q.db.Query(ctx, refusals, senders)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RefusalsRow
+	for rows.Next() {
+		var i RefusalsRow
+		if err := rows.Scan(
+			&i.Sender,
+			&i.What,
+			&i.Reason,
+			&i.Times,
+			&i.FirstAt,
+			&i.LastAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const refuse = `-- name: Refuse :exec
+INSERT INTO refusal (sender, what, reason, first_at, last_at)
+SELECT $1, unnest($2::text[]), unnest($3::text[]), $4::timestamptz, $4::timestamptz
+ON CONFLICT (sender, what, reason) DO UPDATE
+SET times   = refusal.times + 1,
+    last_at = excluded.last_at
+`
+
+type RefuseParams struct {
+	Sender  string
+	Whats   []string
+	Reasons []string
+	At      time.Time
+}
+
+func (q *Queries) Refuse(ctx context.Context, arg RefuseParams) error {
+	_, err := q.db.Exec(ctx, refuse,
+		arg.Sender,
+		arg.Whats,
+		arg.Reasons,
+		arg.At,
+	)
+	return err
+}
+
 const settle = `-- name: Settle :exec
 DELETE FROM hint WHERE id = $1 AND heard = $2
 `
@@ -274,6 +384,22 @@ func (q *Queries) Tell(ctx context.Context, arg TellParams) ([]string, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const trimRefusals = `-- name: TrimRefusals :exec
+DELETE FROM refusal WHERE refusal.sender = $1 AND id NOT IN (
+    SELECT r.id FROM refusal r WHERE r.sender = $1 ORDER BY r.last_at DESC, r.id DESC LIMIT $2
+)
+`
+
+type TrimRefusalsParams struct {
+	Sender string
+	Most   int32
+}
+
+func (q *Queries) TrimRefusals(ctx context.Context, arg TrimRefusalsParams) error {
+	_, err := q.db.Exec(ctx, trimRefusals, arg.Sender, arg.Most)
+	return err
 }
 
 const waiting = `-- name: Waiting :many

@@ -21,6 +21,16 @@ type Hint struct {
 	NextAt       *time.Time
 }
 
+type Refusal struct {
+	ID      int64
+	Sender  string
+	What    string
+	Reason  string
+	Times   int64
+	FirstAt time.Time
+	LastAt  time.Time
+}
+
 type Source struct {
 	ID              int64
 	OrganizationID  int64

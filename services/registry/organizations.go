@@ -1,0 +1,67 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// organizations are those that the service knows of: those with sources, as the domain last listed them, and those that the configuration names.
+func (c Config) organizations(withSources []int64) []int64 {
+	all := slices.Clone(withSources)
+	for _, t := range c.ScopedTokens {
+		all = append(all, t.Organization)
+	}
+	for _, h := range c.Hooks {
+		if h.Organization != 0 {
+			all = append(all, h.Organization)
+		}
+	}
+	for _, r := range c.Registries {
+		all = append(all, r.Organizations...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// unscoped are the credentials that do not say whose they are, each with what to do about it.
+func (c Config) unscoped() []fault.Field {
+	var found []fault.Field
+	for i, r := range c.Registries {
+		if r.Password != "" && len(r.Organizations) == 0 {
+			found = append(found, fault.Field{
+				Name: fmt.Sprintf("registries[%d].organizations", i), Problem: fmt.Sprintf("missing; expected the organizations whose sources may use the account for %s", r.Host),
+			})
+		}
+	}
+	if c.DockerConfig {
+		found = append(found, fault.Field{Name: "docker_config", Problem: "found true; expected false, and entries with organizations in registries: its accounts would serve every organization"})
+	}
+	if len(c.Tokens) > 0 && !c.SharedTokens {
+		found = append(found, fault.Field{
+			Name: "tokens", Problem: "found tokens that report for every organization; expected scoped_tokens, each with an organization, repositories and an expiry, or shared_tokens: true",
+		})
+	}
+	return found
+}
+
+// checkOrganizations refuses credentials that do not say whose they are where there is more than one organization, and otherwise warns of them.
+func (c Config) checkOrganizations(ctx context.Context, withSources []int64, log *slog.Logger) error {
+	unscoped := c.unscoped()
+	if len(unscoped) == 0 {
+		return nil
+	}
+	if all := c.organizations(withSources); len(all) > 1 {
+		return fault.WithFields(fault.Invalid, fmt.Sprintf("with %d organizations, every credential names those that it serves: %s", len(all), fault.InvalidFields(unscoped...).Error()), unscoped...)
+	}
+	names := make([]string, len(unscoped))
+	for i, f := range unscoped {
+		names[i] = f.Name
+	}
+	log.WarnContext(ctx, "credentials without an organization are good for one organization only: with a second one the service will not start", "settings", strings.Join(names, ", "))
+	return nil
+}

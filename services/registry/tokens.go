@@ -1,0 +1,166 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+)
+
+// TokenConfig is a bearer token of one sender, for /v1/events and /v1/notifications/distribution.
+type TokenConfig struct {
+	// Name identifies the token in logs, refusals and events, permanently: what it has reported is remembered under it.
+	Name string `koanf:"name"`
+	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to the token, of 16 characters or more. Two while one is replaced
+	// by the other. They are read again every ten seconds.
+	Secrets []string `koanf:"secrets"`
+	// Organization is the organization whose sources hear of what is reported.
+	Organization int64 `koanf:"organization"`
+	// Repositories are patterns of what may be reported, with the registry: * stands for a part of the path, ** for any path.
+	Repositories []string `koanf:"repositories"`
+	// Expires is when the token ends: an instant as in RFC 3339, or the last day, such as 2027-06-30, in UTC.
+	Expires string `koanf:"expires"`
+}
+
+// end is when a token ends; false for what is no date.
+func (t TokenConfig) end() (time.Time, bool) {
+	if at, err := time.Parse(time.RFC3339, t.Expires); err == nil {
+		return at, true
+	}
+	day, err := time.Parse(time.DateOnly, t.Expires)
+	return day.AddDate(0, 0, 1), err == nil
+}
+
+// tokenProblems says what is wrong with the tokens.
+func (c Config) tokenProblems() []fault.Field {
+	var problems []fault.Field
+	seen := map[string]bool{}
+	for i, t := range c.ScopedTokens {
+		wrong := func(field, problem string) {
+			problems = append(problems, fault.Field{Name: fmt.Sprintf("scoped_tokens[%d].%s", i, field), Problem: problem})
+		}
+		if !hookName.MatchString(t.Name) || seen[t.Name] {
+			wrong("name", fmt.Sprintf("found %q; expected a name of its own of up to 63 letters in lower case, digits and dashes", t.Name))
+		}
+		seen[t.Name] = true
+		if len(t.Secrets) < 1 || len(t.Secrets) > 2 || !all(t.Secrets, reference.Is) {
+			// What was found is not said: it may be the token itself, written in place of a reference.
+			wrong("secrets", fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key", len(t.Secrets)))
+		}
+		if t.Organization < 1 {
+			wrong("organization", fmt.Sprintf("found %d; expected the organization's number", t.Organization))
+		}
+		if len(t.Repositories) == 0 {
+			wrong("repositories", "found none; expected the repositories that the token may report, such as registry.example.com/shop/**")
+		}
+		for n, pattern := range t.Repositories {
+			if err := core.CheckPattern(naming(), pattern); err != nil {
+				wrong(fmt.Sprintf("repositories[%d]", n), err.Error())
+			}
+		}
+		if _, ok := t.end(); !ok {
+			wrong("expires", fmt.Sprintf("found %q; expected an instant such as 2027-06-30T12:00:00Z, or the last day, such as 2027-06-30", t.Expires))
+		}
+	}
+	return problems
+}
+
+// tokenSet are the tokens of the configuration.
+type tokenSet struct {
+	plain  [][sha256.Size]byte
+	scoped []TokenConfig
+	// secrets follows the references.
+	secrets *secret.Reader
+	clock   clock.Clock
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	read time.Time
+	// digests are those of the scoped tokens, as they were read last.
+	digests [][][sha256.Size]byte
+}
+
+var _ api.Tokens = (*tokenSet)(nil)
+
+// newTokenSet reads all tokens. Its error names the token and the reference.
+func newTokenSet(c Config, secrets *secret.Reader, clk clock.Clock, log *slog.Logger) (*tokenSet, error) {
+	s := &tokenSet{scoped: c.ScopedTokens, secrets: secrets, clock: clk, log: log}
+	for _, token := range c.Tokens {
+		// An empty one would equal what "Bearer" with nothing behind it presents, and let everybody in.
+		if token != "" {
+			s.plain = append(s.plain, sha256.Sum256([]byte(token)))
+		}
+	}
+	return s, s.reread()
+}
+
+// reread reads every scoped token again. Nothing changes if one of them cannot be read. The caller holds mu, or is the only one that knows s.
+func (s *tokenSet) reread() error {
+	s.read = s.clock.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), rereadWithin)
+	defer cancel()
+	fresh := make([][][sha256.Size]byte, len(s.scoped))
+	for i, t := range s.scoped {
+		for n, ref := range t.Secrets {
+			token, err := s.secrets.Read(ctx, ref)
+			if err != nil {
+				return fault.New(fault.Invalid, "scoped_tokens[%d].secrets[%d] of %s: %w", i, n, t.Name, err)
+			}
+			if len(token) < shortest || strings.ContainsAny(token, " \t\r\n") {
+				return fault.New(fault.Invalid, "scoped_tokens[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more, none of them a space", i, n, t.Name, len(token), ref, shortest)
+			}
+			fresh[i] = append(fresh[i], sha256.Sum256([]byte(token)))
+		}
+	}
+	s.digests = fresh
+	return nil
+}
+
+// Find implements api.Tokens. Digests are compared, all of them and in constant time, so that neither the length of a token nor how much of it was right shows in
+// how long the answer takes.
+func (s *tokenSet) Find(_ context.Context, presented string) (core.Token, error) {
+	digest := sha256.Sum256([]byte(presented))
+	now := s.clock.Now()
+	s.mu.Lock()
+	if len(s.scoped) > 0 && now.Sub(s.read) >= rereads {
+		if err := s.reread(); err != nil { //nolint:contextcheck // secrets are read for all callers
+			s.log.WarnContext(context.Background(), "tokens stay as they were", "error", err.Error())
+		}
+	}
+	digests := s.digests
+	s.mu.Unlock()
+	found, plain := -1, 0
+	for i, all := range digests {
+		for _, one := range all {
+			if subtle.ConstantTimeCompare(one[:], digest[:]) == 1 {
+				found = i
+			}
+		}
+	}
+	for _, one := range s.plain {
+		plain |= subtle.ConstantTimeCompare(one[:], digest[:])
+	}
+	switch {
+	case found >= 0:
+		t := s.scoped[found]
+		if end, _ := t.end(); !now.Before(end) {
+			return core.Token{}, fault.New(fault.Unauthenticated, "authorization: the token %s expired at %s; expected one that has not", t.Name, end.Format(time.RFC3339))
+		}
+		return core.Token{Name: t.Name, Scope: core.Scope{Organization: t.Organization, Repositories: t.Repositories}}, nil
+	case plain == 1:
+		return core.Token{}, nil
+	default:
+		return core.Token{}, fault.New(fault.Unauthenticated, "authorization: expected \"Bearer\" and one of the tokens in this service's configuration")
+	}
+}
