@@ -44,6 +44,7 @@ func outputs() map[string]any {
 		"journal list": []client.JournalEntry{}, "member list": []client.Member{}, "member add": client.Member{}, "member role": client.Member{}, "member remove": client.Member{},
 		"group list": []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{}, "token create": client.AccessToken{}, "token revoke": client.AccessToken{},
 		"agent list": []client.Agent{}, "agent get": client.Agent{}, "agent register": client.Agent{}, "agent rotate": client.Agent{}, "agent revoke": client.Agent{},
+		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{}, "whoami": client.Viewer{},
 		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": published{},
 		"doctor": []doctor.Finding{}, "dev": stack.Endpoints{},
 	}

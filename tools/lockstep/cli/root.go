@@ -110,7 +110,7 @@ func (c *command) root() *cobra.Command {
 		&cobra.Group{ID: "objects", Title: "What Lockstep knows:"},
 		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
 	)
-	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.driver(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
+	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.driver(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.organization(), c.whoami(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
 	c.completions(root)
 	return root
 }

@@ -31,13 +31,13 @@ func abilities(may func(core.Action) error, actions ...core.Action) ([]model.Abi
 }
 
 // viewer resolves the fields of Viewer that are decided.
-type viewer struct{}
+type viewer struct{ domain Domain }
 
 // ViewerCan is about the organization as a whole.
 func (viewer) ViewerCan(ctx context.Context, _ *model.Viewer) ([]model.Ability, error) {
 	return abilities(loadersOf(ctx).actor.May, core.ActionCreateApplication, core.ActionCreateEnvironment,
 		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers, core.ActionCreateToken, core.ActionRevokeToken,
-		core.ActionRegisterAgent, core.ActionAccessChanges)
+		core.ActionRegisterAgent, core.ActionAccessChanges, core.ActionCreateOrganization, core.ActionRenameOrganization)
 }
 
 // ViewerCan is about an application.

@@ -15,7 +15,7 @@ type resolvers struct {
 var _ exec.ResolverRoot = resolvers{}
 
 // Viewer resolves its fields.
-func (resolvers) Viewer() exec.ViewerResolver { return viewer{} }
+func (r resolvers) Viewer() exec.ViewerResolver { return viewer{r.domain} }
 
 // Member resolves its fields.
 func (resolvers) Member() exec.MemberResolver { return member{} }

@@ -73,6 +73,10 @@ type (
 	// GroupEdge is one of them.
 	GroupEdge Edge[Group]
 
+	// OrganizationConnection is a page of them.
+	OrganizationConnection Connection[Organization, OrganizationEdge]
+	// OrganizationEdge is one of them.
+	OrganizationEdge Edge[Organization]
 	// AgentConnection is a page of them.
 	AgentConnection Connection[Agent, AgentEdge]
 	// AgentEdge is one of them.

@@ -146,6 +146,19 @@ type CreateMemberInput struct {
 	Role core.Role           `json:"role"`
 }
 
+type CreateOrganizationInput struct {
+	Name string `json:"name"`
+	// The name of its first member, who owns it: an address, where people sign in at an identity provider.
+	Owner string `json:"owner"`
+}
+
+type CreateOrganizationPayload struct {
+	Organization *Organization `json:"organization,omitempty"`
+	// The owner's first token, valid for seven days, to make others with. It is not stored and cannot be shown again.
+	Token  *string     `json:"token,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 type CreateRolloutInput struct {
 	VersionSetID string  `json:"versionSetId"`
 	Reason       *string `json:"reason,omitempty"`
@@ -243,6 +256,11 @@ type NewArtifactSourceInput struct {
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+type OrganizationPayload struct {
+	Organization *Organization `json:"organization,omitempty"`
+	Errors       []UserError   `json:"errors"`
+}
+
 // Pagination follows the Relay Cursor Connections Specification: first and after page forwards, last and before page backwards. first and
 // last cannot be combined; after and before together select a range. A page has 50 items by default and 200 at most. A cursor encodes the
 // item's place in the list's order, so items added in the meantime shift nothing, and a deep page costs no more than the first. A cursor is
@@ -284,6 +302,11 @@ type RegisterAgentInput struct {
 
 type RemoveMemberInput struct {
 	MemberID string `json:"memberId"`
+}
+
+type RenameOrganizationInput struct {
+	OrganizationID string `json:"organizationId"`
+	Name           string `json:"name"`
 }
 
 type ResolveGateInput struct {
@@ -484,9 +507,12 @@ type UserError struct {
 }
 
 type Viewer struct {
-	Organization  Organization `json:"organization"`
-	PrincipalType string       `json:"principalType"`
-	PrincipalID   int          `json:"principalId"`
+	Organization Organization `json:"organization"`
+	// The organizations that the viewer may sign in to: for a person who signs in at an identity provider all where the same identity is a member,
+	// otherwise only this one. A session is for one of them; /session/oidc?organization=<number> begins one for another.
+	Organizations []Organization `json:"organizations"`
+	PrincipalType string         `json:"principalType"`
+	PrincipalID   int            `json:"principalId"`
 	// Null for a principal that is not a member.
 	Member *Member `json:"member,omitempty"`
 	// The permissions granted by both the viewer's role and the token in use.

@@ -86,6 +86,9 @@ func WrapGroup(g core.Group) Group { return Group{g} }
 // WrapAccessToken wraps the domain's.
 func WrapAccessToken(t core.AccessToken) AccessToken { return AccessToken{t} }
 
+// WrapOrganization wraps the domain's.
+func WrapOrganization(o core.Organization) Organization { return Organization{o} }
+
 // WrapAgent wraps the domain's.
 func WrapAgent(a core.Agent) Agent { return Agent{a} }
 

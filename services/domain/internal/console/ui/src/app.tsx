@@ -1,7 +1,7 @@
 import { QueryClientProvider, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useRef, useState, useSyncExternalStore } from 'react'
 import { createBrowserRouter, NavLink, Route, RouterProvider, Routes, useLocation } from 'react-router'
-import { ApiError, signOut } from './api/client'
+import { ApiError, rememberOrganization, signInTo, signOut } from './api/client'
 import { Inbox, JournalCursor, Viewer, type ViewerData } from './api/generated'
 import { always, newQueryClient, useAsk, useLive } from './api/hooks'
 import type { Live } from './api/live'
@@ -77,6 +77,7 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
   const live = useLive(organization.id, cursor)
   const announcement = useAnnouncement()
   useFocusOnNavigation()
+  useEffect(() => rememberOrganization(viewer.organizations.length > 1 ? organization.id : ''), [organization.id, viewer.organizations.length])
   const leave = async () => {
     await signOut()
     await client.resetQueries()
@@ -99,6 +100,13 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
               {member && member.name !== member.role.toLowerCase() && `, ${member.role.toLowerCase()}`}
             </span>
             <span className="faint">Organization {organization.name}</span>
+            {viewer.organizations
+              .filter((o) => o.id !== organization.id)
+              .map((o) => (
+                <a key={o.id} className="button quiet" href={signInTo(o.id)}>
+                  Go to <bdi>{o.name}</bdi>
+                </a>
+              ))}
             <button type="button" className="quiet" onClick={() => void leave()}>
               <Icon name="signout" /> Sign out
             </button>

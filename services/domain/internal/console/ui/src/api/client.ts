@@ -72,6 +72,23 @@ export async function signInOptions(): Promise<SignInOption[]> {
   return ((await response.json()) as { options: SignInOption[] }).options
 }
 
+/** Where a browser signs in to one of the organizations that somebody belongs to: the identity provider says again which those are. */
+export function signInTo(organization: string): string {
+  return `/session/oidc?organization=${encodeURIComponent(organization)}&return=%2F`
+}
+
+const organizationKey = 'lockstep-organization'
+
+/** Keeps which organization was chosen, for the next sign-in in this browser; empty where there is no choice. */
+export function rememberOrganization(organization: string): void {
+  if (organization) localStorage.setItem(organizationKey, organization)
+  else localStorage.removeItem(organizationKey)
+}
+
+export function rememberedOrganization(): string {
+  return localStorage.getItem(organizationKey) ?? ''
+}
+
 export async function signOut(): Promise<void> {
   await send('/session', { method: 'DELETE' })
 }

@@ -1432,6 +1432,10 @@ export interface ViewerData {
       id: string
       name: string
     }
+    organizations: Array<{
+      id: string
+      name: string
+    }>
     principalType: string
     principalId: number
     permissions: Array<Permission>
@@ -1448,7 +1452,7 @@ export interface ViewerData {
   }
 }
 export type ViewerVariables = Record<string, never>
-export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Viewer: Operation<ViewerData, ViewerVariables> = { name: 'Viewer', text: 'query Viewer { viewer { organization { id name } organizations { id name } principalType principalId permissions member { id name role } viewerCan { ...AbilityFields } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface JournalCursorData {
   journalCursor: string

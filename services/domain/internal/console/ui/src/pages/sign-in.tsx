@@ -1,7 +1,7 @@
 // Signing in: with a token, and, where there is an identity provider, there.
 import { useQuery } from '@tanstack/react-query'
 import { useId, useState } from 'react'
-import { signIn, signInOptions } from '../api/client'
+import { rememberedOrganization, signIn, signInOptions } from '../api/client'
 import { useChange } from '../api/hooks'
 import { Field, FormError } from '../parts/form'
 import { Icon } from '../parts/icon'
@@ -28,6 +28,8 @@ export function SignIn({ done }: { done: () => void }) {
   const rest = address.toString()
   const here = `${window.location.pathname}${rest ? `?${rest}` : ''}`
   const others = options.data ?? []
+  // One that gives no access any more is not asked for again.
+  const organization = outcome === 'no-access' ? '' : rememberedOrganization()
   const asksToken = byToken || others.length === 0
   return (
     <main className="sign-in">
@@ -41,7 +43,7 @@ export function SignIn({ done }: { done: () => void }) {
           </p>
         )}
         {others.map((o) => (
-          <a key={o.path} className="button primary" href={`${o.path}?return=${encodeURIComponent(here)}`}>
+          <a key={o.path} className="button primary" href={`${o.path}?return=${encodeURIComponent(here)}${organization && `&organization=${encodeURIComponent(organization)}`}`}>
             Sign in with {o.label}
           </a>
         ))}
