@@ -78,9 +78,9 @@ func table() []rule {
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver/**", "pkg/flow", "pkg/source"),
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
-		adapter("workflow", "script", join(sql, nats, kube)),
+		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
-		adapter("workflow", "function", join(sql, nats, kube, star)),
+		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext"),
 		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),

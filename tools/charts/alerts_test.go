@@ -223,6 +223,7 @@ func exposed(t *testing.T) map[string]bool {
 	telemetry.RequestStarted(telemetry.ProtocolHTTP)()
 	telemetry.ObserveRequest(telemetry.ProtocolHTTP, "GET", "200", time.Second)
 	telemetry.ObserveEvent("test", "com.gitlab.cd.test", "acknowledged", time.Second, time.Second)
+	telemetry.RejectedEvent("test", "data")
 	answer := httptest.NewRecorder()
 	telemetry.Health(nil).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	known := map[string]bool{"up": true}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"go.starlark.net/starlarkstruct"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/lockstep-cd/lockstep/pkg/yamltext"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
@@ -238,7 +240,7 @@ func yamlNode(v starlark.Value, depth int) (*yaml.Node, error) {
 	case starlark.Int:
 		return scalar("!!int", v.String()), nil
 	case starlark.Float:
-		return scalar("!!float", strconv.FormatFloat(float64(v), 'g', -1, 64)), nil
+		return scalar("!!float", yamlFloat(float64(v))), nil
 	case starlark.String:
 		return yamlString(string(v)), nil
 	case starlark.IterableMapping:
@@ -268,12 +270,26 @@ func yamlNode(v starlark.Value, depth int) (*yaml.Node, error) {
 	}
 }
 
-// yamlString quotes the words that readers of YAML 1.1, which are many, take for booleans.
+// yamlFloat writes a float as readers of YAML 1.1 know it, to whom 1e+21 without a point is a string.
+func yamlFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return ".nan"
+	case math.IsInf(f, 0):
+		return strings.TrimPrefix(strings.Replace(strconv.FormatFloat(f, 'g', -1, 64), "Inf", ".inf", 1), "+")
+	}
+	text := strconv.FormatFloat(f, 'g', -1, 64)
+	if mantissa, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(mantissa, ".") {
+		text = mantissa + ".0e" + exponent
+	}
+	return text
+}
+
+// yamlString quotes what some reader takes for a number, a date, a boolean or null.
 func yamlString(s string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(s)
-	switch strings.ToLower(s) {
-	case "y", "yes", "n", "no", "on", "off":
+	if n.Style == 0 && yamltext.Ambiguous(s) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n

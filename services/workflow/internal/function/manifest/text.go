@@ -9,6 +9,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/lockstep-cd/lockstep/pkg/yamltext"
 )
 
 // text is a manifest's bytes with an index of its lines.
@@ -158,10 +160,10 @@ func closing(s []byte, quote byte) (int, bool) {
 	return 0, false
 }
 
-// plain reports whether the text is a string without quotes.
+// plain reports whether the text is a string without quotes, to every reader.
 func plain(s string) bool {
 	var v any
-	if yaml.Unmarshal([]byte(s), &v) != nil {
+	if yamltext.Ambiguous(s) || yaml.Unmarshal([]byte(s), &v) != nil {
 		return false
 	}
 	return v == any(s)
