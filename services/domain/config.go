@@ -81,6 +81,9 @@ type Config struct {
 	PublicURL string `koanf:"public_url"`
 	// SessionLifetime is how long a browser stays signed in with a token; never longer than the token is good.
 	SessionLifetime time.Duration `koanf:"session_lifetime" default:"12h"`
+	// MaxSubscriptions is how many GraphQL subscriptions a member may have open in each process, whatever tokens are used for them; the
+	// console has one per tab. 0 means 100, and -1 any number.
+	MaxSubscriptions int `koanf:"max_subscriptions" default:"100"`
 	// OIDC is the identity provider for sign-in; without an issuer people sign in with tokens.
 	OIDC OIDC `koanf:"oidc"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, one subfolder each; empty for none.

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -129,7 +130,7 @@ func Run(ctx context.Context, c Config) error {
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool), outbox.Metrics(pool), delivery)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool), outbox.Metrics(pool), delivery, s.streams)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}
@@ -191,6 +192,8 @@ type service struct {
 	domain *core.Domain
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
+	// streams counts the open subscriptions of the API; nil before its handler is made.
+	streams *graph.Streams
 	// due holds one wake-up for the dispatchers.
 	due chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.

@@ -22,6 +22,7 @@ import (
 
 // handler is the HTTP side of the service.
 func (s *service) handler(c Config) (http.Handler, error) {
+	s.streams = graph.NewStreams(c.MaxSubscriptions)
 	pages, err := console.Handler()
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	}
 	return api.NewHandler(api.Deps{
 		SignOn:  signOn,
-		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log}),
+		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log, Streams: s.streams}),
 		Console: pages,
 		Tokens: api.Tokens{c.BootstrapToken: {
 			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Permissions: core.RoleOwner.Permissions(),

@@ -140,6 +140,16 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 			t.Errorf("a maintainer sees tokens of others: %+v", data)
 		}
 	}
+	var found struct{ Node *struct{ Name string } }
+	f.ask(ours, `query($id: ID!) { node(id: $id) { ... on AccessToken { name } } }`, map[string]any{"id": bobs}).into(t, &found)
+	if found.Node != nil {
+		t.Errorf("a maintainer finds a token of another member: %+v", found.Node)
+	}
+	f.as = core.RoleOwner.Permissions()
+	f.ask(ours, `query($id: ID!) { node(id: $id) { ... on AccessToken { name } } }`, map[string]any{"id": bobs}).into(t, &found)
+	if found.Node == nil {
+		t.Errorf("an owner does not find %s", bobs)
+	}
 }
 
 func TestGroupsDecideWhoAnswersAGate(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -115,6 +114,8 @@ type Deps struct {
 	Log    *slog.Logger
 	// Window is how long reads of one request wait for each other; 0 means 1 ms.
 	Window time.Duration
+	// Streams counts subscriptions; nil for a limit of its own.
+	Streams *Streams
 }
 
 // cachedQueries is how many parsed queries are kept. Clients send the same few.
@@ -126,11 +127,13 @@ func NewHandler(d Deps) http.Handler {
 	if d.Window <= 0 {
 		d.Window = time.Millisecond
 	}
+	if d.Streams == nil {
+		d.Streams = NewStreams(0)
+	}
 	schema := weighed{exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}})}
 	s := handler.New(schema)
-	s.AddTransport(stream{clock: d.Clock, heartbeat: streamHeartbeat, longest: streamLongest})
-	s.AddTransport(transport.GET{UseGrapQLResponseJsonByDefault: true})
-	s.AddTransport(transport.POST{UseGrapQLResponseJsonByDefault: true})
+	s.AddTransport(stream{clock: d.Clock, heartbeat: streamHeartbeat, longest: streamLongest, open: d.Streams})
+	s.AddTransport(exchange{})
 	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
 	s.SetParserTokenLimit(maxTokens)
 	s.SetErrorPresenter(presenter(d.Log, schema.Schema()))

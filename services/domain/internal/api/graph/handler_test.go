@@ -27,7 +27,7 @@ func TestHTTP(t *testing.T) {
 		{name: "GET with variables", method: "GET", target: "/graphql?" + url.Values{"query": {"query($n:String!){application(name:$n){id}}"}, "variables": {`{"n":"x"}`}}.Encode(), status: 200, part: `{"application":null}`},
 		{name: "charset", contentType: "application/json; charset=utf-8", body: viewer, status: 200, part: `"data"`},
 		{name: "nobody", nobody: true, body: viewer, status: 401, part: "UNAUTHENTICATED"},
-		{name: "mutation by GET", method: "GET", target: get(`mutation{cancelRollout(input:{rolloutId:"1"}){errors{code}}}`), status: 406, part: "only allow query"},
+		{name: "mutation by GET", method: "GET", target: get(`mutation{cancelRollout(input:{rolloutId:"1"}){errors{code}}}`), status: 405, part: "found GET; expected POST for a mutation"},
 		{name: "GET without query", method: "GET", status: 400, part: "query: missing"},
 		{name: "other method", method: "PUT", body: viewer, status: 405, part: "found PUT"},
 		{name: "content type of a form", contentType: "text/plain", body: viewer, status: 415, part: `found \"text/plain\"`},
@@ -73,6 +73,61 @@ func TestHTTP(t *testing.T) {
 		}
 		if !json.Valid(body) {
 			t.Errorf("%s: body is not JSON: %.300s", tt.name, body)
+		}
+	}
+}
+
+// TestAnswersOfRequestsThatAreNotCarriedOut: media types and statuses as the specification of GraphQL over HTTP has them (findings B4, C8 and
+// the audits 572B, FDE2, 7B9B, D586 and 5E5B).
+func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	const (
+		response = "application/graphql-response+json"
+		plain    = "application/json"
+	)
+	subscription := `{"query":"subscription{journal{cursor}}"}`
+	mutation := "/graphql?" + url.Values{"query": {`mutation{cancelRollout(input:{rolloutId:"1"}){errors{code}}}`}}.Encode()
+	tests := []struct {
+		name, method, target, accept, body string
+		status                             int
+		media, allow, part                 string
+	}{
+		{name: "a subscription without a stream", accept: plain, body: subscription, status: 406, media: response, part: `accept: found \"application/json\"; expected text/event-stream for a subscription`},
+		{name: "a subscription of any type", accept: "*/*", body: subscription, status: 406, media: response, part: "expected text/event-stream"},
+		{name: "a subscription in parts", accept: "multipart/mixed", body: subscription, status: 406, media: response, part: "expected text/event-stream"},
+		{name: "a subscription of GraphQL's type", accept: response, body: subscription, status: 406, media: response, part: "expected text/event-stream"},
+		{name: "a subscription by GET", method: "GET", target: "/graphql?" + url.Values{"query": {"subscription{journal{cursor}}"}}.Encode(), status: 406, media: response, part: "expected text/event-stream"},
+		{name: "a mutation by GET", method: "GET", target: mutation, accept: plain, status: 405, media: response, allow: "POST", part: "expected POST"},
+		{name: "a mutation by GET as a stream", method: "GET", target: mutation, accept: "text/event-stream", status: 405, media: response, allow: "POST", part: "expected POST"},
+		{name: "no document", accept: response, body: `{"query":"{"}`, status: 400, media: response, part: "GRAPHQL_PARSE_FAILED"},
+		{name: "no document for an older client", accept: plain, body: `{"query":"{"}`, status: 200, media: plain, part: "GRAPHQL_PARSE_FAILED"},
+		{name: "no such field", accept: response, body: `{"query":"{nothing}"}`, status: 400, media: response, part: "Cannot query field"},
+		{name: "no such field for an older client", accept: plain + ", */*", body: `{"query":"{nothing}"}`, status: 200, media: plain, part: "Cannot query field"},
+		{name: "a bad variable for an older client", accept: plain, body: `{"query":"query($n:String!){application(name:$n){id}}","variables":{"n":{}}}`, status: 200, media: plain, part: "n"},
+		{name: "several operations", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}"}`, status: 400, media: response, part: "operationName: found none; expected the one of the document's operations that is to be carried out: a, b"},
+		{name: "another operation", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}","operationName":"c"}`, status: 400, media: response, part: `operationName: found \"c\"; expected`},
+		{name: "many errors", body: `{"query":"{viewer{principalType` + strings.Repeat(" @x", 4000) + `}}"}`, status: 400, media: response, part: "more errors"},
+	}
+	for _, tt := range tests {
+		method, target := tt.method, tt.target
+		if method == "" {
+			method = http.MethodPost
+		}
+		if target == "" {
+			target = "/graphql"
+		}
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(tt.body))
+		r.Header.Set("Content-Type", "application/json")
+		if tt.accept != "" {
+			r.Header.Set("Accept", tt.accept)
+		}
+		answer, body := f.serve(ours, r)
+		if answer.StatusCode != tt.status || !strings.Contains(string(body), tt.part) || strings.Contains(string(body), `"data"`) || len(body) > 20_000 {
+			t.Errorf("%s: answered %d, %d bytes, %.300s; want %d with %s, without data", tt.name, answer.StatusCode, len(body), body, tt.status, tt.part)
+		}
+		if media, allow := answer.Header.Get("Content-Type"), answer.Header.Get("Allow"); media != tt.media || allow != tt.allow {
+			t.Errorf("%s: type %q, Allow %q; want %q and %q", tt.name, media, allow, tt.media, tt.allow)
 		}
 	}
 }

@@ -71,6 +71,7 @@ type loaders struct {
 	tokens                  *loader[int64, core.AccessToken]
 	tokensOf                *loader[int64, []core.AccessToken]
 	agents                  *loader[int64, core.Agent]
+	agentKeys               *loader[int64, core.AgentKey]
 	agentKeysOf             *loader[int64, []core.AgentKey]
 	environmentsOfAgent     *loader[int64, []core.Environment]
 }
@@ -142,6 +143,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		groupsOf:                plain(b, r.GroupsByMember),
 		tokens:                  plain(b, r.TokensByID),
 		agents:                  plain(b, r.AgentsByID),
+		agentKeys:               plain(b, r.AgentKeysByID),
 		agentKeysOf:             plain(b, r.AgentKeysByAgent),
 		environmentsOfAgent:     plain(b, r.EnvironmentsByAgent),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {

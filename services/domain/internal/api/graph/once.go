@@ -39,8 +39,9 @@ func once(d Deps, next http.Handler) http.Handler {
 			return
 		}
 		if !first {
-			w.Header().Set("Content-Type", "application/graphql-response+json")
-			if !bytes.Contains(answer, []byte(`"data":`)) { // a request that could not be read, or is not one of the schema
+			media := mediaOf(r)
+			w.Header().Set("Content-Type", media)
+			if media == graphQLResponse && !bytes.Contains(answer, []byte(`"data":`)) { // a request that could not be read, or is not one of the schema
 				w.WriteHeader(http.StatusBadRequest)
 			}
 			_, _ = w.Write(answer) // the caller hung up; it may ask again

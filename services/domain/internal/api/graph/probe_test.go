@@ -135,6 +135,17 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 	}
 }
 
+// TestWhatHasAnIdentifierIsANode: an identifier that the API gives out is one that it finds again (finding C9).
+func TestWhatHasAnIdentifierIsANode(t *testing.T) {
+	t.Parallel()
+	schema := contract(t)
+	for _, def := range schema.Types {
+		if f := def.Fields.ForName("id"); def.Kind == ast.Object && f != nil && f.Type.Name() == "ID" && !slices.Contains(def.Interfaces, "Node") {
+			t.Errorf("%s has an identifier and is no Node", def.Name)
+		}
+	}
+}
+
 // TestEveryNodeProbedFromAnotherOrganization asks for one of each kind that the schema has.
 func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()

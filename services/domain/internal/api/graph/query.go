@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -187,6 +188,12 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.groups, number, model.WrapGroup)
 	case model.KindAgent:
 		return node(ctx, l.agents, number, model.WrapAgent)
+	case model.KindAccessToken:
+		return visibleToken(ctx, l, number)
+	case model.KindAgentKey:
+		return node(ctx, l.agentKeys, number, model.WrapAgentKey)
+	case model.KindRolloutPreview:
+		return node(ctx, l.previews, number, model.WrapPreview)
 	case model.KindRollout:
 		return node(ctx, l.rollouts, number, model.WrapRollout)
 	case model.KindRolloutEnvironment:
@@ -196,6 +203,19 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 	default:
 		return nil, fault.InvalidFields(fault.Field{Name: "id", Problem: "identifier \"" + global + "\": no kind of object is called \"" + kind + "\""})
 	}
+}
+
+// visibleToken is a token as a node, where it is among those of its member that the viewer sees; nil for all others.
+func visibleToken(ctx context.Context, l *loaders, number int64) (model.Node, error) {
+	token, found, err := l.tokens.load(ctx, number)
+	if err != nil || !found {
+		return nil, err
+	}
+	visible, _, err := l.tokensOf.load(ctx, token.MemberID)
+	if err != nil || !slices.ContainsFunc(visible, func(t core.AccessToken) bool { return t.ID == number }) {
+		return nil, err
+	}
+	return model.WrapAccessToken(token), nil
 }
 
 // node loads an object as a node; nil where there is none.

@@ -15,6 +15,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // stream is GraphQL over SSE in "distinct connections" mode: one operation, one response, events next and complete. It is
@@ -26,6 +27,8 @@ type stream struct {
 	heartbeat time.Duration
 	// longest is how long a stream lasts.
 	longest time.Duration
+	// open counts them.
+	open *Streams
 }
 
 const (
@@ -59,14 +62,24 @@ func (s stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 	operation, opErr := executor.CreateOperationContext(ctx, params)
 	ctx = graphql.WithOperationContext(ctx, operation)
 	if opErr != nil {
-		out.next(executor.DispatchError(ctx, opErr))
+		out.next(executor.DispatchError(ctx, requestErrors(operation, opErr)))
 		out.complete()
 		return
 	}
 	// A GET changes nothing, whatever it is answered with.
 	if r.Method != http.MethodPost && operation.Operation.Operation == ast.Mutation {
-		refuse(w, http.StatusMethodNotAllowed, invalid, "method: found GET; expected POST for a mutation")
+		refuseGET(w)
 		return
+	}
+	if operation.Operation.Operation == ast.Subscription {
+		done, ok := s.open.begin(loadersOf(ctx).actor)
+		if !ok {
+			w.Header().Set("Retry-After", "60")
+			refuse(w, http.StatusTooManyRequests, fault.Describe(fault.Refused).GraphQL, fmt.Sprintf(
+				"found %d open subscriptions of this member; expected fewer: end one, or follow several rollouts with one", s.open.most))
+			return
+		}
+		defer done()
 	}
 	next, ctx := executor.DispatchOperation(ctx, operation)
 	s.pump(ctx, out, next)
@@ -122,7 +135,7 @@ func (s stream) pump(ctx context.Context, out *eventWriter, next graphql.Respons
 func rawParams(r *http.Request) (*graphql.RawParams, error) {
 	params := &graphql.RawParams{Headers: r.Header, ReadTime: graphql.TraceTiming{Start: graphql.Now(), End: graphql.Now()}}
 	if r.Method == http.MethodPost {
-		if err := json.NewDecoder(r.Body).Decode(params); err != nil {
+		if err := decode(r.Body, params); err != nil {
 			return nil, fmt.Errorf("body: %w", err)
 		}
 		return params, nil
@@ -130,11 +143,18 @@ func rawParams(r *http.Request) (*graphql.RawParams, error) {
 	q := r.URL.Query()
 	params.Query, params.OperationName = q.Get("query"), q.Get("operationName")
 	if text := q.Get("variables"); text != "" {
-		if err := json.Unmarshal([]byte(text), &params.Variables); err != nil {
+		if err := decode(strings.NewReader(text), &params.Variables); err != nil {
 			return nil, fmt.Errorf("variables: %w", err)
 		}
 	}
 	return params, nil
+}
+
+// decode keeps numbers as they are written.
+func decode(from io.Reader, into any) error {
+	d := json.NewDecoder(from)
+	d.UseNumber()
+	return d.Decode(into) //nolint:wrapcheck // the caller says of what
 }
 
 // eventWriter writes events, until one cannot be.

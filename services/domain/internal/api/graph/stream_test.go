@@ -5,13 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -245,4 +250,45 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 			t.Errorf("%s for organization %d: told %+v, want that there is none", rollout, organization, e)
 		}
 	}
+}
+
+// TestAMemberHasAsManySubscriptionsAsAllowed, and others have theirs; one that has ended counts no more (finding C8).
+func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	streams := graph.NewStreams(2)
+	f.handler = graph.NewHandler(graph.Deps{Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Streams: streams})
+	f.story()
+	first, second := f.follow(ours, "", ""), f.follow(ours, "", "")
+	f.follow(theirs, "", "")
+	refused := func() (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", strings.NewReader(`{"query":"subscription{journal{cursor}}"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "text/event-stream")
+		response, body := f.serve(ours, r)
+		return response.StatusCode, response.Header.Get("Retry-After") + string(body)
+	}
+	if status, body := refused(); status != http.StatusTooManyRequests || !strings.Contains(body, "found 2 open subscriptions") || !strings.HasPrefix(body, "60") {
+		t.Errorf("a third one is answered %d %s", status, body)
+	}
+	if n := testutil.CollectAndCount(streams); n != 2 {
+		t.Errorf("%d metrics, want 2", n)
+	}
+	want := "# HELP lockstep_subscriptions GraphQL subscriptions that are open.\n# TYPE lockstep_subscriptions gauge\nlockstep_subscriptions 3\n"
+	if err := testutil.CollectAndCompare(streams, strings.NewReader(want), "lockstep_subscriptions"); err != nil {
+		t.Error(err)
+	}
+	first.cancel()
+	for first.lines.Scan() { // to its end
+	}
+	for { // the server finds out by itself
+		if err := testutil.CollectAndCompare(streams, strings.NewReader(strings.Replace(want, " 3\n", " 2\n", 1)), "lockstep_subscriptions"); err == nil {
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the subscription that ended still counts")
+		}
+	}
+	f.follow(ours, "", "")
+	second.cancel()
 }

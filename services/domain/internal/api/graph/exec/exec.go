@@ -6130,7 +6130,7 @@ type GroupEdge {
 }
 
 "A bearer token of a member. Only its hash is stored."
-type AccessToken {
+type AccessToken implements Node {
   id: ID!
   name: String!
   "The permissions it is restricted to. Those that the member's role does not grant have no effect."
@@ -6180,7 +6180,7 @@ type AgentEdge {
 }
 
 "A key with which an agent authenticates. The private half is not stored."
-type AgentKey {
+type AgentKey implements Node {
   id: ID!
   publicKey: String!
   createdAt: Time!
@@ -6801,7 +6801,7 @@ type FileChange {
 }
 
 "What a rollout of a version set would have changed at the time of the request."
-type RolloutPreview {
+type RolloutPreview implements Node {
   id: ID!
   versionSet: VersionSet!
   state: PreviewState!
@@ -32181,6 +32181,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Service(ctx, sel, obj)
+	case model.RolloutPreview:
+		return ec._RolloutPreview(ctx, sel, &obj)
+	case *model.RolloutPreview:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._RolloutPreview(ctx, sel, obj)
 	case model.RolloutEnvironment:
 		return ec._RolloutEnvironment(ctx, sel, &obj)
 	case *model.RolloutEnvironment:
@@ -32265,6 +32272,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Application(ctx, sel, obj)
+	case model.AgentKey:
+		return ec._AgentKey(ctx, sel, &obj)
+	case *model.AgentKey:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._AgentKey(ctx, sel, obj)
 	case model.Agent:
 		return ec._Agent(ctx, sel, &obj)
 	case *model.Agent:
@@ -32272,6 +32286,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Agent(ctx, sel, obj)
+	case model.AccessToken:
+		return ec._AccessToken(ctx, sel, &obj)
+	case *model.AccessToken:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._AccessToken(ctx, sel, obj)
 	default:
 		if typedObj, ok := obj.(graphql.Marshaler); ok {
 			return typedObj
@@ -32611,7 +32632,7 @@ func (ec *executionContext) _AccessChangeEdge(ctx context.Context, sel ast.Selec
 	return out
 }
 
-var accessTokenImplementors = []string{"AccessToken"}
+var accessTokenImplementors = []string{"AccessToken", "Node"}
 
 func (ec *executionContext) _AccessToken(ctx context.Context, sel ast.SelectionSet, obj *model.AccessToken) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, accessTokenImplementors)
@@ -33056,7 +33077,7 @@ func (ec *executionContext) _AgentEdge(ctx context.Context, sel ast.SelectionSet
 	return out
 }
 
-var agentKeyImplementors = []string{"AgentKey"}
+var agentKeyImplementors = []string{"AgentKey", "Node"}
 
 func (ec *executionContext) _AgentKey(ctx context.Context, sel ast.SelectionSet, obj *model.AgentKey) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, agentKeyImplementors)
@@ -40857,7 +40878,7 @@ func (ec *executionContext) _RolloutPolicy(ctx context.Context, sel ast.Selectio
 	return out
 }
 
-var rolloutPreviewImplementors = []string{"RolloutPreview"}
+var rolloutPreviewImplementors = []string{"RolloutPreview", "Node"}
 
 func (ec *executionContext) _RolloutPreview(ctx context.Context, sel ast.SelectionSet, obj *model.RolloutPreview) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, rolloutPreviewImplementors)

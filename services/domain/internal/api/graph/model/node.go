@@ -136,3 +136,9 @@ func (RolloutEnvironment) IsNode() {}
 
 // IsNode marks a node.
 func (Deployment) IsNode() {}
+
+// IsNode marks a node.
+func (AccessToken) IsNode() {}
+
+// IsNode marks a node.
+func (AgentKey) IsNode() {}

@@ -22,6 +22,9 @@ func WrapPreview(p core.Preview) RolloutPreview { return RolloutPreview{p} }
 // GlobalID is rolloutpreview_<number>.
 func (p RolloutPreview) GlobalID() string { return id.Format(KindRolloutPreview, p.ID) }
 
+// IsNode marks a node.
+func (RolloutPreview) IsNode() {}
+
 // MarshalPreviewState writes a state.
 func MarshalPreviewState(s core.PreviewState) graphql.Marshaler { return word(s.String()) }
 
