@@ -155,7 +155,7 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	policy(core.NewerSupersedes)
 	s.say(event.RolloutStarted{RolloutID: first.ID})
 	_, err = promote(user(), second)
-	s.refused(err, "rollout_1 is in_progress and moves")
+	s.refused(err, "rollout_1 is in progress and moves")
 	s.say(event.ApprovalRequested{RolloutID: first.ID, GateID: "production"})
 	made, err := promote(user(), second)
 	s.ok(err)

@@ -166,6 +166,7 @@ func TestTheClockOfARolloutStartsWhenItIsOver(t *testing.T) {
 func TestAFailedRolloutWhoseServiceRecoversIsLeft(t *testing.T) {
 	t.Parallel()
 	w, r := watched(t)
+	w.rollsBackOnlyWhatStaysDegraded()
 	d := w.deployments(w.stops(r)[0])[0]
 	w.until(2)
 	w.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})

@@ -327,7 +327,7 @@ func (s *shop) sets() []core.VersionSet {
 
 func (s *shop) rollout(set core.VersionSet) core.Rollout {
 	s.t.Helper()
-	r, err := s.domain.CreateRollout(s.t.Context(), user(), core.NewRollout{VersionSetID: set.ID, Reason: "test"})
+	r, err := s.domain.CreateRollout(s.t.Context(), user(), core.NewRollout{VersionSetID: set.ID, Reason: "test", Again: true})
 	s.ok(err)
 	return *r.Rollout
 }

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,7 +127,7 @@ func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { 
 		s.say(gate)
 	}
 	for _, gate := range []string{"production", "release", "the program's own"} {
-		s.refused(s.approve(user(), r, gate), "user 1 has asked for rollout_1 and may not approve")
+		s.refused(s.approve(user(), r, gate), "user 1 requested rollout_1, so someone else must approve")
 		s.ok(s.approve(person(2), r, gate))
 	}
 	s.ok(s.approve(user(), r, "production/50"))
@@ -272,11 +273,11 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 		return err
 	}
 	const none = `found "tow"; expected a group that exists`
-	const few = `found 3; expected at most 2, as group "two" has no more members`
+	const few = `found 3; expected at most 2, as no more members of group "two" may approve`
 	refused(pipeline(`,"group":"tow"`, `"group":"two","quorum":3`, `"group":"tow"`),
 		fault.Field{Name: "/definition/steps/1/group", Problem: none}, fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: few},
 		fault.Field{Name: "/definition/steps/2/gates/0/approval/group", Problem: none})
-	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":20`))
+	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":1`))
 
 	environment := func(group string, quorum int) error {
 		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
@@ -288,15 +289,15 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 
 	// Each can be answered by itself, and both together cannot: more people than the group has that the other one asks.
 	s.group("three", 3)
-	refused(pipeline(`,"group":"two"`, `"group":"three","quorum":3`, `"quorum":20`),
+	refused(pipeline(`,"group":"two"`, `"group":"three","quorum":3`, `"quorum":2`),
 		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
-	refused(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":20`),
+	refused(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":2`),
 		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
 	s.ok(environment("three", 3))
-	s.ok(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":20`))
+	s.ok(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":2`))
 	refused(environment("two", 1), fault.Field{Name: "/quorum", Problem: `with what the pipeline of "shop" asks: ` + few})
 	s.ok(environment("", 1))
-	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":20`))
+	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":1`))
 	refused(environment("", 3), fault.Field{Name: "/quorum", Problem: `with what the pipeline of "shop" asks: ` + few})
 	s.ok(environment("two", 2))
 
@@ -304,4 +305,62 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	_, err := s.domain.SetGroupMembers(t.Context(), user(), 1, nil)
 	s.ok(err)
 	s.rollout(s.set) // fails the test where it is refused
+}
+
+// D7 of user.md: without a group, too, a question takes no more people than may approve; and when they leave, the rollout that waits says so.
+func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.group("two", 2) // with nobody else in the organization who may approve
+	for name, author := range map[string]func() error{
+		"a step":      func() error { return s.author(asks(`,"quorum":3`, "", "")) },
+		"an entry":    func() error { return s.author(asks("", `"quorum":3`, "")) },
+		"a weight":    func() error { return s.author(asks("", "", `"quorum":3`)) },
+		"environment": func() error { return s.ask(3, "") },
+	} {
+		if err := author(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "found 3; expected at most 2, as no more members of the organization may approve") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	viewer, err := s.domain.CreateMember(t.Context(), user(), core.NewMember{Name: "looks", Kind: core.PrincipalUser, Role: core.RoleViewer})
+	s.ok(err)
+	_, err = s.domain.CreateGroup(t.Context(), user(), "viewers", []int64{viewer.ID})
+	s.ok(err)
+	if err := s.ask(1, "viewers"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `no more members of group "viewers" may approve`) {
+		t.Errorf("a group of viewers: %v", err)
+	}
+
+	s.ok(s.ask(2, ""))
+	made, err := s.domain.CreateRollout(t.Context(), person(99), core.NewRollout{VersionSetID: s.set.ID})
+	s.ok(err)
+	r := *made.Rollout
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+	waits := func() string {
+		t.Helper()
+		all, err := s.domain.Waits(t.Context(), org, []int64{r.ID})
+		s.ok(err)
+		return all[r.ID][0].Detail
+	}
+	if got := waits(); strings.Contains(got, "nobody") {
+		t.Errorf("while it can be answered: %s", got)
+	}
+	member, err := s.domain.MemberByName(t.Context(), org, "two-0")
+	s.ok(err)
+	_, err = s.domain.RemoveMember(t.Context(), user(), member.ID)
+	s.ok(err)
+	if got := waits(); !strings.Contains(got, "nobody can answer it: it needs 2 more, and only 1") {
+		t.Errorf("when one has left: %s", got)
+	}
+}
+
+// author makes a pipeline of the shop.
+func (s *shop) author(definition json.RawMessage) error {
+	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+	return err
+}
+
+// ask has production ask by itself.
+func (s *shop) ask(quorum int, group string) error {
+	_, err := s.domain.SetEnvironmentApproval(s.t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects}})
+	return err
 }

@@ -138,9 +138,9 @@ func TestAHoldThatIsTakenBackOrEndsWithTheRollout(t *testing.T) {
 	}
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/50"})
 	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
-	s.refused(err, "is over: failed")
+	s.refused(err, "has ended: failed")
 	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
-	s.refused(err, "is over: failed")
+	s.refused(err, "has ended: failed")
 	s.want(s.granted(), []string{"staging"})
 	s.verifyJournal(r)
 }
@@ -182,6 +182,9 @@ func TestRollingBack(t *testing.T) {
 	r := s.rollout(second)
 	s.handOver()
 	s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID})
+	s.refused(err, "set-1 is live already in every environment that this would go to; there is nothing to roll back; to end rollout_2 where it is, cancel it")
+	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 
 	third := s.release(3)
 	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: third.ID})

@@ -36,7 +36,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log, Streams: s.streams}),
 		Console: pages,
 		Tokens: api.Tokens{c.BootstrapToken: {
-			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Permissions: core.RoleOwner.Permissions(),
+			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Name: ownerName, Permissions: core.RoleOwner.Permissions(),
 		}},
 		Access: s.domain,
 		Clock:  clock.System(),

@@ -70,9 +70,30 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 	s.verifyJournal(back)
 }
 
+// rollsBackOnlyWhatStaysDegraded is the policy that leaves a rollout that failed to people.
+func (s *shop) rollsBackOnlyWhatStaysDegraded() {
+	s.t.Helper()
+	_, err := s.domain.SetRollbackPolicy(s.t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, OnDegraded: true, DegradedAfter: 30 * time.Minute})
+	s.ok(err)
+}
+
+// By default a rollout that failed is rolled back at once, also where it failed because a service degraded.
+func TestARolloutThatFailedBecauseAServiceDegradedIsRolledBackAtOnce(t *testing.T) {
+	t.Parallel()
+	s, r := upgraded(t)
+	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID, Reason: "crash loop"})
+	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	s.close()
+	done, worked := s.due()
+	if !worked || done.RolloutID != r.ID || done.Cause != "failed" || done.MadeRolloutID == 0 {
+		t.Errorf("rolled back: %+v", done)
+	}
+}
+
 func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 	t.Parallel()
 	s, r := watched(t)
+	s.rollsBackOnlyWhatStaysDegraded()
 	d := s.deployments(s.stops(r)[0])[0]
 	s.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})

@@ -361,6 +361,8 @@ func (s *shop) moves(r core.Rollout) []func() error {
 	verb(func(a core.Actor) error { _, err := s.domain.AbortRollout(ctx, a, r.ID, "abort"); return err })
 	verb(func(a core.Actor) error { _, err := s.domain.RetryRollout(ctx, a, r.ID, "retry"); return err })
 	verb(func(a core.Actor) error { return s.approve(a, r, "staging/25") })
+	verb(func(a core.Actor) error { _, err := s.domain.BreakGlass(ctx, a, r.ID, "down"); return err })
+	verb(func(a core.Actor) error { _, err := s.domain.StopAutomaticRollback(ctx, a, r.ID, ""); return err })
 	verb(func(a core.Actor) error {
 		_, err := s.domain.RejectGate(ctx, a, core.Resolution{RolloutID: r.ID, GateID: "production"})
 		return err

@@ -21,6 +21,7 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 		return core.Flow{}, err
 	}
 	f := understand(def)
+	f.Keep = func(kept []bool) (json.RawMessage, error) { return keep(definition, def, kept) }
 	f.Check = func(known core.KnownToFlow) error { return check(def, known) }
 	return f, nil
 }
@@ -39,9 +40,14 @@ func understand(def flow.Definition) core.Flow {
 	var f core.Flow
 	asking := 0 // how many approval steps come before the next environment
 	for i, s := range def.Steps {
+		one := core.FlowStep{Asks: s.Type == flow.Approve}
+		if s.Type == flow.Deploy {
+			one.Environment = s.Environment
+		}
+		f.Steps = append(f.Steps, one)
 		if s.Type == flow.Approve {
 			f.Approvals = append(f.Approvals, core.ApprovalStep{
-				GateID: flow.StepGateID(i, s), Approval: *approval(&flow.Approval{Reason: s.Reason, Rules: s.Rules}),
+				Step: i, GateID: flow.StepGateID(i, s), Approval: *approval(&flow.Approval{Reason: s.Reason, Rules: s.Rules}),
 			})
 			asking++
 		}
@@ -69,4 +75,40 @@ func approval(a *flow.Approval) *core.Approval {
 		Reason: a.Reason, Quorum: a.Quorum, Group: a.Group, RequesterMayApprove: a.RequesterMayApprove,
 		ExpiresAfter: a.ExpiresAfter, OnExpiry: a.OnExpiry,
 	}
+}
+
+// keep is core.Flow.Keep. The steps stay as their author wrote them; an approval without a name gets that of its gate, which would
+// otherwise go by another number.
+func keep(definition json.RawMessage, def flow.Definition, kept []bool) (json.RawMessage, error) {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(definition, &whole); err != nil {
+		return nil, fmt.Errorf("read pipeline: %w", err)
+	}
+	var steps []map[string]json.RawMessage
+	if err := json.Unmarshal(whole["steps"], &steps); err != nil {
+		return nil, fmt.Errorf("read steps of pipeline: %w", err)
+	}
+	left := []map[string]json.RawMessage{}
+	for i, s := range steps {
+		if !kept[i] {
+			continue
+		}
+		if def.Steps[i].Type == flow.Approve {
+			name, err := json.Marshal(flow.StepGateID(i, def.Steps[i]))
+			if err != nil {
+				return nil, fmt.Errorf("name step %d of pipeline: %w", i, err)
+			}
+			s["name"] = name
+		}
+		left = append(left, s)
+	}
+	var err error
+	if whole["steps"], err = json.Marshal(left); err != nil {
+		return nil, fmt.Errorf("write steps of pipeline: %w", err)
+	}
+	narrowed, err := json.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("write pipeline: %w", err)
+	}
+	return narrowed, nil
 }

@@ -26,9 +26,6 @@ func (d *Domain) AbortRollout(ctx context.Context, a Actor, rollout int64, reaso
 		return Rollout{}, err
 	}
 	return d.change(ctx, a, ActionAbortRollout, rollout, func(ctx context.Context, t *tree, _ Standing) error {
-		if !t.underWay() {
-			return fault.New(fault.Refused, "%s is %s, and nothing is being deployed; cancel it instead", t.name(), t.rollout.State)
-		}
 		return t.command(ctx, VerbAbort, reason)
 	})
 }
@@ -84,7 +81,15 @@ func (d *Domain) beginAgain(ctx context.Context, t *tree, reason string) (Rollou
 	if r := newest[t.rollout.ApplicationID].Nodes[0]; r.ID != t.rollout.ID {
 		return Rollout{}, fault.New(fault.Refused, "rollout_%d has begun since; to promote the version set of %s again, create a rollout", r.ID, t.name())
 	}
-	p, err := d.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID)
+	var back *wayBack
+	if t.rollout.RollbackOf != 0 {
+		scope, err := t.scopeOf(ctx)
+		if err != nil {
+			return Rollout{}, err
+		}
+		back = &wayBack{of: t.rollout.RollbackOf, scope: scope}
+	}
+	p, err := d.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
 	if err != nil {
 		return Rollout{}, err
 	}

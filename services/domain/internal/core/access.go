@@ -194,10 +194,24 @@ func (d *Domain) setMembers(ctx context.Context, tx Tx, a Actor, action Action, 
 	return a.note(ctx, tx, action, AccessSubject{AccessGroup, group.ID, group.Name}, "members: "+strings.Join(names, " "))
 }
 
-// membersOf is how many members each group has, of those names that a group has.
-func membersOf(ctx context.Context, r Reads, organization int64, names []string) (map[string]int, error) {
-	groups := map[string]int64{}
+// anybody stands for all members of the organization where questions are for groups.
+const anybody = ""
+
+// enoughApprovers is more than any question can need: its quorum, those who have answered, and whoever may not.
+const enoughApprovers = 3 * maxQuorum
+
+// approversOf are the members who may approve, by group, of those names that a group has; of anybody's as many as can matter.
+func approversOf(ctx context.Context, r Reads, organization int64, names []string) (map[string][]int64, error) {
+	groups, found := map[string]int64{}, map[string][]int64{}
 	for _, name := range names {
+		if name == anybody {
+			all, err := r.MembersWithRoles(ctx, organization, rolesWith(MayApprove), enoughApprovers)
+			if err != nil {
+				return nil, err
+			}
+			found[anybody] = all
+			continue
+		}
 		g, err := r.GroupByName(ctx, organization, name)
 		if fault.Is(err, fault.NotFound) {
 			continue
@@ -207,29 +221,35 @@ func membersOf(ctx context.Context, r Reads, organization int64, names []string)
 		}
 		groups[name] = g.ID
 	}
-	count := make(map[string]int, len(groups))
 	if len(groups) == 0 {
-		return count, nil
+		return found, nil
 	}
 	members, err := r.MembersByGroup(ctx, organization, slices.Collect(maps.Values(groups)))
 	for name, id := range groups {
-		count[name] = len(members[id])
+		found[name] = []int64{}
+		for _, m := range members[id] {
+			if m.RemovedAt == nil && m.Role.Permissions().Has(MayApprove) {
+				found[name] = append(found[name], m.ID)
+			}
+		}
 	}
-	return count, err
+	return found, err
 }
 
-// unanswerable finds why a question to a group could never be answered, as JSON pointers into the rules of the question: there is no
-// such group, or it has too few members. The members are those of membersOf.
-func unanswerable(group string, quorum int, members map[string]int) []fault.Field {
-	if group == "" {
-		return nil
-	}
+// unanswerable finds why a question could never be answered, as JSON pointers into the rules of the question: there is no such group, or
+// too few of those whom it is for may approve. The approvers are those of approversOf. One owner, who may approve, there always is.
+func unanswerable(group string, quorum int, approvers map[string][]int64) []fault.Field {
 	quorum = max(quorum, 1)
-	switch n, exists := members[group]; {
+	all, exists := approvers[group]
+	switch n := len(all); {
+	case group == anybody && (quorum == 1 || n >= quorum):
+		return nil
+	case group == anybody:
+		return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf("found %d; expected at most %d, as no more members of the organization may approve", quorum, max(n, 1))}}
 	case !exists:
 		return []fault.Field{{Name: "/group", Problem: fmt.Sprintf("found %q; expected a group that exists", group)}}
 	case n < quorum:
-		return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf("found %d; expected at most %d, as group %q has no more members", quorum, n, group)}}
+		return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf("found %d; expected at most %d, as no more members of group %q may approve", quorum, n, group)}}
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ type Actor struct {
 	Type         PrincipalType
 	// ID is the principal's number, a member's for people and agents; 0 where it has none (the system).
 	ID int64
+	// Name is what people call the member; empty where that is not known.
+	Name string
 	// Permissions is what it may do: its role's, as far as the token that it showed has them too. The zero value may
 	// nothing (D28).
 	Permissions Permissions
@@ -36,6 +38,9 @@ func (a Actor) principal() Principal { return Principal{a.Type, a.ID} }
 
 // name is the principal for people.
 func (a Actor) name() string {
+	if a.Name != "" {
+		return a.Name
+	}
 	if a.ID == 0 {
 		return string(a.Type)
 	}

@@ -165,7 +165,7 @@ type ApprovalRequested struct {
 	Reason        string
 }
 
-func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause, _ Inbound) error {
+func (m ApprovalRequested) apply(ctx context.Context, d *Domain, tx Tx, c cause, _ Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
 	if err != nil || t.rollout.State.Terminal() {
 		return err
@@ -192,6 +192,9 @@ func (m ApprovalRequested) apply(ctx context.Context, _ *Domain, tx Tx, c cause,
 	}
 	if err := t.request(ctx, VerbRequestApproval, m.GateID, m.Reason); err != nil {
 		return err
+	}
+	if h.broken != nil {
+		return d.askBroken(ctx, t, m.GateID, *h.broken)
 	}
 	if rule.ExpiresAfter > 0 {
 		if err := tx.ScheduleGateExpiry(ctx, GateExpiry{RolloutID: m.RolloutID, GateID: m.GateID, AskedAt: c.at}, c.at.Add(rule.ExpiresAfter)); err != nil {

@@ -165,7 +165,7 @@ func (d *Domain) usable(ctx context.Context, reads Reads, organization int64, e 
 
 // refuseArchivingApplication is what an active rollout has against archiving its application.
 func refuseArchivingApplication(app Application, active Rollout) error {
-	return fault.New(fault.Refused, "application %q has an active rollout: rollout_%d is %s; cancel it first", app.Name, active.ID, active.State)
+	return fault.New(fault.Refused, "application %q has an active rollout: rollout_%d is %s; cancel it first", app.Name, active.ID, active.State.Words())
 }
 
 // refuseArchivingEnvironment is what an active rollout has against archiving an environment that it goes to.

@@ -75,6 +75,6 @@ func (t *tree) waitsForNewer(ctx context.Context, due *AutomaticRollback) (bool,
 	if !busy {
 		return false, nil
 	}
-	due.Outcome = fmt.Sprintf("put off: rollout_%d is %s", r.ID, r.State)
+	due.Outcome = fmt.Sprintf("put off: rollout_%d is %s", r.ID, r.State.Words())
 	return true, t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeDegraded}, t.cause.at.Add(lookAgain))
 }

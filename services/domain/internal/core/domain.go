@@ -117,6 +117,8 @@ type NewRollout struct {
 	// VersionSetID may be any set of the application, also an earlier one: that is a rollback (E12).
 	VersionSetID int64
 	Reason       string
+	// Again deploys it also where it is live in every environment already.
+	Again bool
 }
 
 // Resolution answers a gate.

@@ -126,6 +126,8 @@ type FlowDefinition struct {
 	Version       int
 	Definition    json.RawMessage
 	CreatedAt     time.Time
+	// Unchanged is that a request to make it found it in force already; only the answer to that request says so.
+	Unchanged bool
 }
 
 // ApplicationEnvironment is what the driver knows of one application in one environment. Its configuration is not here:
@@ -154,13 +156,49 @@ type Rollout struct {
 	// WorkflowRef is the handle of the workflow that drives it; empty until it has been handed over.
 	WorkflowRef string
 	State       RolloutState
-	// IsRollback, AwaitingApproval and PauseRequested are derived (R18, R38); only reads fill them in.
+	// RollbackOf is the rollout that it takes back; 0 for none.
+	RollbackOf int64
+	// IsRollback, AwaitingApproval, PauseRequested, Aborted, Glass and RolledBackBy are derived (R18, R38); only reads fill them in.
 	IsRollback       bool
 	AwaitingApproval bool
 	PauseRequested   bool
+	// Aborted is that somebody has asked for an abort, and nobody has retried since; false for one that is over.
+	Aborted bool
+	// Glass is who has passed its approvals by break-glass; nil for nobody.
+	Glass *BrokenGlass
+	// RolledBackBy is the newest rollout that takes it back; 0 for none.
+	RolledBackBy int64
 	CreatedAt        time.Time
 	StartedAt        *time.Time
 	FinishedAt       *time.Time
+}
+
+// Status is its state for people.
+func (r Rollout) Status() RolloutStatus {
+	switch {
+	case r.Aborted && r.State == RolloutPaused:
+		return StatusAborted
+	case r.Aborted && !r.State.Terminal():
+		return StatusAborting
+	default:
+		return RolloutStatus(r.State.String())
+	}
+}
+
+// StatusWithin is the status of one of its environments, which has a state like its own: what was under way is aborted with it.
+func (r Rollout) StatusWithin(e RolloutState) RolloutStatus {
+	if r.Aborted && !r.State.Terminal() && (e == RolloutInProgress || e == RolloutPaused) {
+		return r.Status()
+	}
+	return RolloutStatus(e.String())
+}
+
+// StatusOf is the status of one of its deployments.
+func (r Rollout) StatusOf(d DeploymentState) RolloutStatus {
+	if r.Aborted && !r.State.Terminal() && d == DeploymentDeploying {
+		return r.Status()
+	}
+	return RolloutStatus(d.String())
 }
 
 // RolloutEnvironment is a version set landing in one environment within a rollout.

@@ -1,10 +1,12 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // CreateFlowDefinition records a new version of a pipeline and submits the setups it needs (E33, E54). Setups of
-// environments that are not ready wait until they are.
+// environments that are not ready wait until they are. What is in force already is answered as it is: no version is made, and nothing set up.
 func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDefinition) (FlowDefinition, error) {
 	var made FlowDefinition
 	err := d.by(ctx, a, ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
@@ -35,6 +37,11 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 		}
 		latest, err := tx.LatestFlowDefinitions(ctx, a.Organization, []int64{app.ID})
 		if err != nil {
+			return err
+		}
+		if same, err := d.inForce(ctx, tx, a.Organization, latest[app.ID], n.Definition, flow, environments); err != nil || same {
+			made = latest[app.ID]
+			made.Unchanged = true
 			return err
 		}
 		made, err = tx.AddFlowDefinition(ctx, FlowDefinition{ApplicationID: app.ID, Version: latest[app.ID].Version + 1, Definition: n.Definition})
@@ -66,6 +73,39 @@ func (d *Domain) CreateFlowDefinition(ctx context.Context, a Actor, n NewFlowDef
 	})
 	d.wake()
 	return made, err
+}
+
+// inForce is that a definition says what the latest pipeline says, and that what this needs is there: an environment that was archived and
+// made anew under the same name wants its setup.
+func (d *Domain) inForce(
+	ctx context.Context, tx Tx, organization int64, latest FlowDefinition, definition json.RawMessage, flow Flow, environments map[string]BoundEnvironment,
+) (bool, error) {
+	if latest.ID == 0 || !sameJSON(latest.Definition, definition) {
+		return false, nil
+	}
+	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{latest.ApplicationID})
+	if err != nil {
+		return false, err
+	}
+	for _, step := range flow.Deploys {
+		if !slices.ContainsFunc(known[latest.ApplicationID], func(ae ApplicationEnvironment) bool { return ae.EnvironmentID == environments[step.Environment].ID }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// sameJSON is that two documents say the same, whatever their spaces and the order of their members.
+func sameJSON(a, b json.RawMessage) bool {
+	read := func(doc json.RawMessage) (value any, err error) {
+		decoder := json.NewDecoder(bytes.NewReader(doc))
+		decoder.UseNumber() // so that numbers beyond a float's digits are not taken for each other
+		err = decoder.Decode(&value)
+		return value, err
+	}
+	left, errLeft := read(a)
+	right, errRight := read(b)
+	return errLeft == nil && errRight == nil && reflect.DeepEqual(left, right)
 }
 
 // CheckFlowDefinition says what is wrong with a definition that may become an application's pipeline, as it stands: nothing is kept,
@@ -115,11 +155,11 @@ func (d *Domain) checkAuthored(ctx context.Context, r Reads, organization int64,
 	if err != nil {
 		return Flow{}, inDefinition(err)
 	}
-	members, err := membersOf(ctx, r, organization, flow.groups())
+	approvers, err := approversOf(ctx, r, organization, flow.groups())
 	if err != nil {
 		return Flow{}, err
 	}
-	err = checkFlow(d.drivers.Now(), flow, environments, func(a Approval) []fault.Field { return unanswerable(a.Group, a.Quorum, members) })
+	err = checkFlow(d.drivers.Now(), flow, environments, func(a Approval) []fault.Field { return unanswerable(a.Group, a.Quorum, approvers) })
 	if err == nil {
 		err = inDefinition(checkEntries(ctx, r, organization, flow, environments))
 	}
@@ -167,18 +207,18 @@ func checkEntries(ctx context.Context, r Reads, organization int64, flow Flow, e
 // can be answered: of that, no pipeline is the cause.
 func unanswerableTogether(ctx context.Context, r Reads, organization int64, step DeployStep, e Environment, own EnvironmentApproval) ([]fault.Field, error) {
 	_, rule := stop{step: step, environment: BoundEnvironment{Environment: e}, approval: &own}.entry()
-	members, err := membersOf(ctx, r, organization, []string{rule.Group})
-	if err != nil || len(unanswerable(own.Group, own.Quorum, members)) > 0 {
+	approvers, err := approversOf(ctx, r, organization, []string{rule.Group, own.Group})
+	if err != nil || len(unanswerable(own.Group, own.Quorum, approvers)) > 0 {
 		return nil, err
 	}
-	return unanswerable(rule.Group, rule.Quorum, members), nil
+	return unanswerable(rule.Group, rule.Quorum, approvers), nil
 }
 
-// groups are those that the pipeline wants an approval of.
+// groups are those that the pipeline wants an approval of; anybody is among them where it takes more than one of all members.
 func (f Flow) groups() []string {
 	var all []string
 	add := func(a *Approval) {
-		if a != nil && a.Group != "" && !slices.Contains(all, a.Group) {
+		if a != nil && (a.Group != anybody || a.Quorum > 1) && !slices.Contains(all, a.Group) {
 			all = append(all, a.Group)
 		}
 	}

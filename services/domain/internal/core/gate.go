@@ -80,7 +80,7 @@ func (g Gate) MayResolve(a Actor, approve bool) error {
 		return nil
 	}
 	if g.Requester == a.principal() && !g.RequesterMayApprove {
-		return fault.New(fault.Refused, "%s has asked for rollout_%d and may not approve its gate %q; somebody else has to", a.name(), g.RolloutID, g.GateID)
+		return fault.New(fault.Refused, "%s requested rollout_%d, so someone else must approve its gate %q", a.name(), g.RolloutID, g.GateID)
 	}
 	for _, one := range g.Approvals {
 		if one.Principal == a.principal() {
@@ -232,14 +232,12 @@ func (d *Domain) SetEnvironmentApproval(ctx context.Context, a Actor, environmen
 		if n == nil {
 			return tx.DropEnvironmentApproval(ctx, environment)
 		}
-		if n.Group != "" {
-			members, err := membersOf(ctx, tx, a.Organization, []string{n.Group})
-			if err != nil {
-				return err
-			}
-			if found := unanswerable(n.Group, n.Quorum, members); len(found) > 0 {
-				return fault.InvalidFields(found...)
-			}
+		approvers, err := approversOf(ctx, tx, a.Organization, []string{n.Group})
+		if err != nil {
+			return err
+		}
+		if found := unanswerable(n.Group, n.Quorum, approvers); len(found) > 0 {
+			return fault.InvalidFields(found...)
 		}
 		if err := d.checkPipelines(ctx, tx, a.Organization, e.Environment, *n); err != nil {
 			return err

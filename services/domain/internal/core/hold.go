@@ -122,6 +122,8 @@ type hold struct {
 	aborted bool
 	// asked is that people are asked to approve something.
 	asked bool
+	// broken is the row that passes approvals by break-glass; nil for none.
+	broken *Transition
 	// since is when it came to a gate, or asked to go past it, by the gate's name.
 	since map[string]time.Time
 }
@@ -178,7 +180,11 @@ func (h *hold) read(r Transition) {
 		clear(h.passed)
 	case VerbRetry:
 		h.aborted = false
-	case VerbCreate, VerbStart, VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbComplete, VerbDegrade, VerbFail, VerbCancel:
+	case VerbBreakGlass:
+		if r.GateID == "" && h.broken == nil {
+			h.broken = &r
+		}
+	case VerbCreate, VerbStart, VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbComplete, VerbDegrade, VerbFail, VerbCancel, VerbSkip, VerbStopRollback:
 	}
 }
 

@@ -22,6 +22,8 @@ const (
 	MayConfigure
 	// MayAdminister is to say who may do what.
 	MayAdminister
+	// MayBreakGlass is to pass the approvals of a rollout alone, for everybody to see.
+	MayBreakGlass
 )
 
 // Permissions is a set of them.
@@ -29,7 +31,7 @@ type Permissions uint8
 
 // AllPermissions is every permission, in the order in which they are shown.
 func AllPermissions() []Permission {
-	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister}
+	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister, MayBreakGlass}
 }
 
 // String is the permission as tokens and the API spell it.
@@ -45,6 +47,8 @@ func (p Permission) String() string {
 		return "configure"
 	case MayAdminister:
 		return "administer"
+	case MayBreakGlass:
+		return "break_glass"
 	default:
 		return "unknown"
 	}
@@ -94,7 +98,7 @@ func (r Role) Permissions() Permissions {
 	case RoleDeployer:
 		return PermissionsOf(MayRead, MayDeploy)
 	case RoleMaintainer:
-		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure)
+		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass)
 	case RoleOwner:
 		return PermissionsOf(AllPermissions()...)
 	default:
@@ -130,6 +134,8 @@ const (
 	ActionRollbackRollout         Action = "rollbackRollout"
 	ActionAbortRollout            Action = "abortRollout"
 	ActionRetryRollout            Action = "retryRollout"
+	ActionBreakGlass              Action = "breakGlass"
+	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"
@@ -156,10 +162,12 @@ const (
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
-	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionLookAtArtifactSource:
+	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
+	case ActionBreakGlass:
+		return MayBreakGlass, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
@@ -190,14 +198,20 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
+	if action == ActionBreakGlass && a.Type != PrincipalUser {
+		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.name(), a.Type)
+	}
 	if a.Permissions.Has(needed) {
 		return nil
 	}
 	var roles []string
-	for _, r := range AllRoles() {
-		if r.Permissions().Has(needed) {
-			roles = append(roles, string(r)+"s")
-		}
+	for _, r := range rolesWith(needed) {
+		roles = append(roles, string(r)+"s")
 	}
 	return fault.New(fault.Denied, "%s needs the permission %q, which you do not have here; %s of the organization have it, if their token is good for it", action, needed, strings.Join(roles, ", "))
+}
+
+// rolesWith are the roles that have a permission, the least first.
+func rolesWith(p Permission) []Role {
+	return slices.DeleteFunc(AllRoles(), func(r Role) bool { return !r.Permissions().Has(p) })
 }

@@ -12,7 +12,7 @@ import (
 // RollbackPolicy is what an application does by itself about a rollout that failed, or whose services degrade (E74).
 type RollbackPolicy struct {
 	ApplicationID int64
-	// OnFailed rolls back at once.
+	// OnFailed rolls back at once, however the rollout failed: a service that degraded is a failure like any other.
 	OnFailed bool
 	// OnDegraded rolls back when a service has been degraded for DegradedAfter, by the health cache, rollout or not (D13):
 	// somebody may still want to look, or to mend it.
@@ -69,11 +69,10 @@ func (d *Domain) SetRollbackPolicy(ctx context.Context, a Actor, p RollbackPolic
 // back, and a way back that fails is for people (D13).
 func (t *tree) wantRollback(ctx context.Context) error {
 	// changed is that a deployment began.
-	changed, degraded := false, false
+	changed := false
 	for _, b := range t.environments {
 		for _, dep := range b.deployments {
 			changed = changed || dep.State != DeploymentPending && dep.StartedAt != nil
-			degraded = degraded || dep.State == DeploymentDegraded
 		}
 	}
 	if !changed {
@@ -87,7 +86,7 @@ func (t *tree) wantRollback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if rollouts[t.rollout.ApplicationID].OnFailure == FailureRollsBack || !degraded && policy.OnFailed {
+	if rollouts[t.rollout.ApplicationID].OnFailure == FailureRollsBack || policy.OnFailed {
 		return t.tx.ScheduleRollback(ctx, AutomaticRollback{RolloutID: t.rollout.ID, Cause: causeFailed}, t.cause.at)
 	}
 	return t.runClock(ctx)
@@ -172,10 +171,10 @@ func (d *Domain) rollBack(ctx context.Context, t *tree, due *AutomaticRollback) 
 		due.Outcome = fmt.Sprintf("rollout_%d has begun since", r.ID)
 		return nil
 	}
-	target, err := t.earlier(ctx, 0)
+	target, err := t.earlier(ctx, 0, Scope{})
 	var p plan
 	if err == nil {
-		p, err = d.planRollout(ctx, t.tx, organization, target.ID)
+		p, err = d.planRollout(ctx, t.tx, organization, target.ID, &wayBack{of: t.rollout.ID})
 	}
 	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
 	if forPeople(err) {
@@ -185,7 +184,6 @@ func (d *Domain) rollBack(ctx context.Context, t *tree, due *AutomaticRollback) 
 	if err != nil {
 		return err
 	}
-	p.rollback = true
 	made, err := d.createPlanned(ctx, t.tx, t.cause, p, because("automatic rollback of "+t.name(), "it "+map[string]string{causeFailed: "failed", causeDegraded: "stayed degraded"}[due.Cause]))
 	due.MadeRolloutID = made.ID
 	return err

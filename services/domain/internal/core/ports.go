@@ -96,6 +96,10 @@ type Flow struct {
 	Deploys []DeployStep
 	// Approvals are the steps that only ask people, in order.
 	Approvals []ApprovalStep
+	// Steps are all of them, in order.
+	Steps []FlowStep
+	// Keep is the definition with some of its steps only, true for those that stay. The gates that are left keep their identifiers.
+	Keep func(kept []bool) (json.RawMessage, error)
 }
 
 // DeployStep brings the application to one environment.
@@ -131,6 +135,8 @@ type Approval struct {
 // ApprovalStep is a step of a pipeline that only asks.
 type ApprovalStep struct {
 	GateID string
+	// Step is which of the pipeline's steps it is, counted from 0.
+	Step int
 	// Before is the environment of the next deploy step; empty after the last.
 	Before string
 	Approval

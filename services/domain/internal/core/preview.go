@@ -99,7 +99,11 @@ type previewedRolloutInput struct {
 func (d *Domain) PreviewRollout(ctx context.Context, a Actor, n NewPreview) (Preview, error) {
 	var made Preview
 	err := d.by(ctx, a, ActionPreviewRollout, func(ctx context.Context, tx Tx) error {
-		p, err := d.planAny(ctx, tx, a.Organization, n.VersionSetID)
+		var back *wayBack
+		if n.Rollback {
+			back = &wayBack{}
+		}
+		p, err := d.planAny(ctx, tx, a.Organization, n.VersionSetID, back)
 		if err != nil {
 			return err
 		}
@@ -114,7 +118,7 @@ func (d *Domain) PreviewRollout(ctx context.Context, a Actor, n NewPreview) (Pre
 		if made, err = tx.AddPreview(ctx, Preview{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID}); err != nil {
 			return err
 		}
-		inputs, err := json.Marshal(p.previewInput(a.Organization, made.ID, n.Rollback))
+		inputs, err := json.Marshal(p.previewInput(a.Organization, made.ID))
 		if err != nil {
 			return fmt.Errorf("encode inputs of preview %d: %w", made.ID, err)
 		}
@@ -126,11 +130,11 @@ func (d *Domain) PreviewRollout(ctx context.Context, a Actor, n NewPreview) (Pre
 	return made, err
 }
 
-func (p plan) previewInput(organization, preview int64, rollback bool) previewInput {
+func (p plan) previewInput(organization, preview int64) previewInput {
 	in := previewInput{
 		Preview: numbered{preview},
 		Rollout: previewedRolloutInput{
-			OrganizationID: organization, Application: named{p.application.ID, p.application.Name}, PromoteFull: rollback && p.inFull,
+			OrganizationID: organization, Application: named{p.application.ID, p.application.Name}, PromoteFull: p.back != nil && p.inFull,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 	}

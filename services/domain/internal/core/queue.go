@@ -84,7 +84,7 @@ func (d *Domain) supersede(ctx context.Context, tx Tx, c cause, rollout int64, b
 		return err
 	}
 	if t.rollout.State != RolloutPaused && len(gates) == 0 {
-		return fault.New(fault.Refused, "%s is %s and moves; it can be superseded while it is paused or waits for approval", t.name(), t.rollout.State)
+		return fault.New(fault.Refused, "%s is %s and moves; it can be superseded while it is paused or waits for approval", t.name(), t.rollout.State.Words())
 	}
 	return d.cancel(ctx, t, "superseded by "+by.Name)
 }
@@ -104,7 +104,7 @@ func (d *Domain) BeginQueued(ctx context.Context) (QueuedRollout, bool, error) {
 			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
 				return err
 			}
-			p, err := d.planRollout(ctx, tx, organization, q.VersionSetID)
+			p, err := d.planRollout(ctx, tx, organization, q.VersionSetID, nil)
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)
 				return tx.SettleQueuedRollout(ctx, q)

@@ -59,6 +59,8 @@ type Reads interface {
 	// MembersByID finds removed ones as well: journals speak of them.
 	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]Member, error)
 	MemberByName(ctx context.Context, organization int64, name string) (Member, error)
+	// MembersWithRoles are members who have one of some roles and have not been removed, by number: at most so many.
+	MembersWithRoles(ctx context.Context, organization int64, roles []Role, most int) ([]int64, error)
 	Groups(ctx context.Context, organization int64, p Page) (Slice[Group], error)
 	GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Group, error)
 	GroupByName(ctx context.Context, organization int64, name string) (Group, error)
@@ -114,6 +116,10 @@ type Reads interface {
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]Rollout, error)
 	// ActiveRolloutsByEnvironment are the newest rollouts that go to environments and are not over; only number and state.
 	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]Rollout, error)
+	// SkipsByRollout are the environments of its pipeline that a rollout does not go to.
+	SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]SkippedEnvironment, error)
+	// AutomaticRollbacksByRollout has no key for a rollout of which no policy wants, or wanted, anything.
+	AutomaticRollbacksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]RollbackOutlook, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Gate, error)
 	// GateWordsByRollout are the rows of rollouts' own journals about gates, pauses and resumptions, oldest first.
 	GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Transition, error)

@@ -111,10 +111,7 @@ func (d *Domain) cancel(ctx context.Context, t *tree, reason string) error {
 	if err != nil || withdrawn {
 		return err
 	}
-	who := fmt.Sprintf("cancelled by %s %d", t.cause.Type, t.cause.ID)
-	if reason != "" {
-		who += ": " + reason
-	}
+	who := because("cancelled by "+t.cause.name(), reason)
 	return t.tx.AddHandoff(ctx, Handoff{
 		Kind: HandoffCancel, WorkflowID: id, Subject: HandoffRollout, SubjectID: t.rollout.ID, Reason: who, DueAt: t.cause.at,
 	})

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -11,7 +12,11 @@ type Rollback struct {
 	RolloutID int64
 	// VersionSetID is any earlier set of the application; 0 for the one that was live before.
 	VersionSetID int64
-	Reason       string
+	// Scope is where it goes; the zero value is everywhere that it changes something.
+	Scope  Scope
+	Reason string
+	// BreakGlass passes its approvals by break-glass from the beginning.
+	BreakGlass bool
 }
 
 // RollbackRollout begins a rollout of an earlier version set (E12). The one that is rolled back ends first if it is not
@@ -20,6 +25,14 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 	if err := checkReason(n.Reason); err != nil {
 		return Rollout{}, err
 	}
+	if n.BreakGlass {
+		if err := a.May(ActionBreakGlass); err != nil {
+			return Rollout{}, err
+		}
+		if err := checkGlassReason(n.Reason); err != nil {
+			return Rollout{}, err
+		}
+	}
 	var made Rollout
 	err := d.by(ctx, a, ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
 		c := cause{Actor: a, at: d.clock.Now()}
@@ -27,25 +40,31 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 		if err != nil {
 			return err
 		}
-		target, err := t.earlier(ctx, n.VersionSetID)
+		if err := d.checkScope(ctx, t, n.Scope); err != nil {
+			return err
+		}
+		target, err := t.earlier(ctx, n.VersionSetID, n.Scope)
 		if err != nil {
 			return err
 		}
 		reason := because("rollback of "+t.name(), n.Reason)
+		back := &wayBack{of: t.rollout.ID, scope: n.Scope}
 		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
 		// rollback of the transaction leaves the old one running.
 		if !t.rollout.State.Terminal() {
+			back.instead = fmt.Sprintf("; to end %s where it is, cancel it", t.name())
 			if err := d.cancel(ctx, t, because("rolled back to "+target.Name, n.Reason)); err != nil {
 				return err
 			}
 		}
-		p, err := d.planRollout(ctx, tx, a.Organization, target.ID)
+		p, err := d.planRollout(ctx, tx, a.Organization, target.ID, back)
 		if err != nil {
 			return err
 		}
-		p.rollback = true
-		made, err = d.createPlanned(ctx, tx, c, p, reason)
-		return err
+		if made, err = d.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {
+			return err
+		}
+		return (&tree{tx: tx, cause: c, rollout: made}).request(ctx, VerbBreakGlass, "", n.Reason)
 	})
 	d.wake()
 	return made, err
@@ -53,14 +72,13 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 
 // earlier is the set to go back to. What was live in the last environment is preferred: a set that has only been in the
 // first ones may be what failed later on.
-func (t *tree) earlier(ctx context.Context, wanted int64) (VersionSet, error) {
+func (t *tree) earlier(ctx context.Context, wanted int64, scope Scope) (VersionSet, error) {
 	target := wanted
 	if target == 0 {
-		environments := make([]RolloutEnvironment, len(t.environments))
-		for i, b := range t.environments {
-			environments[i] = b.RolloutEnvironment
+		environments, err := t.within(ctx, scope)
+		if err != nil {
+			return VersionSet{}, err
 		}
-		var err error
 		if target, err = liveBefore(t.rollout, environments); err != nil {
 			return VersionSet{}, err
 		}
@@ -78,4 +96,20 @@ func (t *tree) earlier(ctx context.Context, wanted int64) (VersionSet, error) {
 		return set, fault.New(fault.Refused, "%s is not earlier than %s, which %s carries; to go forward, create a rollout", set.Name, sets[t.rollout.VersionSetID].Name, t.name())
 	}
 	return set, nil
+}
+
+// within are the environments of a rollout that are in a scope.
+func (t *tree) within(ctx context.Context, scope Scope) ([]RolloutEnvironment, error) {
+	ids := make([]int64, len(t.environments))
+	for i, b := range t.environments {
+		ids[i] = b.EnvironmentID
+	}
+	known, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	var all []RolloutEnvironment
+	for _, b := range t.environments {
+		if scope.includes(known[b.EnvironmentID].Name) {
+			all = append(all, b.RolloutEnvironment)
+		}
+	}
+	return all, err
 }

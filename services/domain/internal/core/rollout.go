@@ -21,9 +21,12 @@ func (d *Domain) CreateRollout(ctx context.Context, a Actor, n NewRollout) (Prom
 		if made.Queued, err = d.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
 			return err
 		}
-		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID)
+		p, err := d.planRollout(ctx, tx, a.Organization, n.VersionSetID, nil)
 		if err != nil {
 			return err
+		}
+		if !n.Again && p.liveEverywhere() {
+			return fault.New(fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name, p.application.Name)
 		}
 		r, err := d.createPlanned(ctx, tx, c, p, n.Reason)
 		made.Rollout = &r
@@ -54,10 +57,17 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
-	// onFailure and inFull are the application's policies; retry and rollback what the rollout is made for.
-	onFailure       FailurePolicy
-	inFull          bool
-	retry, rollback bool
+	// touched are the environments in which something may have changed since.
+	touched map[int64]bool
+	// onFailure and inFull are the application's policies.
+	onFailure FailurePolicy
+	inFull    bool
+	// retry is that the rollout is made to bring another one to its end, and back that it is a way back; nil for none.
+	retry bool
+	back  *wayBack
+	// skipped are the environments of the pipeline that are left out, and program is the pipeline without them.
+	skipped []namedSkip
+	program json.RawMessage
 }
 
 // stop is one environment of a plan.
@@ -71,8 +81,8 @@ type stop struct {
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
-func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
-	p, err := d.planAny(ctx, tx, organization, versionSet)
+func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+	p, err := d.planAny(ctx, tx, organization, versionSet, back)
 	if err != nil {
 		return p, err
 	}
@@ -87,8 +97,8 @@ func (d *Domain) planRollout(ctx context.Context, tx Tx, organization, versionSe
 }
 
 // planAny is planRollout whether or not another rollout is under way.
-func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet int64) (plan, error) {
-	p := plan{drivers: d.drivers.Now()}
+func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+	p := plan{drivers: d.drivers.Now(), back: back}
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {
 		return p, err
@@ -116,6 +126,9 @@ func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet in
 		return p, err
 	}
 	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
+		return p, err
+	}
+	if p.touched, err = tx.TouchedEnvironments(ctx, p.application.ID); err != nil {
 		return p, err
 	}
 	if err := p.readPolicies(ctx, tx, organization); err != nil {
@@ -183,8 +196,19 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 		return fault.Because(err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version, fault.Public(err))
 	}
 	p.approvals = flow.Approvals
+	skipped, err := p.skips(flow, environments)
+	if err != nil {
+		return err
+	}
+	if err := p.narrow(flow, skipped); err != nil {
+		return err
+	}
 	for _, step := range flow.Deploys {
 		e := environments[step.Environment]
+		if cause, skips := skipped[step.Environment]; skips {
+			p.skipped = append(p.skipped, namedSkip{SkippedEnvironment{EnvironmentID: e.ID, Cause: cause}, e.Name})
+			continue
+		}
 		ae := byEnvironment[e.ID]
 		if err := refuseUnready(p.application, e.Environment, ae); err != nil {
 			return err
@@ -208,7 +232,11 @@ func (d *Domain) planStops(ctx context.Context, tx Tx, organization int64, p *pl
 
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
 func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (Rollout, error) {
-	r, err := tx.AddRollout(ctx, Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID})
+	n := Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID}
+	if p.back != nil {
+		n.RollbackOf = p.back.of
+	}
+	r, err := tx.AddRollout(ctx, n)
 	if fault.Is(err, fault.Conflict) { // the database's own guard, should the lock ever be forgotten
 		return r, fault.Because(err, fault.Refused, "application %q has an active rollout already; one at a time", p.application.Name)
 	}
@@ -219,15 +247,18 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	if err := t.created(ctx, Subject{SubjectRollout, r.ID}, reason); err != nil {
 		return r, err
 	}
+	if err := p.recordSkips(ctx, t); err != nil {
+		return r, err
+	}
 	// Apart from events, this is all that the program ever sees of the domain: it cannot ask back, so that a replay
 	// reads the same (R3, E23).
 	in := deployInput{
 		Rollout: rolloutInput{
 			ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name},
-			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.rollback && p.inFull,
+			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.back != nil && p.inFull,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
-		Pipeline:   p.definition.Definition,
+		Pipeline:   p.program,
 	}
 	for i, s := range p.stops {
 		// Another release may carry other bytes under the same name@major; what this rollout runs has to be had again

@@ -17,7 +17,11 @@ type Standing struct {
 	// Gates are the open ones.
 	Gates        []Gate
 	Environments []RolloutEnvironment
-	hold         hold
+	// UnderWay is that something is being deployed, so that there is something to take back.
+	UnderWay bool
+	hold     hold
+	// outlook is what a policy wants of it; the zero value for nothing.
+	outlook RollbackOutlook
 }
 
 // May is nil when an actor may do something with the rollout as it stands; Denied for want of permission, and Refused
@@ -56,20 +60,29 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 func (s Standing) refuses(action Action) error {
 	id, state := s.Rollout.ID, s.Rollout.State
 	// What is over takes nothing more; only going back from it makes sense (D16).
-	if state.Terminal() && action != ActionRollbackRollout && action != ActionRetryRollout {
-		return fault.New(fault.Refused, "rollout_%d is over: %s", id, state)
+	if state.Terminal() && action != ActionRollbackRollout && action != ActionRetryRollout && action != ActionStopRollback {
+		return fault.New(fault.Refused, "rollout_%d has ended: %s", id, state.Words())
 	}
 	switch action {
+	case ActionStopRollback:
+		return s.refusesStop()
+	case ActionBreakGlass:
+		if s.hold.broken != nil {
+			return fault.New(fault.Refused, "the approvals of rollout_%d are passed by break-glass already", id)
+		}
 	case ActionAbortRollout:
 		if s.hold.aborted {
 			return fault.New(fault.Refused, "rollout_%d is aborted already; retry it, roll it back or cancel it", id)
+		}
+		if !s.UnderWay {
+			return fault.New(fault.Refused, "rollout_%d is %s, and nothing is being deployed; cancel it instead", id, state.Words())
 		}
 	case ActionRetryRollout:
 		if state == RolloutCompleted {
 			return fault.New(fault.Refused, "rollout_%d is completed; there is nothing to retry", id)
 		}
 		if !state.Terminal() && !s.hold.aborted {
-			return fault.New(fault.Refused, "rollout_%d is %s; nobody has aborted it", id, state)
+			return fault.New(fault.Refused, "rollout_%d is %s; nobody has aborted it", id, state.Words())
 		}
 	case ActionPauseRollout:
 		if s.hold.aborted {
@@ -86,7 +99,7 @@ func (s Standing) refuses(action Action) error {
 			return fault.New(fault.Refused, "rollout_%d is aborted; retry it, roll it back or cancel it", id)
 		}
 		if !s.hold.wanted {
-			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", id, state)
+			return fault.New(fault.Refused, "rollout_%d is %s; nobody has paused it", id, state.Words())
 		}
 	default: // nothing else depends on it
 	}
@@ -137,7 +150,7 @@ func liveBefore(r Rollout, environments []RolloutEnvironment) (int64, error) {
 
 // refuseBusy is what an active rollout has against another one (R14).
 func refuseBusy(app Application, active Rollout) error {
-	return fault.New(fault.Refused, "application %q has an active rollout already: rollout_%d is %s; one at a time", app.Name, active.ID, active.State)
+	return fault.New(fault.Refused, "application %q has an active rollout already: rollout_%d is %s; one at a time", app.Name, active.ID, active.State.Words())
 }
 
 func refuseNoPipeline(app Application) error {
@@ -157,7 +170,7 @@ func refuseUnready(app Application, e Environment, ae ApplicationEnvironment) er
 
 // standing is that of a locked rollout.
 func (t *tree) standing(ctx context.Context) (Standing, error) {
-	s := Standing{Rollout: t.rollout}
+	s := Standing{Rollout: t.rollout, UnderWay: t.underWay()}
 	for _, b := range t.environments {
 		s.Environments = append(s.Environments, b.RolloutEnvironment)
 	}
@@ -168,6 +181,11 @@ func (t *tree) standing(ctx context.Context) (Standing, error) {
 	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	s.Gates = gates[t.rollout.ID]
 	s.hold = holdOf(rows[t.rollout.ID], s.Gates)
+	if err != nil {
+		return s, err
+	}
+	wanted, err := t.tx.AutomaticRollbacksByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	s.outlook = wanted[t.rollout.ID]
 	return s, err
 }
 
@@ -189,11 +207,45 @@ func (d *Domain) Standings(ctx context.Context, organization int64, rollouts []i
 	if err != nil {
 		return nil, err
 	}
+	wanted, err := d.AutomaticRollbacksByRollout(ctx, organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	moving, err := d.underWay(ctx, organization, environments)
+	if err != nil {
+		return nil, err
+	}
 	all := make(map[int64]Standing, len(known))
 	for id, r := range known {
-		all[id] = Standing{Rollout: r, Gates: gates[id], Environments: environments[id], hold: holdOf(words[id], gates[id])}
+		all[id] = Standing{
+			Rollout: r, Gates: gates[id], Environments: environments[id], UnderWay: moving[id], hold: holdOf(words[id], gates[id]), outlook: wanted[id],
+		}
 	}
 	return all, nil
+}
+
+// underWay is which rollouts are deploying something, of some environments by rollout.
+func (d *Domain) underWay(ctx context.Context, organization int64, environments map[int64][]RolloutEnvironment) (map[int64]bool, error) {
+	of := map[int64]int64{}
+	var ids []int64
+	for rollout, all := range environments {
+		for _, e := range all {
+			if !e.State.Terminal() {
+				of[e.ID] = rollout
+				ids = append(ids, e.ID)
+			}
+		}
+	}
+	deployments, err := d.DeploymentsByRolloutEnvironment(ctx, organization, ids)
+	moving := map[int64]bool{}
+	for e, all := range deployments {
+		for _, dep := range all {
+			if dep.State == DeploymentDeploying {
+				moving[of[e]] = true
+			}
+		}
+	}
+	return moving, err
 }
 
 // ApplicationStanding is what a new rollout of an application, and archiving it, depend on.

@@ -1,5 +1,7 @@
 package core
 
+import "strings"
+
 // RolloutState is where a rollout, or a rollout environment, stands (R35). The numbers are stored.
 type RolloutState int16
 
@@ -45,6 +47,20 @@ func (s RolloutState) String() string {
 		return "unknown"
 	}
 }
+
+// Words is the state for people.
+func (s RolloutState) Words() string { return strings.ReplaceAll(s.String(), "_", " ") }
+
+// RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it has been aborted, which the journal says.
+type RolloutStatus string
+
+// The statuses that are no states.
+const (
+	// StatusAborting is that somebody has aborted it, and that it is being taken back.
+	StatusAborting RolloutStatus = "aborting"
+	// StatusAborted is that it has been taken back, and waits to be retried, rolled back or cancelled.
+	StatusAborted RolloutStatus = "aborted"
+)
 
 // Terminal states absorb every later event (D16).
 func (s RolloutState) Terminal() bool { return s >= RolloutCompleted }
@@ -97,6 +113,12 @@ const (
 	// the rollout, which stands there when all deployments do.
 	VerbReachGate Verb = "reach_gate"
 	VerbPassGate  Verb = "pass_gate"
+	// VerbSkip is an environment of the pipeline that a rollback does not go to.
+	VerbSkip Verb = "skip"
+	// VerbBreakGlass passes approvals by break-glass: without a gate it is the claim, and with one the gate that is passed by it.
+	VerbBreakGlass Verb = "break_glass"
+	// VerbStopRollback calls off the automatic rollback of a rollout, mostly of one that is over.
+	VerbStopRollback Verb = "stop_rollback"
 	// VerbRequestPassage is a rollout that waits at a gate because somebody holds it.
 	VerbRequestPassage Verb = "request_passage"
 )

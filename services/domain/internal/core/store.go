@@ -167,6 +167,10 @@ type RolloutWrites interface {
 	AddRollout(ctx context.Context, r Rollout) (Rollout, error)
 	AddRolloutEnvironment(ctx context.Context, e RolloutEnvironment) (RolloutEnvironment, error)
 	AddDeployment(ctx context.Context, d Deployment) (Deployment, error)
+	// AddRolloutSkip keeps that a rollout does not go to an environment of its pipeline.
+	AddRolloutSkip(ctx context.Context, s SkippedEnvironment) error
+	// TouchedEnvironments are those in which a rollout may have changed something since the last one completed there.
+	TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error)
 	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
 	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.

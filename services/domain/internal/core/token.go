@@ -17,7 +17,7 @@ type NewToken struct {
 	MemberID int64
 	// Name tells its holder's tokens apart.
 	Name string
-	// Scopes are what it is good for; 0 for all that the actor may do. Reading always belongs to it.
+	// Scopes are what it is good for; 0 for all that the actor may do but break-glass, which has to be asked for. Reading always belongs to it.
 	Scopes Permissions
 	// Lifetime is how long it is good; 0 for 90 days.
 	Lifetime time.Duration
@@ -42,7 +42,7 @@ func (d *Domain) CreateToken(ctx context.Context, a Actor, n NewToken) (AccessTo
 		n.MemberID = a.ID
 	}
 	if n.Scopes == 0 {
-		n.Scopes = a.Permissions
+		n.Scopes = a.Permissions &^ PermissionsOf(MayBreakGlass)
 	}
 	n.Scopes |= PermissionsOf(MayRead)
 	if n.Lifetime == 0 {
@@ -172,7 +172,7 @@ func (d *Domain) holder(ctx context.Context, secret string, session bool) (Acces
 	if err != nil {
 		return AccessToken{}, Actor{}, err
 	}
-	a := Actor{Organization: organization, Type: member.Kind, ID: member.ID, Permissions: member.Role.Permissions() & token.Scopes}
+	a := Actor{Organization: organization, Type: member.Kind, ID: member.ID, Name: member.Name, Permissions: member.Role.Permissions() & token.Scopes}
 	for _, g := range groups[member.ID] {
 		a.Groups = append(a.Groups, g.Name)
 	}

@@ -229,6 +229,7 @@ func (a *account) read(row Transition, known bool) {
 func legal(row Transition) bool {
 	requests := []Verb{
 		VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbReachGate, VerbPassGate, VerbRequestPassage, VerbAbort, VerbRetry, VerbPause, VerbResume,
+		VerbSkip, VerbBreakGlass, VerbStopRollback,
 	}
 	if *row.From == row.To {
 		return slices.Contains(requests, row.Verb)

@@ -56,7 +56,7 @@ func held(words []Transition, end time.Time) []span {
 			if !asked {
 				open[t.GateID] = span{begin: t.CreatedAt}
 			}
-		case VerbApprove, VerbReject, VerbExpire:
+		case VerbApprove, VerbReject, VerbExpire, VerbBreakGlass:
 			if asked {
 				open[t.GateID] = span{s.begin, t.CreatedAt}
 			}

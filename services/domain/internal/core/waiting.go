@@ -64,6 +64,10 @@ type waitView struct {
 	gates        map[int64][]DeploymentGate
 	services     map[int64]Service
 	contacts     map[int64]Contact
+	// members are those who hold one of the rollouts, by number.
+	members map[int64]Member
+	// approvers are those of approversOf for the gates that are open.
+	approvers map[string][]int64
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
@@ -116,6 +120,9 @@ func (d *Domain) readWaits(ctx context.Context, organization int64, rollouts []i
 	if v.contacts, err = d.Contacts(ctx, organization, places); err != nil {
 		return v, err
 	}
+	if err := d.readPeople(ctx, organization, &v); err != nil {
+		return v, err
+	}
 	var deployments, services []int64
 	for _, of := range v.deployments {
 		for _, dep := range of {
@@ -129,6 +136,49 @@ func (d *Domain) readWaits(ctx context.Context, organization int64, rollouts []i
 	return v, err
 }
 
+// readPeople reads whom the waits name, and who may end them.
+func (d *Domain) readPeople(ctx context.Context, organization int64, v *waitView) error {
+	var holders []int64
+	var groups []string
+	for _, s := range v.standings {
+		if s.hold.word.PrincipalID != 0 {
+			holders = append(holders, s.hold.word.PrincipalID)
+		}
+		for _, g := range s.Gates {
+			if !slices.Contains(groups, g.Group) {
+				groups = append(groups, g.Group)
+			}
+		}
+	}
+	var err error
+	if v.members, err = d.MembersByID(ctx, organization, holders); err != nil {
+		return err
+	}
+	v.approvers, err = approversOf(ctx, d, organization, groups)
+	return err
+}
+
+// nameOf is a principal for people.
+func (v waitView) nameOf(by PrincipalType, id int64) string {
+	return Actor{Type: by, ID: id, Name: v.members[id].Name}.name()
+}
+
+// stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
+func (v waitView) stuck(g Gate) string {
+	lacks, left := g.Quorum-len(g.Approvals), 0
+	for _, id := range v.approvers[g.Group] {
+		requester := g.Requester.ID == id && !g.RequesterMayApprove
+		answered := slices.ContainsFunc(g.Approvals, func(a GateApproval) bool { return a.ID == id })
+		if !requester && !answered {
+			left++
+		}
+	}
+	if left >= lacks {
+		return ""
+	}
+	return fmt.Sprintf("nobody can answer it: it needs %d more, and only %d of those it is for are left who may approve; add members who may, or cancel the rollout", lacks, left)
+}
+
 // waits are those of one rollout.
 func (v waitView) waits(s Standing) []Wait {
 	var all []Wait
@@ -138,13 +188,13 @@ func (v waitView) waits(s Standing) []Wait {
 		})
 	}
 	if s.Rollout.State == RolloutPaused {
-		word, done := s.hold.word, "held"
+		word, done, resolver := s.hold.word, "paused", holders(MayDeploy)
 		if s.hold.aborted {
-			done = "aborted"
+			done, resolver = "aborted", resolver+", who may retry it, roll it back or cancel it"
 		}
 		all = append(all, Wait{
-			Kind: WaitPause, Detail: because(fmt.Sprintf("%s by %s %d", done, word.PrincipalType, word.PrincipalID), word.Reason),
-			Resolver: holders(MayDeploy), Needs: MayDeploy, Since: &word.CreatedAt,
+			Kind: WaitPause, Detail: because(done+" by "+v.nameOf(word.PrincipalType, word.PrincipalID), word.Reason),
+			Resolver: resolver, Needs: MayDeploy, Since: &word.CreatedAt,
 		})
 	}
 	for _, g := range s.Gates {
@@ -155,8 +205,12 @@ func (v waitView) waits(s Standing) []Wait {
 		if !g.RequesterMayApprove {
 			resolver += ", but not who has asked for the rollout"
 		}
+		detail := because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason)
+		if problem := v.stuck(g); problem != "" {
+			detail += "; " + problem
+		}
 		all = append(all, Wait{
-			Kind: WaitApproval, Detail: because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason),
+			Kind: WaitApproval, Detail: detail,
 			Resolver: resolver, Needs: MayApprove, Since: &g.RequestedAt, Until: g.ExpiresAt(), GateID: g.GateID, EnvironmentID: v.environmentOf(s, g.GateID),
 		})
 	}
@@ -201,7 +255,13 @@ func (v waitView) waitsIn(s Standing, e RolloutEnvironment) []Wait {
 	}
 	slices.SortFunc(all, func(a, b Wait) int { return strings.Compare(a.GateID, b.GateID) })
 	for _, dep := range v.deployments[e.ID] {
+		if s.hold.aborted && s.Rollout.State == RolloutPaused {
+			break // taken back: nothing moves
+		}
 		if w, ok := v.moving(dep, environment); ok {
+			if s.hold.aborted {
+				w.Detail = fmt.Sprintf("%s is being taken back in %q", v.services[dep.ServiceID].Name, environment.Name)
+			}
 			all = append(all, w)
 		}
 	}

@@ -70,6 +70,16 @@ func (r reader) MemberByName(ctx context.Context, organization int64, name strin
 	return m, err
 }
 
+// MembersWithRoles implements core.Reads.
+func (r reader) MembersWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) (ids []int64, err error) {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
+		names := convertAll(roles, func(role core.Role) string { return string(role) })
+		ids, err = q.MembersWithRoles(ctx, organization, names, int32(most))
+		return pg.Classify(err, "find members by role")
+	})
+	return ids, err
+}
+
 // Groups implements core.Reads.
 func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "groups", func(q *query.Queries, w core.Window) ([]query.Group, error) {

@@ -61,7 +61,7 @@ func applicationEnvironment(r query.ApplicationEnvironment) core.ApplicationEnvi
 func rollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
-		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State),
+		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State), RollbackOf: orZero(r.RollbackOf),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }

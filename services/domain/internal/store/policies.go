@@ -44,6 +44,20 @@ func (t *tx) StopRollbackClock(ctx context.Context, rollout int64) error {
 	return pg.Classify(t.q.StopRollbackClock(ctx, t.organization, rollout), "stop the clock of rollout %d", rollout)
 }
 
+// AutomaticRollbacksByRollout implements core.Reads.
+func (r reader) AutomaticRollbacksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error) {
+	return byKey(ctx, r, organization, rollouts, "automatic rollbacks", (*query.Queries).AutomaticRollbacks,
+		func(row query.AutomaticRollback) (int64, core.RollbackOutlook) {
+			o := core.RollbackOutlook{AutomaticRollback: core.AutomaticRollback{
+				ID: row.ID, RolloutID: row.RolloutID, Cause: row.Cause, MadeRolloutID: orZero(row.MadeRolloutID), Outcome: row.Outcome,
+			}}
+			if o.State() == core.RollbackDue {
+				o.DueAt = row.DueAt
+			}
+			return row.RolloutID, o
+		})
+}
+
 // DueRollback implements core.Tx.
 func (t *tx) DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollback, bool, error) {
 	row, err := t.q.DueRollback(ctx, t.organization, at)

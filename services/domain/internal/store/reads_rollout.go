@@ -65,7 +65,8 @@ func statesOf(f core.RolloutFilter) []int16 {
 	return convertAll(f.States, func(s core.RolloutState) int16 { return int16(s) })
 }
 
-// derive fills in what no column holds: whether each is a rollback, whether a gate is open, and whether it will pause (R18, R38).
+// derive fills in what no column holds: whether each is a rollback, whether a gate is open, whether it will pause (R18, R38), whether it was
+// aborted, who has broken the glass, and what takes it back.
 func derive(ctx context.Context, q *query.Queries, organization int64, all []core.Rollout) error {
 	if len(all) == 0 {
 		return nil
@@ -83,14 +84,15 @@ func derive(ctx context.Context, q *query.Queries, organization int64, all []cor
 	if err != nil {
 		return pg.Classify(err, "derive open gates")
 	}
-	pauses, err := q.PausesRequested(ctx, organization, ids)
+	marks, err := q.Marks(ctx, organization, ids)
 	if err != nil {
-		return pg.Classify(err, "derive requested pauses")
+		return pg.Classify(err, "derive what the journals say of rollouts")
 	}
-	rollback, awaiting, pausing := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
-	for _, id := range pauses {
-		pausing[id] = true
+	marked := map[int64]query.MarksRow{}
+	for _, m := range marks {
+		marked[m.ID] = m
 	}
+	rollback, awaiting := map[int64]bool{}, map[int64]bool{}
 	for _, id := range rollbacks {
 		rollback[id] = true
 	}
@@ -99,7 +101,11 @@ func derive(ctx context.Context, q *query.Queries, organization int64, all []cor
 	}
 	for i := range all {
 		id := all[i].ID
-		all[i].IsRollback, all[i].AwaitingApproval, all[i].PauseRequested = rollback[id], awaiting[id], pausing[id]
+		all[i].IsRollback, all[i].AwaitingApproval, all[i].PauseRequested = rollback[id], awaiting[id], marked[id].Pausing
+		all[i].Aborted, all[i].RolledBackBy = marked[id].Aborted, marked[id].RolledBackBy
+		if m := marked[id]; m.BreakerID != 0 {
+			all[i].Glass = &core.BrokenGlass{Principal: core.Principal{Type: core.PrincipalUser, ID: m.BreakerID}, Reason: m.BreakerReason, At: m.BrokenAt}
+		}
 	}
 	return nil
 }
@@ -189,6 +195,14 @@ func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []in
 		found[row.RolloutID] = append(found[row.RolloutID], g)
 	}
 	return found, nil
+}
+
+// SkipsByRollout implements core.Reads.
+func (r reader) SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error) {
+	return under(ctx, r, organization, rollouts, "skipped environments of rollouts", (*query.Queries).RolloutSkips,
+		func(row query.RolloutSkip) (int64, core.SkippedEnvironment) {
+			return row.RolloutID, core.SkippedEnvironment{RolloutID: row.RolloutID, EnvironmentID: row.EnvironmentID, Cause: core.SkipCause(row.Cause)}
+		})
 }
 
 // GateWordsByRollout implements core.Reads.

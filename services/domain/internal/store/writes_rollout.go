@@ -23,7 +23,7 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 		return core.Rollout{}, missing(err, "version set", r.VersionSetID)
 	}
 	row, err := t.q.InsertRollout(ctx, query.InsertRolloutParams{
-		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
+		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID, RollbackOf: orNull(r.RollbackOf),
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
 	return rollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
@@ -42,6 +42,24 @@ func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironmen
 func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deployment, error) {
 	row, err := t.q.InsertDeployment(ctx, t.organization, d.RolloutEnvironmentID, d.ServiceID)
 	return deployment(row), pg.Classify(err, "add deployment of service %d", d.ServiceID)
+}
+
+// AddRolloutSkip implements core.Tx.
+func (t *tx) AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) error {
+	err := t.q.InsertRolloutSkip(ctx, query.InsertRolloutSkipParams{
+		OrganizationID: t.organization, RolloutID: s.RolloutID, EnvironmentID: s.EnvironmentID, Cause: string(s.Cause),
+	})
+	return pg.Classify(err, "skip environment %d in rollout %d", s.EnvironmentID, s.RolloutID)
+}
+
+// TouchedEnvironments implements core.Tx.
+func (t *tx) TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error) {
+	ids, err := t.q.TouchedEnvironments(ctx, t.organization, application)
+	touched := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		touched[id] = true
+	}
+	return touched, pg.Classify(err, "read where application %d may have changed", application)
 }
 
 // LiveVersionSets implements core.Tx.

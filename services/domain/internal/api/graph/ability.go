@@ -77,7 +77,7 @@ func (rollout) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout, core.ActionRollbackRollout,
-		core.ActionApproveGate, core.ActionRejectGate)
+		core.ActionApproveGate, core.ActionRejectGate, core.ActionBreakGlass, core.ActionStopRollback)
 }
 
 // WaitingOn is every condition that it needs and does not have.

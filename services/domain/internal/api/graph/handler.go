@@ -67,6 +67,7 @@ type Domain interface {
 	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)
 	RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error)
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Wait, error)
+	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
 	SourceKinds() []core.SourceKind
 	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]core.SourceState, error)
@@ -103,6 +104,8 @@ type Domain interface {
 	PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	RollbackRollout(ctx context.Context, a core.Actor, n core.Rollback) (core.Rollout, error)
+	BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	StopAutomaticRollback(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 }
 
 var _ Domain = (*core.Domain)(nil)

@@ -62,6 +62,8 @@ type loaders struct {
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	environmentStandings    *loader[int64, core.EnvironmentStanding]
 	waitsOf                 *loader[int64, []core.Wait]
+	outlookOf               *loader[int64, core.RollbackOutlook]
+	skipsOf                 *loader[int64, []core.SkippedEnvironment]
 	members                 *loader[int64, core.Member]
 	cells                   *loader[int64, core.Cell]
 	cellsOf                 *loader[int64, []core.Cell]
@@ -135,6 +137,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		applicationStandings:    plain(b, r.ApplicationStandings),
 		environmentStandings:    plain(b, r.EnvironmentStandings),
 		waitsOf:                 plain(b, r.Waits),
+		outlookOf:               plain(b, r.RollbackOutlooks),
+		skipsOf:                 plain(b, r.SkipsByRollout),
 		members:                 plain(b, r.MembersByID),
 		cells:                   plain(b, r.CellsByID),
 		cellsOf:                 plain(b, r.CellsByApplication),

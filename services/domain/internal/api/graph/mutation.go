@@ -51,6 +51,7 @@ func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowD
 	if err == nil {
 		f, err = m.domain.CreateFlowDefinition(ctx, l.actor, core.NewFlowDefinition{ApplicationID: application, Definition: in.Definition})
 	}
+	p.Unchanged = f.Unchanged
 	p.FlowDefinition, p.Errors, err = outcome(ctx, l.flows, f.ID, model.WrapFlowDefinition, err)
 	return p, err
 }
@@ -89,7 +90,7 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
 	var made core.Promotion
 	if err == nil {
-		made, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason)})
+		made, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -97,10 +98,13 @@ func apply(
 // RollbackRollout begins a rollout of an earlier version set.
 func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutInput) (p model.RollbackRolloutPayload, err error) {
 	l := loadersOf(ctx)
-	back := core.Rollback{Reason: orEmpty(in.Reason)}
+	back := core.Rollback{Reason: orEmpty(in.Reason), BreakGlass: in.BreakGlass != nil && *in.BreakGlass}
 	back.RolloutID, err = number("/rolloutId", model.KindRollout, in.RolloutID)
 	if err == nil && in.VersionSetID != nil {
 		back.VersionSetID, err = number("/versionSetId", model.KindVersionSet, *in.VersionSetID)
+	}
+	if err == nil {
+		back.Scope, err = scope(ctx, m.domain, in)
 	}
 	var made core.Rollout
 	if err == nil {
@@ -110,6 +114,47 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 		err = inField(err, "/rolloutId")
 	}
 	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, made.ID, model.WrapRollout, err)
+	return p, err
+}
+
+// scope is where a rollback goes, by the names of environments; what is no identifier of one is taken for a name, which the use case checks.
+func scope(ctx context.Context, d Domain, in model.RollbackRolloutInput) (core.Scope, error) {
+	organization := loadersOf(ctx).actor.Organization
+	names := func(given []string) ([]string, error) {
+		found := make([]string, len(given))
+		for i, one := range given {
+			found[i] = one
+			number, err := id.Parse(model.KindEnvironment, one)
+			if err != nil {
+				continue
+			}
+			known, err := d.EnvironmentsByID(ctx, organization, []int64{number})
+			if err != nil {
+				return nil, err
+			}
+			if e, ok := known[number]; ok {
+				found[i] = e.Name
+			}
+		}
+		return found, nil
+	}
+	only, err := names(in.Environments)
+	if err != nil {
+		return core.Scope{}, err
+	}
+	except, err := names(in.Exclude)
+	return core.Scope{Only: only, Except: except}, err
+}
+
+// BreakGlass passes the approvals of a rollout.
+func (m mutation) BreakGlass(ctx context.Context, in model.BreakGlassInput) (p model.BreakGlassPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, &in.Reason, m.domain.BreakGlass)
+	return p, err
+}
+
+// StopAutomaticRollback calls off what a policy has scheduled.
+func (m mutation) StopAutomaticRollback(ctx context.Context, in model.StopAutomaticRollbackInput) (p model.StopAutomaticRollbackPayload, err error) {
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.StopAutomaticRollback)
 	return p, err
 }
 

@@ -62,6 +62,15 @@ func (resolvers) QueuedRollout() exec.QueuedRolloutResolver { return queuedRollo
 // Rollout resolves its fields.
 func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }
 
+// AutomaticRollback resolves its fields.
+func (resolvers) AutomaticRollback() exec.AutomaticRollbackResolver { return automaticRollback{} }
+
+// BreakGlass resolves its fields.
+func (resolvers) BreakGlass() exec.BreakGlassResolver { return breakGlass{} }
+
+// SkippedEnvironment resolves its fields.
+func (resolvers) SkippedEnvironment() exec.SkippedEnvironmentResolver { return skippedEnvironment{} }
+
 // RolloutPreview resolves its fields.
 func (resolvers) RolloutPreview() exec.RolloutPreviewResolver { return rolloutPreview{} }
 

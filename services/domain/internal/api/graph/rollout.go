@@ -25,6 +25,50 @@ func (rollout) FlowDefinition(ctx context.Context, r *model.Rollout) (model.Flow
 	return required(ctx, loadersOf(ctx).flows, model.KindFlowDefinition, r.FlowDefinitionID, model.WrapFlowDefinition)
 }
 
+// RollbackOf is the one that it takes back.
+func (rollout) RollbackOf(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, r.Rollout.RollbackOf, model.WrapRollout)
+}
+
+// RolledBackBy is the newest one that takes it back.
+func (rollout) RolledBackBy(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, r.Rollout.RolledBackBy, model.WrapRollout)
+}
+
+// AutomaticRollback is what the policy wants of it.
+func (rollout) AutomaticRollback(ctx context.Context, r *model.Rollout) (*model.AutomaticRollback, error) {
+	return optional(ctx, loadersOf(ctx).outlookOf, r.ID, func(o core.RollbackOutlook) model.AutomaticRollback { return model.AutomaticRollback{RollbackOutlook: o} })
+}
+
+// SkippedEnvironments are those of its pipeline that it does not go to.
+func (rollout) SkippedEnvironments(ctx context.Context, r *model.Rollout) ([]model.SkippedEnvironment, error) {
+	return list(ctx, loadersOf(ctx).skipsOf, r.ID, func(s core.SkippedEnvironment) model.SkippedEnvironment { return model.SkippedEnvironment{SkippedEnvironment: s} })
+}
+
+// automaticRollback resolves those of AutomaticRollback.
+type automaticRollback struct{}
+
+// Rollout is the one that came of it; null before.
+func (automaticRollback) Rollout(ctx context.Context, r *model.AutomaticRollback) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, r.MadeRolloutID, model.WrapRollout)
+}
+
+// breakGlass resolves those of BreakGlass.
+type breakGlass struct{}
+
+// Principal is who broke it.
+func (breakGlass) Principal(ctx context.Context, g *model.BreakGlass) (*model.Member, error) {
+	return optional(ctx, loadersOf(ctx).members, g.ID, model.WrapMember)
+}
+
+// skippedEnvironment resolves those of SkippedEnvironment.
+type skippedEnvironment struct{}
+
+// Environment is which of them it is.
+func (skippedEnvironment) Environment(ctx context.Context, s *model.SkippedEnvironment) (model.Environment, error) {
+	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, s.EnvironmentID, model.WrapEnvironment)
+}
+
 // OpenGates are the requests for approval that nobody has resolved yet.
 func (rollout) OpenGates(ctx context.Context, r *model.Rollout) ([]model.Gate, error) {
 	return list(ctx, loadersOf(ctx).gatesOf, r.ID, model.WrapGate)
@@ -54,6 +98,12 @@ func (rollout) Journal(
 // rolloutEnvironment resolves those of RolloutEnvironment.
 type rolloutEnvironment struct{}
 
+// Status is its state for people.
+func (rolloutEnvironment) Status(ctx context.Context, e *model.RolloutEnvironment) (core.RolloutStatus, error) {
+	r, _, err := loadersOf(ctx).rollouts.load(ctx, e.RolloutID)
+	return r.StatusWithin(e.State), err
+}
+
 // Environment is which of them it is.
 func (rolloutEnvironment) Environment(ctx context.Context, e *model.RolloutEnvironment) (model.Environment, error) {
 	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, e.EnvironmentID, model.WrapEnvironment)
@@ -76,6 +126,17 @@ func (rolloutEnvironment) Deployments(ctx context.Context, e *model.RolloutEnvir
 
 // deployment resolves those of Deployment.
 type deployment struct{}
+
+// Status is its state for people.
+func (deployment) Status(ctx context.Context, d *model.Deployment) (core.RolloutStatus, error) {
+	l := loadersOf(ctx)
+	e, _, err := l.rolloutEnvironments.load(ctx, d.RolloutEnvironmentID)
+	if err != nil {
+		return "", err
+	}
+	r, _, err := l.rollouts.load(ctx, e.RolloutID)
+	return r.StatusOf(d.State), err
+}
 
 // Service is what is deployed.
 func (deployment) Service(ctx context.Context, d *model.Deployment) (model.Service, error) {

@@ -169,3 +169,7 @@ ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1;
 -- name: SetMemberIdentity :execrows
 UPDATE cd_members SET issuer = @issuer::text, subject = @subject::text
 WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL AND issuer IS NULL;
+
+-- name: MembersWithRoles :many
+SELECT id FROM cd_members
+WHERE organization_id = @organization_id AND removed_at IS NULL AND role = ANY(@roles::text[]) ORDER BY id LIMIT @at_most;

@@ -9,7 +9,7 @@ SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND roll
 
 -- name: OpenGates :many
 -- A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
--- enough different people have approved it (R38, D24). An abort leaves every gate. What was asked before there were rules has those of one person.
+-- enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
 SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
@@ -26,7 +26,7 @@ JOIN cd_rollout_transitions c ON c.organization_id = @organization_id AND c.roll
 LEFT JOIN cd_rollout_gates g ON g.organization_id = @organization_id AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
-           count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended,
+           count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended,
            COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
                FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
     FROM cd_rollout_transitions a
@@ -64,3 +64,7 @@ SET asks = true, reason = excluded.reason, quorum = excluded.quorum, approver_gr
 
 -- name: DropEnvironmentApproval :exec
 UPDATE cd_environment_approvals SET asks = false WHERE organization_id = @organization_id AND environment_id = @environment_id;
+
+-- name: BrokenGlass :one
+-- Across organizations, on purpose: the metrics are the installation's.
+SELECT g.times::bigint AS times, COALESCE(g.last_at, 'epoch')::timestamptz AS last_at FROM cd_broken_glass() AS g;

@@ -11,22 +11,10 @@ INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_stat
 VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
 -- name: GateWords :many
--- What the rollouts' own journals say of gates and holds.
+-- What the rollouts' own journals say of gates, holds and broken glass.
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
-WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry'))
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
 ORDER BY rollout_id, id;
-
--- name: PausesRequested :many
--- Those whose latest word about a hold is a pause that has not become true yet (D17).
-SELECT g.rollout_id
-FROM (
-    SELECT DISTINCT ON (t.rollout_id) t.rollout_id, t.event, t.from_state, t.to_state
-    FROM cd_rollout_transitions t
-    WHERE t.organization_id = @organization_id AND t.rollout_id = ANY(@ids::bigint[]) AND t.event IN ('pause', 'resume')
-    ORDER BY t.rollout_id, t.id DESC
-) g
-JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = g.rollout_id
-WHERE g.event = 'pause' AND g.from_state = g.to_state AND r.state IN (0, 1);
 
 -- name: GatesByDeployment :many
 SELECT deployment_id, gate_id, event, created_at FROM cd_deployment_transitions

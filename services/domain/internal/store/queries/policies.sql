@@ -28,6 +28,11 @@ JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout
 WHERE b.organization_id = @organization_id AND b.state = 0 AND b.due_at <= @at::timestamptz
 ORDER BY b.due_at, b.id LIMIT 1 FOR NO KEY UPDATE OF b, r SKIP LOCKED;
 
+-- name: AutomaticRollbacks :many
+-- What policies want, or wanted, of rollouts. A clock that stands is left out: nothing is degraded.
+SELECT * FROM cd_automatic_rollbacks
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (state <> 0 OR due_at IS NOT NULL);
+
 -- name: SettleRollback :exec
 UPDATE cd_automatic_rollbacks SET state = CASE WHEN @outcome::text = '' THEN 1 ELSE 2 END, outcome = @outcome, made_rollout_id = @made_rollout_id
 WHERE organization_id = @organization_id AND id = @id AND state = 0;

@@ -1,6 +1,12 @@
 -- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent)
-VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent) RETURNING *;
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of) RETURNING *;
+
+-- name: InsertRolloutSkip :exec
+INSERT INTO cd_rollout_skips (organization_id, rollout_id, environment_id, cause) VALUES (@organization_id, @rollout_id, @environment_id, @cause);
+
+-- name: RolloutSkips :many
+SELECT * FROM cd_rollout_skips WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) ORDER BY rollout_id, id;
 
 -- name: TraceOfVersionSet :one
 SELECT COALESCE(traceparent, '')::text FROM cd_version_sets WHERE organization_id = @organization_id AND id = @id;
@@ -27,6 +33,23 @@ FROM cd_rollout_environments e
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
 WHERE e.organization_id = @organization_id AND r.application_id = @application_id AND e.state = 3
 ORDER BY e.environment_id, e.rollout_id DESC;
+
+-- name: TouchedEnvironments :many
+-- Where a rollout that came after the last completed one may have changed something: its deployments have begun, or it was allowed in
+-- and their beginning may not have been heard of.
+SELECT DISTINCT e.environment_id
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.state <> 3
+  AND e.rollout_id > COALESCE((
+      SELECT max(c.rollout_id) FROM cd_rollout_environments c
+      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
+      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 3), 0)
+  AND (EXISTS (SELECT FROM cd_deployments d
+               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state BETWEEN 1 AND 4))
+    OR EXISTS (SELECT FROM cd_rollout_transitions t
+               WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
 
 -- name: LockRollout :one
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
@@ -94,9 +117,33 @@ JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.ro
 WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND e.environment_id = ANY(@ids::bigint[])
 ORDER BY e.environment_id, r.id DESC;
 
+-- name: Marks :many
+-- What is said of rollouts beside their state: whether somebody has aborted one that is not over, and not retried it since; whether the
+-- latest word about a hold is a pause that has not become true yet (D17); whether somebody has broken the glass; and the newest rollout
+-- that takes it back. One query for all, since every list of rollouts asks it.
+SELECT r.id,
+       (r.state IN (0, 1) AND COALESCE((
+           SELECT p.event = 'pause' AND p.from_state = p.to_state FROM cd_rollout_transitions p
+           WHERE p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.event IN ('pause', 'resume') ORDER BY p.id DESC LIMIT 1), false))::boolean AS pausing,
+       COALESCE((SELECT b.id FROM cd_rollouts b
+           WHERE b.organization_id = r.organization_id AND b.rollback_of = r.id ORDER BY b.id DESC LIMIT 1), 0)::bigint AS rolled_back_by,
+       (r.state IN (0, 1, 2) AND COALESCE((
+           SELECT a.event = 'abort' FROM cd_rollout_transitions a
+           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.event IN ('abort', 'retry') ORDER BY a.id DESC LIMIT 1), false))::boolean AS aborted,
+       COALESCE(g.principal_id, 0)::bigint AS breaker_id, COALESCE(g.reason, '')::text AS breaker_reason, COALESCE(g.created_at, 'epoch')::timestamptz AS broken_at
+FROM cd_rollouts r
+LEFT JOIN LATERAL (
+    SELECT b.principal_id, b.reason, b.created_at FROM cd_rollout_transitions b
+    WHERE b.organization_id = r.organization_id AND b.rollout_id = r.id AND b.event = 'break_glass' AND b.gate_id IS NULL
+    ORDER BY b.id LIMIT 1
+) g ON true
+WHERE r.organization_id = @organization_id AND r.id = ANY(@ids::bigint[]);
+
 -- name: Rollbacks :many
--- Those whose target was live before in their first environment, with something else in between (R18): something else since
+-- Those that take a rollout back, and those whose target was live before in their first environment, with something else in between (R18): something else since
 -- the first time that it was.
+SELECT r.id FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.id = ANY(@ids::bigint[]) AND r.rollback_of IS NOT NULL
+UNION
 SELECT r.id
 FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1

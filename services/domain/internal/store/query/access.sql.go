@@ -653,6 +653,31 @@ func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []i
 	return items, nil
 }
 
+const membersWithRoles = `-- name: MembersWithRoles :many
+SELECT id FROM cd_members
+WHERE organization_id = $1 AND removed_at IS NULL AND role = ANY($2::text[]) ORDER BY id LIMIT $3
+`
+
+func (q *Queries) MembersWithRoles(ctx context.Context, organizationID int64, roles []string, atMost int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, membersWithRoles, organizationID, roles, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const organizationsOfIdentity = `-- name: OrganizationsOfIdentity :many
 SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at FROM cd_organizations_of_identity($1::text, $2::text) AS f
 `

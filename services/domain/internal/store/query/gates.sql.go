@@ -11,6 +11,23 @@ import (
 	"time"
 )
 
+const brokenGlass = `-- name: BrokenGlass :one
+SELECT g.times::bigint AS times, COALESCE(g.last_at, 'epoch')::timestamptz AS last_at FROM cd_broken_glass() AS g
+`
+
+type BrokenGlassRow struct {
+	Times  int64
+	LastAt time.Time
+}
+
+// Across organizations, on purpose: the metrics are the installation's.
+func (q *Queries) BrokenGlass(ctx context.Context) (BrokenGlassRow, error) {
+	row := q.db.QueryRow(ctx, brokenGlass)
+	var i BrokenGlassRow
+	err := row.Scan(&i.Times, &i.LastAt)
+	return i, err
+}
+
 const dropEnvironmentApproval = `-- name: DropEnvironmentApproval :exec
 UPDATE cd_environment_approvals SET asks = false WHERE organization_id = $1 AND environment_id = $2
 `
@@ -156,7 +173,7 @@ JOIN cd_rollout_transitions c ON c.organization_id = $1 AND c.rollout_id = q.rol
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
-           count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended,
+           count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended,
            COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
                FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
     FROM cd_rollout_transitions a
@@ -183,7 +200,7 @@ type OpenGatesRow struct {
 }
 
 // A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
-// enough different people have approved it (R38, D24). An abort leaves every gate. What was asked before there were rules has those of one person.
+// enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
 	if err != nil {

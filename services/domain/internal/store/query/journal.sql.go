@@ -49,7 +49,7 @@ func (q *Queries) CountJournalsByRollout(ctx context.Context, organizationID int
 
 const gateWords = `-- name: GateWords :many
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
-WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry'))
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
 ORDER BY rollout_id, id
 `
 
@@ -66,7 +66,7 @@ type GateWordsRow struct {
 	CreatedAt     time.Time
 }
 
-// What the rollouts' own journals say of gates and holds.
+// What the rollouts' own journals say of gates, holds and broken glass.
 func (q *Queries) GateWords(ctx context.Context, organizationID int64, ids []int64) ([]GateWordsRow, error) {
 	rows, err := q.db.Query(ctx, gateWords, organizationID, ids)
 	if err != nil {
@@ -330,39 +330,6 @@ func (q *Queries) JournalsByRollout(ctx context.Context, arg JournalsByRolloutPa
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const pausesRequested = `-- name: PausesRequested :many
-SELECT g.rollout_id
-FROM (
-    SELECT DISTINCT ON (t.rollout_id) t.rollout_id, t.event, t.from_state, t.to_state
-    FROM cd_rollout_transitions t
-    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.event IN ('pause', 'resume')
-    ORDER BY t.rollout_id, t.id DESC
-) g
-JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = g.rollout_id
-WHERE g.event = 'pause' AND g.from_state = g.to_state AND r.state IN (0, 1)
-`
-
-// Those whose latest word about a hold is a pause that has not become true yet (D17).
-func (q *Queries) PausesRequested(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, pausesRequested, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var rollout_id int64
-		if err := rows.Scan(&rollout_id); err != nil {
-			return nil, err
-		}
-		items = append(items, rollout_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -512,7 +512,7 @@ CROSS JOIN LATERAL (
 ) q
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = r.id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort')) AS ended
+    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended
     FROM cd_rollout_transitions a
     WHERE a.organization_id = $1 AND a.rollout_id = r.id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers

@@ -35,7 +35,7 @@ type AccessToken struct {
 	Name     string
 	// SHA-256 of the token, which is 256 random bits: it is shown once and kept nowhere.
 	Digest []byte
-	// Bits: 1 read 2 deploy 4 approve 8 configure 16 administer. What it is good for, as far as the member's role allows it too.
+	// Bits: 1 read 2 deploy 4 approve 8 configure 16 administer 32 break glass. What it is good for, as far as the member's role allows it too.
 	Scopes     int16
 	ExpiresAt  time.Time
 	RevokedAt  *time.Time
@@ -519,6 +519,8 @@ type Rollout struct {
 	Traceparent *string
 	// Its journal has a request for an approval, answered or not. Only kept for those that were under way when this was made, and newer ones.
 	Asked bool
+	// The rollout that it takes back; null for one that takes none back, and for those that people began before there was this column.
+	RollbackOf *int64
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
@@ -597,6 +599,18 @@ type RolloutPreview struct {
 	WorkflowRef  *string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+}
+
+// Environments of its pipeline that a rollback does not go to: it has no rollout environment there.
+type RolloutSkip struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	// unchanged: its version set is live there already. excluded: by request.
+	Cause     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type RolloutTransition struct {

@@ -10,6 +10,43 @@ import (
 	"time"
 )
 
+const automaticRollbacks = `-- name: AutomaticRollbacks :many
+SELECT id, organization_id, rollout_id, cause, due_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_automatic_rollbacks
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (state <> 0 OR due_at IS NOT NULL)
+`
+
+// What policies want, or wanted, of rollouts. A clock that stands is left out: nothing is degraded.
+func (q *Queries) AutomaticRollbacks(ctx context.Context, organizationID int64, ids []int64) ([]AutomaticRollback, error) {
+	rows, err := q.db.Query(ctx, automaticRollbacks, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AutomaticRollback
+	for rows.Next() {
+		var i AutomaticRollback
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutID,
+			&i.Cause,
+			&i.DueAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueClosing = `-- name: DueClosing :one
 SELECT id, rollout_id, reason FROM cd_rollout_closings
 WHERE organization_id = $1 AND NOT settled AND due_at <= $2

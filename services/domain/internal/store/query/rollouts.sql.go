@@ -14,7 +14,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -40,6 +40,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
+			&i.RollbackOf,
 		); err != nil {
 			return nil, err
 		}
@@ -207,8 +208,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 }
 
 const insertRollout = `-- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent)
-VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of)
+VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of
 `
 
 type InsertRolloutParams struct {
@@ -217,6 +218,7 @@ type InsertRolloutParams struct {
 	VersionSetID     int64
 	FlowDefinitionID int64
 	Traceparent      *string
+	RollbackOf       *int64
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (Rollout, error) {
@@ -226,6 +228,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.VersionSetID,
 		arg.FlowDefinitionID,
 		arg.Traceparent,
+		arg.RollbackOf,
 	)
 	var i Rollout
 	err := row.Scan(
@@ -242,6 +245,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.UpdatedAt,
 		&i.Traceparent,
 		&i.Asked,
+		&i.RollbackOf,
 	)
 	return i, err
 }
@@ -288,6 +292,27 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const insertRolloutSkip = `-- name: InsertRolloutSkip :exec
+INSERT INTO cd_rollout_skips (organization_id, rollout_id, environment_id, cause) VALUES ($1, $2, $3, $4)
+`
+
+type InsertRolloutSkipParams struct {
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	Cause          string
+}
+
+func (q *Queries) InsertRolloutSkip(ctx context.Context, arg InsertRolloutSkipParams) error {
+	_, err := q.db.Exec(ctx, insertRolloutSkip,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.EnvironmentID,
+		arg.Cause,
+	)
+	return err
 }
 
 const insertSnapshot = `-- name: InsertSnapshot :exec
@@ -351,7 +376,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -371,12 +396,13 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.UpdatedAt,
 		&i.Traceparent,
 		&i.Asked,
+		&i.RollbackOf,
 	)
 	return i, err
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -403,6 +429,68 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
+			&i.RollbackOf,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const marks = `-- name: Marks :many
+SELECT r.id,
+       (r.state IN (0, 1) AND COALESCE((
+           SELECT p.event = 'pause' AND p.from_state = p.to_state FROM cd_rollout_transitions p
+           WHERE p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.event IN ('pause', 'resume') ORDER BY p.id DESC LIMIT 1), false))::boolean AS pausing,
+       COALESCE((SELECT b.id FROM cd_rollouts b
+           WHERE b.organization_id = r.organization_id AND b.rollback_of = r.id ORDER BY b.id DESC LIMIT 1), 0)::bigint AS rolled_back_by,
+       (r.state IN (0, 1, 2) AND COALESCE((
+           SELECT a.event = 'abort' FROM cd_rollout_transitions a
+           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.event IN ('abort', 'retry') ORDER BY a.id DESC LIMIT 1), false))::boolean AS aborted,
+       COALESCE(g.principal_id, 0)::bigint AS breaker_id, COALESCE(g.reason, '')::text AS breaker_reason, COALESCE(g.created_at, 'epoch')::timestamptz AS broken_at
+FROM cd_rollouts r
+LEFT JOIN LATERAL (
+    SELECT b.principal_id, b.reason, b.created_at FROM cd_rollout_transitions b
+    WHERE b.organization_id = r.organization_id AND b.rollout_id = r.id AND b.event = 'break_glass' AND b.gate_id IS NULL
+    ORDER BY b.id LIMIT 1
+) g ON true
+WHERE r.organization_id = $1 AND r.id = ANY($2::bigint[])
+`
+
+type MarksRow struct {
+	ID            int64
+	Pausing       bool
+	RolledBackBy  int64
+	Aborted       bool
+	BreakerID     int64
+	BreakerReason string
+	BrokenAt      time.Time
+}
+
+// What is said of rollouts beside their state: whether somebody has aborted one that is not over, and not retried it since; whether the
+// latest word about a hold is a pause that has not become true yet (D17); whether somebody has broken the glass; and the newest rollout
+// that takes it back. One query for all, since every list of rollouts asks it.
+func (q *Queries) Marks(ctx context.Context, organizationID int64, ids []int64) ([]MarksRow, error) {
+	rows, err := q.db.Query(ctx, marks, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MarksRow
+	for rows.Next() {
+		var i MarksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Pausing,
+			&i.RolledBackBy,
+			&i.Aborted,
+			&i.BreakerID,
+			&i.BreakerReason,
+			&i.BrokenAt,
 		); err != nil {
 			return nil, err
 		}
@@ -415,6 +503,8 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 }
 
 const rollbacks = `-- name: Rollbacks :many
+SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.id = ANY($2::bigint[]) AND r.rollback_of IS NOT NULL
+UNION
 SELECT r.id
 FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
@@ -434,7 +524,7 @@ CROSS JOIN LATERAL (
 WHERE r.organization_id = $1 AND r.id = ANY($2::bigint[])
 `
 
-// Those whose target was live before in their first environment, with something else in between (R18): something else since
+// Those that take a rollout back, and those whose target was live before in their first environment, with something else in between (R18): something else since
 // the first time that it was.
 func (q *Queries) Rollbacks(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, rollbacks, organizationID, ids)
@@ -545,8 +635,40 @@ func (q *Queries) RolloutOfDeployment(ctx context.Context, organizationID int64,
 	return rollout_id, err
 }
 
+const rolloutSkips = `-- name: RolloutSkips :many
+SELECT id, organization_id, rollout_id, environment_id, cause, created_at, updated_at FROM cd_rollout_skips WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, id
+`
+
+func (q *Queries) RolloutSkips(ctx context.Context, organizationID int64, ids []int64) ([]RolloutSkip, error) {
+	rows, err := q.db.Query(ctx, rolloutSkips, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RolloutSkip
+	for rows.Next() {
+		var i RolloutSkip
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutID,
+			&i.EnvironmentID,
+			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts v
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
@@ -595,6 +717,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
+			&i.RollbackOf,
 		); err != nil {
 			return nil, err
 		}
@@ -607,7 +730,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -633,6 +756,7 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
+			&i.RollbackOf,
 		); err != nil {
 			return nil, err
 		}
@@ -809,6 +933,44 @@ func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int6
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const touchedEnvironments = `-- name: TouchedEnvironments :many
+SELECT DISTINCT e.environment_id
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+WHERE r.organization_id = $1 AND r.application_id = $2 AND e.state <> 3
+  AND e.rollout_id > COALESCE((
+      SELECT max(c.rollout_id) FROM cd_rollout_environments c
+      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
+      WHERE c.organization_id = $1 AND c.environment_id = e.environment_id AND o.application_id = $2 AND c.state = 3), 0)
+  AND (EXISTS (SELECT FROM cd_deployments d
+               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state BETWEEN 1 AND 4))
+    OR EXISTS (SELECT FROM cd_rollout_transitions t
+               WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name))
+`
+
+// Where a rollout that came after the last completed one may have changed something: its deployments have begun, or it was allowed in
+// and their beginning may not have been heard of.
+func (q *Queries) TouchedEnvironments(ctx context.Context, organizationID int64, applicationID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, touchedEnvironments, organizationID, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var environment_id int64
+		if err := rows.Scan(&environment_id); err != nil {
+			return nil, err
+		}
+		items = append(items, environment_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -37,6 +37,8 @@ type ResolverRoot interface {
 	ApplicationEnvironment() ApplicationEnvironmentResolver
 	Archiving() ArchivingResolver
 	ArtifactSource() ArtifactSourceResolver
+	AutomaticRollback() AutomaticRollbackResolver
+	BreakGlass() BreakGlassResolver
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
@@ -54,6 +56,7 @@ type ResolverRoot interface {
 	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
 	ServiceHealth() ServiceHealthResolver
+	SkippedEnvironment() SkippedEnvironmentResolver
 	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
 	Version() VersionResolver
@@ -261,6 +264,26 @@ type ComplexityRoot struct {
 		Polled         func(childComplexity int) int
 	}
 
+	AutomaticRollback struct {
+		Cause   func(childComplexity int) int
+		DueAt   func(childComplexity int) int
+		Outcome func(childComplexity int) int
+		Rollout func(childComplexity int) int
+		State   func(childComplexity int) int
+		Why     func(childComplexity int) int
+	}
+
+	BreakGlass struct {
+		At        func(childComplexity int) int
+		Principal func(childComplexity int) int
+		Reason    func(childComplexity int) int
+	}
+
+	BreakGlassPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -296,6 +319,7 @@ type ComplexityRoot struct {
 	CreateFlowDefinitionPayload struct {
 		Errors         func(childComplexity int) int
 		FlowDefinition func(childComplexity int) int
+		Unchanged      func(childComplexity int) int
 	}
 
 	CreateOrganizationPayload struct {
@@ -342,6 +366,7 @@ type ComplexityRoot struct {
 		Snapshot   func(childComplexity int) int
 		StartedAt  func(childComplexity int) int
 		State      func(childComplexity int) int
+		Status     func(childComplexity int) int
 		Versions   func(childComplexity int) int
 	}
 
@@ -603,6 +628,7 @@ type ComplexityRoot struct {
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
 		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
+		BreakGlass                       func(childComplexity int, input model.BreakGlassInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CancelWorkflow                   func(childComplexity int, input model.CancelWorkflowInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
@@ -639,6 +665,7 @@ type ComplexityRoot struct {
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
+		StopAutomaticRollback            func(childComplexity int, input model.StopAutomaticRollbackInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 	}
 
@@ -790,23 +817,29 @@ type ComplexityRoot struct {
 	}
 
 	Rollout struct {
-		Application      func(childComplexity int) int
-		AwaitingApproval func(childComplexity int) int
-		CreatedAt        func(childComplexity int) int
-		Environments     func(childComplexity int) int
-		FinishedAt       func(childComplexity int) int
-		FlowDefinition   func(childComplexity int) int
-		GlobalID         func(childComplexity int) int
-		IsRollback       func(childComplexity int) int
-		Journal          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		OpenGates        func(childComplexity int) int
-		PauseRequested   func(childComplexity int) int
-		StartedAt        func(childComplexity int) int
-		State            func(childComplexity int) int
-		VersionSet       func(childComplexity int) int
-		ViewerCan        func(childComplexity int) int
-		WaitingOn        func(childComplexity int) int
-		WorkflowRef      func(childComplexity int) int
+		Application         func(childComplexity int) int
+		AutomaticRollback   func(childComplexity int) int
+		AwaitingApproval    func(childComplexity int) int
+		BreakGlass          func(childComplexity int) int
+		CreatedAt           func(childComplexity int) int
+		Environments        func(childComplexity int) int
+		FinishedAt          func(childComplexity int) int
+		FlowDefinition      func(childComplexity int) int
+		GlobalID            func(childComplexity int) int
+		IsRollback          func(childComplexity int) int
+		Journal             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		OpenGates           func(childComplexity int) int
+		PauseRequested      func(childComplexity int) int
+		RollbackOf          func(childComplexity int) int
+		RolledBackBy        func(childComplexity int) int
+		SkippedEnvironments func(childComplexity int) int
+		StartedAt           func(childComplexity int) int
+		State               func(childComplexity int) int
+		Status              func(childComplexity int) int
+		VersionSet          func(childComplexity int) int
+		ViewerCan           func(childComplexity int) int
+		WaitingOn           func(childComplexity int) int
+		WorkflowRef         func(childComplexity int) int
 	}
 
 	RolloutConnection struct {
@@ -833,6 +866,7 @@ type ComplexityRoot struct {
 		Rollout            func(childComplexity int) int
 		StartedAt          func(childComplexity int) int
 		State              func(childComplexity int) int
+		Status             func(childComplexity int) int
 	}
 
 	RolloutPolicy struct {
@@ -883,6 +917,16 @@ type ComplexityRoot struct {
 	SetRolloutPolicyPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	SkippedEnvironment struct {
+		Cause       func(childComplexity int) int
+		Environment func(childComplexity int) int
+	}
+
+	StopAutomaticRollbackPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
 	}
 
 	Subscription struct {
@@ -1118,12 +1162,20 @@ type ArtifactSourceResolver interface {
 	State(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSourceState, error)
 	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionConnection, error)
 }
+type AutomaticRollbackResolver interface {
+	Rollout(ctx context.Context, obj *model.AutomaticRollback) (*model.Rollout, error)
+}
+type BreakGlassResolver interface {
+	Principal(ctx context.Context, obj *model.BreakGlass) (*model.Member, error)
+}
 type DeliveryMetricsResolver interface {
 	Environment(ctx context.Context, obj *model.DeliveryMetrics) (model.Environment, error)
 }
 type DeploymentResolver interface {
 	Service(ctx context.Context, obj *model.Deployment) (model.Service, error)
 	Versions(ctx context.Context, obj *model.Deployment) ([]model.Version, error)
+
+	Status(ctx context.Context, obj *model.Deployment) (core.RolloutStatus, error)
 
 	Snapshot(ctx context.Context, obj *model.Deployment) (*model.DeploymentSnapshot, error)
 	Gates(ctx context.Context, obj *model.Deployment) ([]model.DeploymentGate, error)
@@ -1183,6 +1235,8 @@ type MutationResolver interface {
 	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
 	ResumeRollout(ctx context.Context, input model.ResumeRolloutInput) (model.ResumeRolloutPayload, error)
 	RollbackRollout(ctx context.Context, input model.RollbackRolloutInput) (model.RollbackRolloutPayload, error)
+	BreakGlass(ctx context.Context, input model.BreakGlassInput) (model.BreakGlassPayload, error)
+	StopAutomaticRollback(ctx context.Context, input model.StopAutomaticRollbackInput) (model.StopAutomaticRollbackPayload, error)
 	CreateMember(ctx context.Context, input model.CreateMemberInput) (model.MemberPayload, error)
 	SetMemberRole(ctx context.Context, input model.SetMemberRoleInput) (model.MemberPayload, error)
 	RemoveMember(ctx context.Context, input model.RemoveMemberInput) (model.MemberPayload, error)
@@ -1241,6 +1295,11 @@ type RolloutResolver interface {
 	VersionSet(ctx context.Context, obj *model.Rollout) (model.VersionSet, error)
 	FlowDefinition(ctx context.Context, obj *model.Rollout) (model.FlowDefinition, error)
 
+	RollbackOf(ctx context.Context, obj *model.Rollout) (*model.Rollout, error)
+	RolledBackBy(ctx context.Context, obj *model.Rollout) (*model.Rollout, error)
+	AutomaticRollback(ctx context.Context, obj *model.Rollout) (*model.AutomaticRollback, error)
+
+	SkippedEnvironments(ctx context.Context, obj *model.Rollout) ([]model.SkippedEnvironment, error)
 	OpenGates(ctx context.Context, obj *model.Rollout) ([]model.Gate, error)
 	WaitingOn(ctx context.Context, obj *model.Rollout) ([]model.Wait, error)
 	ViewerCan(ctx context.Context, obj *model.Rollout) ([]model.Ability, error)
@@ -1252,6 +1311,7 @@ type RolloutEnvironmentResolver interface {
 	Rollout(ctx context.Context, obj *model.RolloutEnvironment) (model.Rollout, error)
 	Environment(ctx context.Context, obj *model.RolloutEnvironment) (model.Environment, error)
 
+	Status(ctx context.Context, obj *model.RolloutEnvironment) (core.RolloutStatus, error)
 	DriverBinding(ctx context.Context, obj *model.RolloutEnvironment) (model.DriverBinding, error)
 
 	PreviousVersionSet(ctx context.Context, obj *model.RolloutEnvironment) (*model.VersionSet, error)
@@ -1270,6 +1330,9 @@ type ServiceResolver interface {
 }
 type ServiceHealthResolver interface {
 	Service(ctx context.Context, obj *model.ServiceHealth) (model.Service, error)
+}
+type SkippedEnvironmentResolver interface {
+	Environment(ctx context.Context, obj *model.SkippedEnvironment) (model.Environment, error)
 }
 type SubscriptionResolver interface {
 	Journal(ctx context.Context, after *string, rollout *string) (<-chan model.JournalEntry, error)
@@ -2091,6 +2154,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ArtifactSourceState.Polled(childComplexity), true
 
+	case "AutomaticRollback.cause":
+		if e.ComplexityRoot.AutomaticRollback.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.Cause(childComplexity), true
+	case "AutomaticRollback.dueAt":
+		if e.ComplexityRoot.AutomaticRollback.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.DueAt(childComplexity), true
+	case "AutomaticRollback.outcome":
+		if e.ComplexityRoot.AutomaticRollback.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.Outcome(childComplexity), true
+	case "AutomaticRollback.rollout":
+		if e.ComplexityRoot.AutomaticRollback.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.Rollout(childComplexity), true
+	case "AutomaticRollback.state":
+		if e.ComplexityRoot.AutomaticRollback.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.State(childComplexity), true
+	case "AutomaticRollback.why":
+		if e.ComplexityRoot.AutomaticRollback.Why == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AutomaticRollback.Why(childComplexity), true
+
+	case "BreakGlass.at":
+		if e.ComplexityRoot.BreakGlass.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BreakGlass.At(childComplexity), true
+	case "BreakGlass.principal":
+		if e.ComplexityRoot.BreakGlass.Principal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BreakGlass.Principal(childComplexity), true
+	case "BreakGlass.reason":
+		if e.ComplexityRoot.BreakGlass.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BreakGlass.Reason(childComplexity), true
+
+	case "BreakGlassPayload.errors":
+		if e.ComplexityRoot.BreakGlassPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BreakGlassPayload.Errors(childComplexity), true
+	case "BreakGlassPayload.rollout":
+		if e.ComplexityRoot.BreakGlassPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BreakGlassPayload.Rollout(childComplexity), true
+
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
 			break
@@ -2193,6 +2325,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateFlowDefinitionPayload.FlowDefinition(childComplexity), true
+	case "CreateFlowDefinitionPayload.unchanged":
+		if e.ComplexityRoot.CreateFlowDefinitionPayload.Unchanged == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFlowDefinitionPayload.Unchanged(childComplexity), true
 
 	case "CreateOrganizationPayload.errors":
 		if e.ComplexityRoot.CreateOrganizationPayload.Errors == nil {
@@ -2384,6 +2522,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Deployment.State(childComplexity), true
+	case "Deployment.status":
+		if e.ComplexityRoot.Deployment.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Deployment.Status(childComplexity), true
 	case "Deployment.versions":
 		if e.ComplexityRoot.Deployment.Versions == nil {
 			break
@@ -3358,6 +3502,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ArchiveEnvironment(childComplexity, args["input"].(model.ArchiveEnvironmentInput)), true
+	case "Mutation.breakGlass":
+		if e.ComplexityRoot.Mutation.BreakGlass == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_breakGlass_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.BreakGlass(childComplexity, args["input"].(model.BreakGlassInput)), true
 	case "Mutation.cancelRollout":
 		if e.ComplexityRoot.Mutation.CancelRollout == nil {
 			break
@@ -3754,6 +3909,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetRolloutPolicy(childComplexity, args["input"].(model.SetRolloutPolicyInput)), true
+	case "Mutation.stopAutomaticRollback":
+		if e.ComplexityRoot.Mutation.StopAutomaticRollback == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_stopAutomaticRollback_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StopAutomaticRollback(childComplexity, args["input"].(model.StopAutomaticRollbackInput)), true
 	case "Mutation.tryArtifactSource":
 		if e.ComplexityRoot.Mutation.TryArtifactSource == nil {
 			break
@@ -4418,12 +4584,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.Application(childComplexity), true
+	case "Rollout.automaticRollback":
+		if e.ComplexityRoot.Rollout.AutomaticRollback == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.AutomaticRollback(childComplexity), true
 	case "Rollout.awaitingApproval":
 		if e.ComplexityRoot.Rollout.AwaitingApproval == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Rollout.AwaitingApproval(childComplexity), true
+	case "Rollout.breakGlass":
+		if e.ComplexityRoot.Rollout.BreakGlass == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.BreakGlass(childComplexity), true
 	case "Rollout.createdAt":
 		if e.ComplexityRoot.Rollout.CreatedAt == nil {
 			break
@@ -4483,6 +4661,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.PauseRequested(childComplexity), true
+	case "Rollout.rollbackOf":
+		if e.ComplexityRoot.Rollout.RollbackOf == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.RollbackOf(childComplexity), true
+	case "Rollout.rolledBackBy":
+		if e.ComplexityRoot.Rollout.RolledBackBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.RolledBackBy(childComplexity), true
+	case "Rollout.skippedEnvironments":
+		if e.ComplexityRoot.Rollout.SkippedEnvironments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.SkippedEnvironments(childComplexity), true
 	case "Rollout.startedAt":
 		if e.ComplexityRoot.Rollout.StartedAt == nil {
 			break
@@ -4495,6 +4691,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.State(childComplexity), true
+	case "Rollout.status":
+		if e.ComplexityRoot.Rollout.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Status(childComplexity), true
 	case "Rollout.versionSet":
 		if e.ComplexityRoot.Rollout.VersionSet == nil {
 			break
@@ -4624,6 +4826,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutEnvironment.State(childComplexity), true
+	case "RolloutEnvironment.status":
+		if e.ComplexityRoot.RolloutEnvironment.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEnvironment.Status(childComplexity), true
 
 	case "RolloutPolicy.onFailure":
 		if e.ComplexityRoot.RolloutPolicy.OnFailure == nil {
@@ -4788,6 +4996,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetRolloutPolicyPayload.Errors(childComplexity), true
+
+	case "SkippedEnvironment.cause":
+		if e.ComplexityRoot.SkippedEnvironment.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SkippedEnvironment.Cause(childComplexity), true
+	case "SkippedEnvironment.environment":
+		if e.ComplexityRoot.SkippedEnvironment.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SkippedEnvironment.Environment(childComplexity), true
+
+	case "StopAutomaticRollbackPayload.errors":
+		if e.ComplexityRoot.StopAutomaticRollbackPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StopAutomaticRollbackPayload.Errors(childComplexity), true
+	case "StopAutomaticRollbackPayload.rollout":
+		if e.ComplexityRoot.StopAutomaticRollbackPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StopAutomaticRollbackPayload.Rollout(childComplexity), true
 
 	case "Subscription.journal":
 		if e.ComplexityRoot.Subscription.Journal == nil {
@@ -5541,6 +5775,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAbortRolloutInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
+		ec.unmarshalInputBreakGlassInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
 		ec.unmarshalInputCreateApplicationInput,
@@ -5581,6 +5816,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 		ec.unmarshalInputSetRolloutPolicyInput,
+		ec.unmarshalInputStopAutomaticRollbackInput,
 		ec.unmarshalInputTryArtifactSourceInput,
 	)
 	first := true
@@ -5811,8 +6047,15 @@ type Mutation {
   pauseRollout(input: PauseRolloutInput!): PauseRolloutPayload!
   "Resumes a paused rollout from where it is."
   resumeRollout(input: ResumeRolloutInput!): ResumeRolloutPayload!
-  "Cancels a rollout unless it has ended, and starts a rollout of an earlier version set (E12)."
+  "Cancels a rollout unless it has ended, and starts a rollout of an earlier version set. Environments where that set is live already are skipped, with their approvals."
   rollbackRollout(input: RollbackRolloutInput!): RollbackRolloutPayload!
+  """
+  Passes the approvals of one rollout, those that are open and those that follow, without anybody else's consent. For people with the
+  permission BREAK_GLASS only. The reason is required, the journal records it as an action of its own, and the rollout stays marked.
+  """
+  breakGlass(input: BreakGlassInput!): BreakGlassPayload!
+  "Calls off the automatic rollback that is due for a rollout. It is not scheduled again."
+  stopAutomaticRollback(input: StopAutomaticRollbackInput!): StopAutomaticRollbackPayload!
   "Adds a person or a machine to the organization."
   createMember(input: CreateMemberInput!): MemberPayload!
   setMemberRole(input: SetMemberRoleInput!): MemberPayload!
@@ -6046,6 +6289,8 @@ enum Permission {
   CONFIGURE
   "Manage access: who belongs to the organization, and what they may do."
   ADMINISTER
+  "Pass the approvals of a rollout alone, in an emergency. Only people can use it, and a token has it only if it was requested by name."
+  BREAK_GLASS
 }
 
 "Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason."
@@ -6591,6 +6836,81 @@ enum RolloutState {
   CANCELLED
 }
 
+"The state of a rollout, or of one of its environments, for people."
+enum RolloutStatus {
+  PENDING
+  IN_PROGRESS
+  PAUSED
+  "It has been aborted, and what was being deployed is being returned to the previous version."
+  ABORTING
+  "It has been aborted and returned to the previous version. It can be retried, rolled back or cancelled."
+  ABORTED
+  COMPLETED
+  FAILED
+  CANCELLED
+}
+
+"The state of a deployment, for people."
+enum DeploymentStatus {
+  PENDING
+  DEPLOYING
+  HEALTHY
+  DEGRADED
+  ABORTING
+  ABORTED
+  FAILED
+  CANCELLED
+}
+
+"A rollback that an application's policy starts without anybody asking for it."
+type AutomaticRollback {
+  state: AutomaticRollbackState!
+  cause: AutomaticRollbackCause!
+  "When it starts; null unless the state is DUE."
+  dueAt: Time
+  "Why it starts, in a sentence."
+  why: String!
+  "Why it was dropped; null unless the state is DROPPED."
+  outcome: String
+  "The rollout that it started; null unless the state is STARTED."
+  rollout: Rollout
+}
+
+enum AutomaticRollbackState {
+  DUE
+  STARTED
+  "It does not start: somebody stopped it, somebody started another rollout first, or it was refused."
+  DROPPED
+}
+
+enum AutomaticRollbackCause {
+  "The rollout failed."
+  FAILED
+  "A service that the rollout deployed has been degraded for too long."
+  DEGRADED
+}
+
+"Approvals that somebody passed by break-glass."
+type BreakGlass {
+  "Who did."
+  principal: Member
+  reason: String!
+  at: Time!
+}
+
+"An environment of its pipeline that a rollout leaves out."
+type SkippedEnvironment {
+  environment: Environment!
+  cause: SkipCause!
+}
+
+enum SkipCause {
+  "The version set is live there already."
+  UNCHANGED
+  "The request left it out."
+  EXCLUDED
+}
+
 enum DeploymentState {
   PENDING
   DEPLOYING
@@ -6606,6 +6926,8 @@ type Rollout implements Node {
   versionSet: VersionSet!
   flowDefinition: FlowDefinition!
   state: RolloutState!
+  "The state for people: as state, but for a rollout that has been aborted, whose state is PAUSED or, until it has been taken back, IN_PROGRESS."
+  status: RolloutStatus!
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
   "Derived: the version set was live in the first environment before (R18)."
@@ -6614,6 +6936,16 @@ type Rollout implements Node {
   awaitingApproval: Boolean!
   "Derived: it has been asked to pause and has not reached a gate yet (D17)."
   pauseRequested: Boolean!
+  "The rollout that it rolls back; null if it is not a rollback, or was started before this was recorded."
+  rollbackOf: Rollout
+  "The newest rollout that rolls it back; null if none does."
+  rolledBackBy: Rollout
+  "The automatic rollback that the application's policy has scheduled for it, and the outcome; null if there is none."
+  automaticRollback: AutomaticRollback
+  "Who passed its approvals by break-glass; null if nobody did."
+  breakGlass: BreakGlass
+  "The environments of its pipeline that it leaves out, with the reason, in the order of promotion. Only rollbacks leave any out."
+  skippedEnvironments: [SkippedEnvironment!]!
   openGates: [Gate!]!
   "Every unmet condition that it waits for, in the order of promotion; empty once it has ended."
   waitingOn: [Wait!]!
@@ -6746,6 +7078,8 @@ type RolloutEnvironment implements Node {
   environment: Environment!
   position: Int!
   state: RolloutState!
+  "The state for people, which knows that a rollout has been aborted."
+  status: RolloutStatus!
   driverBinding: DriverBinding!
   "The digest of the exact driver bundle used here (D7)."
   driverDigest: String!
@@ -6761,6 +7095,8 @@ type Deployment implements Node {
   service: Service!
   versions: [Version!]!
   state: DeploymentState!
+  "The state for people, which knows that a rollout has been aborted."
+  status: DeploymentStatus!
   startedAt: Time
   finishedAt: Time
   "Exactly what was deployed; null until it has been committed (E46)."
@@ -7128,6 +7464,8 @@ input CreateFlowDefinitionInput {
 
 type CreateFlowDefinitionPayload {
   flowDefinition: FlowDefinition
+  "Whether this pipeline was in force already: then no new version has been created, and flowDefinition is the existing one."
+  unchanged: Boolean!
   errors: [UserError!]!
 }
 
@@ -7163,6 +7501,8 @@ type PreviewRolloutPayload {
 input CreateRolloutInput {
   versionSetId: ID!
   reason: String = ""
+  "Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise."
+  again: Boolean = false
 }
 
 type CreateRolloutPayload {
@@ -7253,6 +7593,35 @@ input RollbackRolloutInput {
   "Any earlier set of the application; by default what was live before in the last environment."
   versionSetId: ID
   reason: String = ""
+  "The environments of the pipeline to roll back, by name or identifier; all by default."
+  environments: [String!]
+  "The environments of the pipeline to leave as they are, by name or identifier."
+  exclude: [String!]
+  "Passes the approvals of the rollback; see breakGlass. A reason is required then."
+  breakGlass: Boolean = false
+}
+
+input BreakGlassInput {
+  rolloutId: ID!
+  "Why; it is kept in the journal."
+  reason: String!
+}
+
+type BreakGlassPayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+input StopAutomaticRollbackInput {
+  "The rollout that would be rolled back."
+  rolloutId: ID!
+  reason: String = ""
+}
+
+type StopAutomaticRollbackPayload {
+  "The rollout that is not rolled back."
+  rollout: Rollout
+  errors: [UserError!]!
 }
 
 type RollbackRolloutPayload {
@@ -7955,6 +8324,46 @@ func (ec *executionContext) childFields_ArtifactSourceState(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceState", field.Name)
 }
 
+func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "state":
+		return ec.fieldContext_AutomaticRollback_state(ctx, field)
+	case "cause":
+		return ec.fieldContext_AutomaticRollback_cause(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_AutomaticRollback_dueAt(ctx, field)
+	case "why":
+		return ec.fieldContext_AutomaticRollback_why(ctx, field)
+	case "outcome":
+		return ec.fieldContext_AutomaticRollback_outcome(ctx, field)
+	case "rollout":
+		return ec.fieldContext_AutomaticRollback_rollout(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AutomaticRollback", field.Name)
+}
+
+func (ec *executionContext) childFields_BreakGlass(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "principal":
+		return ec.fieldContext_BreakGlass_principal(ctx, field)
+	case "reason":
+		return ec.fieldContext_BreakGlass_reason(ctx, field)
+	case "at":
+		return ec.fieldContext_BreakGlass_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BreakGlass", field.Name)
+}
+
+func (ec *executionContext) childFields_BreakGlassPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_BreakGlassPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_BreakGlassPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BreakGlassPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -8023,6 +8432,8 @@ func (ec *executionContext) childFields_CreateFlowDefinitionPayload(ctx context.
 	switch field.Name {
 	case "flowDefinition":
 		return ec.fieldContext_CreateFlowDefinitionPayload_flowDefinition(ctx, field)
+	case "unchanged":
+		return ec.fieldContext_CreateFlowDefinitionPayload_unchanged(ctx, field)
 	case "errors":
 		return ec.fieldContext_CreateFlowDefinitionPayload_errors(ctx, field)
 	}
@@ -8111,6 +8522,8 @@ func (ec *executionContext) childFields_Deployment(ctx context.Context, field gr
 		return ec.fieldContext_Deployment_versions(ctx, field)
 	case "state":
 		return ec.fieldContext_Deployment_state(ctx, field)
+	case "status":
+		return ec.fieldContext_Deployment_status(ctx, field)
 	case "startedAt":
 		return ec.fieldContext_Deployment_startedAt(ctx, field)
 	case "finishedAt":
@@ -8871,6 +9284,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_flowDefinition(ctx, field)
 	case "state":
 		return ec.fieldContext_Rollout_state(ctx, field)
+	case "status":
+		return ec.fieldContext_Rollout_status(ctx, field)
 	case "workflowRef":
 		return ec.fieldContext_Rollout_workflowRef(ctx, field)
 	case "isRollback":
@@ -8879,6 +9294,16 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_awaitingApproval(ctx, field)
 	case "pauseRequested":
 		return ec.fieldContext_Rollout_pauseRequested(ctx, field)
+	case "rollbackOf":
+		return ec.fieldContext_Rollout_rollbackOf(ctx, field)
+	case "rolledBackBy":
+		return ec.fieldContext_Rollout_rolledBackBy(ctx, field)
+	case "automaticRollback":
+		return ec.fieldContext_Rollout_automaticRollback(ctx, field)
+	case "breakGlass":
+		return ec.fieldContext_Rollout_breakGlass(ctx, field)
+	case "skippedEnvironments":
+		return ec.fieldContext_Rollout_skippedEnvironments(ctx, field)
 	case "openGates":
 		return ec.fieldContext_Rollout_openGates(ctx, field)
 	case "waitingOn":
@@ -8935,6 +9360,8 @@ func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, 
 		return ec.fieldContext_RolloutEnvironment_position(ctx, field)
 	case "state":
 		return ec.fieldContext_RolloutEnvironment_state(ctx, field)
+	case "status":
+		return ec.fieldContext_RolloutEnvironment_status(ctx, field)
 	case "driverBinding":
 		return ec.fieldContext_RolloutEnvironment_driverBinding(ctx, field)
 	case "driverDigest":
@@ -9049,6 +9476,26 @@ func (ec *executionContext) childFields_SetRolloutPolicyPayload(ctx context.Cont
 		return ec.fieldContext_SetRolloutPolicyPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetRolloutPolicyPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SkippedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_SkippedEnvironment_environment(ctx, field)
+	case "cause":
+		return ec.fieldContext_SkippedEnvironment_cause(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SkippedEnvironment", field.Name)
+}
+
+func (ec *executionContext) childFields_StopAutomaticRollbackPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_StopAutomaticRollbackPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_StopAutomaticRollbackPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StopAutomaticRollbackPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Transition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9731,6 +10178,20 @@ func (ec *executionContext) field_Mutation_archiveEnvironment_args(ctx context.C
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_breakGlass_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.BreakGlassInput, error) {
+			return ec.unmarshalNBreakGlassInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlassInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_cancelRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -10227,6 +10688,20 @@ func (ec *executionContext) field_Mutation_setRolloutPolicy_args(ctx context.Con
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.SetRolloutPolicyInput, error) {
 			return ec.unmarshalNSetRolloutPolicyInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_stopAutomaticRollback_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.StopAutomaticRollbackInput, error) {
+			return ec.unmarshalNStopAutomaticRollbackInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStopAutomaticRollbackInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -14619,6 +15094,295 @@ func (ec *executionContext) fieldContext_ArtifactSourceState_lastArtifactAt(_ co
 	return graphql.NewScalarFieldContext("ArtifactSourceState", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _AutomaticRollback_state(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.RollbackState) graphql.Marshaler {
+			return ec.marshalNAutomaticRollbackState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRollbackState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AutomaticRollback", field, true, false, errors.New("field of type AutomaticRollbackState does not have child fields"))
+}
+
+func (ec *executionContext) _AutomaticRollback_cause(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_cause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNAutomaticRollbackCause2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_cause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AutomaticRollback", field, false, false, errors.New("field of type AutomaticRollbackCause does not have child fields"))
+}
+
+func (ec *executionContext) _AutomaticRollback_dueAt(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_dueAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DueAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_dueAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AutomaticRollback", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _AutomaticRollback_why(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_why(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Why, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_why(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AutomaticRollback", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AutomaticRollback_outcome(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_outcome(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Outcome(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AutomaticRollback", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AutomaticRollback_rollout(ctx context.Context, field graphql.CollectedField, obj *model.AutomaticRollback) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AutomaticRollback_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.AutomaticRollback().Rollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AutomaticRollback_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AutomaticRollback",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BreakGlass_principal(ctx context.Context, field graphql.CollectedField, obj *model.BreakGlass) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BreakGlass_principal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.BreakGlass().Principal(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Member) graphql.Marshaler {
+			return ec.marshalOMember2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BreakGlass_principal(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BreakGlass",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Member(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BreakGlass_reason(ctx context.Context, field graphql.CollectedField, obj *model.BreakGlass) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BreakGlass_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BreakGlass_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BreakGlass", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _BreakGlass_at(ctx context.Context, field graphql.CollectedField, obj *model.BreakGlass) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BreakGlass_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BreakGlass_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BreakGlass", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _BreakGlassPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.BreakGlassPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BreakGlassPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BreakGlassPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BreakGlassPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BreakGlassPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.BreakGlassPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BreakGlassPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BreakGlassPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BreakGlassPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _CancelRolloutPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.CancelRolloutPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15043,6 +15807,29 @@ func (ec *executionContext) fieldContext_CreateFlowDefinitionPayload_flowDefinit
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _CreateFlowDefinitionPayload_unchanged(ctx context.Context, field graphql.CollectedField, obj *model.CreateFlowDefinitionPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateFlowDefinitionPayload_unchanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unchanged, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateFlowDefinitionPayload_unchanged(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CreateFlowDefinitionPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _CreateFlowDefinitionPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.CreateFlowDefinitionPayload) (ret graphql.Marshaler) {
@@ -15845,6 +16632,29 @@ func (ec *executionContext) _Deployment_state(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Deployment_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Deployment", field, false, false, errors.New("field of type DeploymentState does not have child fields"))
+}
+
+func (ec *executionContext) _Deployment_status(ctx context.Context, field graphql.CollectedField, obj *model.Deployment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Deployment_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Deployment().Status(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.RolloutStatus) graphql.Marshaler {
+			return ec.marshalNDeploymentStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Deployment_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Deployment", field, true, true, errors.New("field of type DeploymentStatus does not have child fields"))
 }
 
 func (ec *executionContext) _Deployment_startedAt(ctx context.Context, field graphql.CollectedField, obj *model.Deployment) (ret graphql.Marshaler) {
@@ -20991,6 +21801,94 @@ func (ec *executionContext) fieldContext_Mutation_rollbackRollout(ctx context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_breakGlass(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_breakGlass(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().BreakGlass(ctx, fc.Args["input"].(model.BreakGlassInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.BreakGlassPayload) graphql.Marshaler {
+			return ec.marshalNBreakGlassPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlassPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_breakGlass(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BreakGlassPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_breakGlass_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_stopAutomaticRollback(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_stopAutomaticRollback(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().StopAutomaticRollback(ctx, fc.Args["input"].(model.StopAutomaticRollbackInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.StopAutomaticRollbackPayload) graphql.Marshaler {
+			return ec.marshalNStopAutomaticRollbackPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStopAutomaticRollbackPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_stopAutomaticRollback(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_StopAutomaticRollbackPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_stopAutomaticRollback_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_createMember(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -24620,6 +25518,29 @@ func (ec *executionContext) fieldContext_Rollout_state(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Rollout", field, false, false, errors.New("field of type RolloutState does not have child fields"))
 }
 
+func (ec *executionContext) _Rollout_status(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.RolloutStatus) graphql.Marshaler {
+			return ec.marshalNRolloutStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type RolloutStatus does not have child fields"))
+}
+
 func (ec *executionContext) _Rollout_workflowRef(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -24710,6 +25631,166 @@ func (ec *executionContext) _Rollout_pauseRequested(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_Rollout_pauseRequested(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Rollout", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Rollout_rollbackOf(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_rollbackOf(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().RollbackOf(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_rollbackOf(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_rolledBackBy(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_rolledBackBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().RolledBackBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_rolledBackBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_automaticRollback(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_automaticRollback(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().AutomaticRollback(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.AutomaticRollback) graphql.Marshaler {
+			return ec.marshalOAutomaticRollback2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAutomaticRollback(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_automaticRollback(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AutomaticRollback(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_breakGlass(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_breakGlass(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BreakGlass(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.BreakGlass) graphql.Marshaler {
+			return ec.marshalOBreakGlass2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlass(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_breakGlass(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BreakGlass(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_skippedEnvironments(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_skippedEnvironments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().SkippedEnvironments(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.SkippedEnvironment) graphql.Marshaler {
+			return ec.marshalNSkippedEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSkippedEnvironmentᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_skippedEnvironments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SkippedEnvironment(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Rollout_openGates(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
@@ -25258,6 +26339,29 @@ func (ec *executionContext) _RolloutEnvironment_state(ctx context.Context, field
 }
 func (ec *executionContext) fieldContext_RolloutEnvironment_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RolloutEnvironment", field, false, false, errors.New("field of type RolloutState does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutEnvironment_status(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEnvironment_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutEnvironment().Status(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.RolloutStatus) graphql.Marshaler {
+			return ec.marshalNRolloutStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEnvironment_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutEnvironment", field, true, true, errors.New("field of type RolloutStatus does not have child fields"))
 }
 
 func (ec *executionContext) _RolloutEnvironment_driverBinding(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
@@ -26130,6 +27234,125 @@ func (ec *executionContext) _SetRolloutPolicyPayload_errors(ctx context.Context,
 func (ec *executionContext) fieldContext_SetRolloutPolicyPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "SetRolloutPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SkippedEnvironment_environment(ctx context.Context, field graphql.CollectedField, obj *model.SkippedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SkippedEnvironment_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.SkippedEnvironment().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Environment) graphql.Marshaler {
+			return ec.marshalNEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SkippedEnvironment_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SkippedEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SkippedEnvironment_cause(ctx context.Context, field graphql.CollectedField, obj *model.SkippedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SkippedEnvironment_cause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.SkipCause) graphql.Marshaler {
+			return ec.marshalNSkipCause2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐSkipCause(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SkippedEnvironment_cause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SkippedEnvironment", field, false, false, errors.New("field of type SkipCause does not have child fields"))
+}
+
+func (ec *executionContext) _StopAutomaticRollbackPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.StopAutomaticRollbackPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StopAutomaticRollbackPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_StopAutomaticRollbackPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "StopAutomaticRollbackPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _StopAutomaticRollbackPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.StopAutomaticRollbackPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StopAutomaticRollbackPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_StopAutomaticRollbackPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "StopAutomaticRollbackPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -30418,6 +31641,43 @@ func (ec *executionContext) unmarshalInputArchiveEnvironmentInput(ctx context.Co
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputBreakGlassInput(ctx context.Context, obj any) (model.BreakGlassInput, error) {
+	var it model.BreakGlassInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputCancelRolloutInput(ctx context.Context, obj any) (model.CancelRolloutInput, error) {
 	var it model.CancelRolloutInput
 	if obj == nil {
@@ -30831,8 +32091,11 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 	if _, present := asMap["reason"]; !present {
 		asMap["reason"] = ""
 	}
+	if _, present := asMap["again"]; !present {
+		asMap["again"] = false
+	}
 
-	fieldsInOrder := [...]string{"versionSetId", "reason"}
+	fieldsInOrder := [...]string{"versionSetId", "reason", "again"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -30853,6 +32116,13 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 				return it, err
 			}
 			it.Reason = data
+		case "again":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("again"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Again = data
 		}
 	}
 	return it, nil
@@ -31783,8 +33053,11 @@ func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Conte
 	if _, present := asMap["reason"]; !present {
 		asMap["reason"] = ""
 	}
+	if _, present := asMap["breakGlass"]; !present {
+		asMap["breakGlass"] = false
+	}
 
-	fieldsInOrder := [...]string{"rolloutId", "versionSetId", "reason"}
+	fieldsInOrder := [...]string{"rolloutId", "versionSetId", "reason", "environments", "exclude", "breakGlass"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -31812,6 +33085,27 @@ func (ec *executionContext) unmarshalInputRollbackRolloutInput(ctx context.Conte
 				return it, err
 			}
 			it.Reason = data
+		case "environments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environments"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environments = data
+		case "exclude":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("exclude"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Exclude = data
+		case "breakGlass":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("breakGlass"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.BreakGlass = data
 		}
 	}
 	return it, nil
@@ -32110,6 +33404,47 @@ func (ec *executionContext) unmarshalInputSetRolloutPolicyInput(ctx context.Cont
 				return it, err
 			}
 			it.OnNewer = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputStopAutomaticRollbackInput(ctx context.Context, obj any) (model.StopAutomaticRollbackInput, error) {
+	var it model.StopAutomaticRollbackInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -34627,6 +35962,226 @@ func (ec *executionContext) _ArtifactSourceState(ctx context.Context, sel ast.Se
 	return out
 }
 
+var automaticRollbackImplementors = []string{"AutomaticRollback"}
+
+func (ec *executionContext) _AutomaticRollback(ctx context.Context, sel ast.SelectionSet, obj *model.AutomaticRollback) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, automaticRollbackImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AutomaticRollback")
+		case "state":
+			out.Values[i] = ec._AutomaticRollback_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "cause":
+			out.Values[i] = ec._AutomaticRollback_cause(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "dueAt":
+			out.Values[i] = ec._AutomaticRollback_dueAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "why":
+			out.Values[i] = ec._AutomaticRollback_why(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "outcome":
+			out.Values[i] = ec._AutomaticRollback_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "rollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AutomaticRollback_rollout(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var breakGlassImplementors = []string{"BreakGlass"}
+
+func (ec *executionContext) _BreakGlass(ctx context.Context, sel ast.SelectionSet, obj *model.BreakGlass) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, breakGlassImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BreakGlass")
+		case "principal":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._BreakGlass_principal(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reason":
+			out.Values[i] = ec._BreakGlass_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "at":
+			out.Values[i] = ec._BreakGlass_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var breakGlassPayloadImplementors = []string{"BreakGlassPayload"}
+
+func (ec *executionContext) _BreakGlassPayload(ctx context.Context, sel ast.SelectionSet, obj *model.BreakGlassPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, breakGlassPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BreakGlassPayload")
+		case "rollout":
+			out.Values[i] = ec._BreakGlassPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._BreakGlassPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancelRolloutPayloadImplementors = []string{"CancelRolloutPayload"}
 
 func (ec *executionContext) _CancelRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.CancelRolloutPayload) graphql.Marshaler {
@@ -34910,6 +36465,11 @@ func (ec *executionContext) _CreateFlowDefinitionPayload(ctx context.Context, se
 		case "flowDefinition":
 			out.Values[i] = ec._CreateFlowDefinitionPayload_flowDefinition(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "unchanged":
+			out.Values[i] = ec._CreateFlowDefinitionPayload_unchanged(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "errors":
@@ -35321,6 +36881,44 @@ func (ec *executionContext) _Deployment(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "status":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Deployment_status(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "startedAt":
 			out.Values[i] = ec._Deployment_startedAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -38218,6 +39816,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "breakGlass":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_breakGlass(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "stopAutomaticRollback":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_stopAutomaticRollback(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "createMember":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createMember(ctx, field)
@@ -40207,6 +41819,11 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "status":
+			out.Values[i] = ec._Rollout_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "workflowRef":
 			out.Values[i] = ec._Rollout_workflowRef(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -40227,6 +41844,163 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "rollbackOf":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_rollbackOf(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "rolledBackBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_rolledBackBy(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "automaticRollback":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_automaticRollback(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "breakGlass":
+			out.Values[i] = ec._Rollout_breakGlass(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "skippedEnvironments":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_skippedEnvironments(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "openGates":
 			field := field
 
@@ -40685,6 +42459,44 @@ func (ec *executionContext) _RolloutEnvironment(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "status":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutEnvironment_status(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "driverBinding":
 			field := field
 
@@ -41370,6 +43182,125 @@ func (ec *executionContext) _SetRolloutPolicyPayload(ctx context.Context, sel as
 			}
 		case "errors":
 			out.Values[i] = ec._SetRolloutPolicyPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var skippedEnvironmentImplementors = []string{"SkippedEnvironment"}
+
+func (ec *executionContext) _SkippedEnvironment(ctx context.Context, sel ast.SelectionSet, obj *model.SkippedEnvironment) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, skippedEnvironmentImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SkippedEnvironment")
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._SkippedEnvironment_environment(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "cause":
+			out.Values[i] = ec._SkippedEnvironment_cause(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var stopAutomaticRollbackPayloadImplementors = []string{"StopAutomaticRollbackPayload"}
+
+func (ec *executionContext) _StopAutomaticRollbackPayload(ctx context.Context, sel ast.SelectionSet, obj *model.StopAutomaticRollbackPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, stopAutomaticRollbackPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("StopAutomaticRollbackPayload")
+		case "rollout":
+			out.Values[i] = ec._StopAutomaticRollbackPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._StopAutomaticRollbackPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -44054,6 +45985,38 @@ func (ec *executionContext) marshalNArtifactSourceKind2ᚕgithubᚗcomᚋlockste
 	return ret
 }
 
+func (ec *executionContext) unmarshalNAutomaticRollbackCause2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalAutomaticRollbackCause(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAutomaticRollbackCause2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalAutomaticRollbackCause(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNAutomaticRollbackState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRollbackState(ctx context.Context, v any) (core.RollbackState, error) {
+	res, err := model.UnmarshalAutomaticRollbackState(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAutomaticRollbackState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRollbackState(ctx context.Context, sel ast.SelectionSet, v core.RollbackState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalAutomaticRollbackState(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -44068,6 +46031,15 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) unmarshalNBreakGlassInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlassInput(ctx context.Context, v any) (model.BreakGlassInput, error) {
+	res, err := ec.unmarshalInputBreakGlassInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBreakGlassPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlassPayload(ctx context.Context, sel ast.SelectionSet, v model.BreakGlassPayload) graphql.Marshaler {
+	return ec._BreakGlassPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNCancelRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelRolloutInput(ctx context.Context, v any) (model.CancelRolloutInput, error) {
@@ -44264,6 +46236,22 @@ func (ec *executionContext) unmarshalNDeploymentState2githubᚗcomᚋlockstepᚑ
 func (ec *executionContext) marshalNDeploymentState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐDeploymentState(ctx context.Context, sel ast.SelectionSet, v core.DeploymentState) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalDeploymentState(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNDeploymentStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx context.Context, v any) (core.RolloutStatus, error) {
+	res, err := model.UnmarshalDeploymentStatus(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDeploymentStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx context.Context, sel ast.SelectionSet, v core.RolloutStatus) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalDeploymentStatus(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -45302,6 +47290,22 @@ func (ec *executionContext) marshalNRolloutState2githubᚗcomᚋlockstepᚑcdᚋ
 	return res
 }
 
+func (ec *executionContext) unmarshalNRolloutStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx context.Context, v any) (core.RolloutStatus, error) {
+	res, err := model.UnmarshalRolloutStatus(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRolloutStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐRolloutStatus(ctx context.Context, sel ast.SelectionSet, v core.RolloutStatus) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalRolloutStatus(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNRotateAgentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRotateAgentInput(ctx context.Context, v any) (model.RotateAgentInput, error) {
 	res, err := ec.unmarshalInputRotateAgentInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -45391,6 +47395,51 @@ func (ec *executionContext) unmarshalNSetRolloutPolicyInput2githubᚗcomᚋlocks
 
 func (ec *executionContext) marshalNSetRolloutPolicyPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetRolloutPolicyPayload(ctx context.Context, sel ast.SelectionSet, v model.SetRolloutPolicyPayload) graphql.Marshaler {
 	return ec._SetRolloutPolicyPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNSkipCause2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐSkipCause(ctx context.Context, v any) (core.SkipCause, error) {
+	res, err := model.UnmarshalSkipCause(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSkipCause2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐSkipCause(ctx context.Context, sel ast.SelectionSet, v core.SkipCause) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalSkipCause(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNSkippedEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSkippedEnvironment(ctx context.Context, sel ast.SelectionSet, v model.SkippedEnvironment) graphql.Marshaler {
+	return ec._SkippedEnvironment(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNSkippedEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSkippedEnvironmentᚄ(ctx context.Context, sel ast.SelectionSet, v []model.SkippedEnvironment) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNSkippedEnvironment2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSkippedEnvironment(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNStopAutomaticRollbackInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStopAutomaticRollbackInput(ctx context.Context, v any) (model.StopAutomaticRollbackInput, error) {
+	res, err := ec.unmarshalInputStopAutomaticRollbackInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNStopAutomaticRollbackPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStopAutomaticRollbackPayload(ctx context.Context, sel ast.SelectionSet, v model.StopAutomaticRollbackPayload) graphql.Marshaler {
+	return ec._StopAutomaticRollbackPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNString2string(ctx context.Context, v any) (string, error) {
@@ -46076,6 +48125,13 @@ func (ec *executionContext) marshalOArtifactSourceState2ᚖgithubᚗcomᚋlockst
 	return ec._ArtifactSourceState(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOAutomaticRollback2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAutomaticRollback(ctx context.Context, sel ast.SelectionSet, v *model.AutomaticRollback) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._AutomaticRollback(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -46104,6 +48160,13 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	_ = ctx
 	res := graphql.MarshalBoolean(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOBreakGlass2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐBreakGlass(ctx context.Context, sel ast.SelectionSet, v *model.BreakGlass) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._BreakGlass(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOContact2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐContact(ctx context.Context, sel ast.SelectionSet, v *model.Contact) graphql.Marshaler {

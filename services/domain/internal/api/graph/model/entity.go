@@ -79,6 +79,26 @@ func (g DeploymentGate) Weight() int {
 	return weight
 }
 
+// AutomaticRollback wraps the domain's.
+type AutomaticRollback struct{ core.RollbackOutlook }
+
+// Outcome is null unless it was dropped.
+func (r AutomaticRollback) Outcome() *string { return orNull(r.RollbackOutlook.Outcome) }
+
+// BreakGlass wraps the domain's.
+type BreakGlass struct{ core.BrokenGlass }
+
+// SkippedEnvironment wraps the domain's.
+type SkippedEnvironment struct{ core.SkippedEnvironment }
+
+// BreakGlass is null where nobody has broken the glass.
+func (r Rollout) BreakGlass() *BreakGlass {
+	if r.Glass == nil {
+		return nil
+	}
+	return &BreakGlass{*r.Glass}
+}
+
 // Gate wraps the domain's.
 type Gate struct{ core.Gate }
 

@@ -64,6 +64,17 @@ type ArchiveEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+type BreakGlassInput struct {
+	RolloutID string `json:"rolloutId"`
+	// Why; it is kept in the journal.
+	Reason string `json:"reason"`
+}
+
+type BreakGlassPayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 type CancelRolloutInput struct {
 	RolloutID string  `json:"rolloutId"`
 	Reason    *string `json:"reason,omitempty"`
@@ -131,7 +142,9 @@ type CreateFlowDefinitionInput struct {
 
 type CreateFlowDefinitionPayload struct {
 	FlowDefinition *FlowDefinition `json:"flowDefinition,omitempty"`
-	Errors         []UserError     `json:"errors"`
+	// Whether this pipeline was in force already: then no new version has been created, and flowDefinition is the existing one.
+	Unchanged bool        `json:"unchanged"`
+	Errors    []UserError `json:"errors"`
 }
 
 type CreateGroupInput struct {
@@ -162,6 +175,8 @@ type CreateOrganizationPayload struct {
 type CreateRolloutInput struct {
 	VersionSetID string  `json:"versionSetId"`
 	Reason       *string `json:"reason,omitempty"`
+	// Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise.
+	Again *bool `json:"again,omitempty"`
 }
 
 type CreateRolloutPayload struct {
@@ -410,6 +425,12 @@ type RollbackRolloutInput struct {
 	// Any earlier set of the application; by default what was live before in the last environment.
 	VersionSetID *string `json:"versionSetId,omitempty"`
 	Reason       *string `json:"reason,omitempty"`
+	// The environments of the pipeline to roll back, by name or identifier; all by default.
+	Environments []string `json:"environments,omitempty"`
+	// The environments of the pipeline to leave as they are, by name or identifier.
+	Exclude []string `json:"exclude,omitempty"`
+	// Passes the approvals of the rollback; see breakGlass. A reason is required then.
+	BreakGlass *bool `json:"breakGlass,omitempty"`
 }
 
 type RollbackRolloutPayload struct {
@@ -481,6 +502,18 @@ type SetRolloutPolicyInput struct {
 type SetRolloutPolicyPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+type StopAutomaticRollbackInput struct {
+	// The rollout that would be rolled back.
+	RolloutID string  `json:"rolloutId"`
+	Reason    *string `json:"reason,omitempty"`
+}
+
+type StopAutomaticRollbackPayload struct {
+	// The rollout that is not rolled back.
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
 }
 
 type TryArtifactSourceInput struct {

@@ -109,6 +109,44 @@ func UnmarshalRolloutState(v any) (core.RolloutState, error) {
 	return enum(v, core.RolloutPending, core.RolloutInProgress, core.RolloutPaused, core.RolloutCompleted, core.RolloutFailed, core.RolloutCancelled)
 }
 
+// MarshalRolloutStatus writes a status.
+func MarshalRolloutStatus(s core.RolloutStatus) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalRolloutStatus reads a status.
+func UnmarshalRolloutStatus(v any) (core.RolloutStatus, error) {
+	return enum(v, core.StatusAborting, core.StatusAborted)
+}
+
+// MarshalDeploymentStatus writes a status.
+func MarshalDeploymentStatus(s core.RolloutStatus) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalDeploymentStatus reads a status.
+func UnmarshalDeploymentStatus(v any) (core.RolloutStatus, error) {
+	return enum(v, core.StatusAborting, core.StatusAborted)
+}
+
+// MarshalAutomaticRollbackState writes a state.
+func MarshalAutomaticRollbackState(s core.RollbackState) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalAutomaticRollbackState reads a state.
+func UnmarshalAutomaticRollbackState(v any) (core.RollbackState, error) {
+	return enum(v, core.RollbackDue, core.RollbackStarted, core.RollbackDropped)
+}
+
+// MarshalAutomaticRollbackCause writes a cause.
+func MarshalAutomaticRollbackCause(cause string) graphql.Marshaler { return word(cause) }
+
+// UnmarshalAutomaticRollbackCause reads a cause.
+func UnmarshalAutomaticRollbackCause(v any) (string, error) { return graphql.UnmarshalString(v) }
+
+// MarshalSkipCause writes a cause.
+func MarshalSkipCause(c core.SkipCause) graphql.Marshaler { return word(string(c)) }
+
+// UnmarshalSkipCause reads a cause.
+func UnmarshalSkipCause(v any) (core.SkipCause, error) {
+	return enum(v, core.SkipUnchanged, core.SkipExcluded)
+}
+
 // MarshalDeploymentState writes a state.
 func MarshalDeploymentState(s core.DeploymentState) graphql.Marshaler { return word(s.String()) }
 

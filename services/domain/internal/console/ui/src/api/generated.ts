@@ -70,6 +70,7 @@ export interface CreateMemberInput {
 export interface CreateRolloutInput {
   versionSetId: string
   reason?: string | null
+  again?: boolean | null
 }
 
 export interface CreateServiceInput {
@@ -129,7 +130,7 @@ export interface PauseRolloutInput {
   reason?: string | null
 }
 
-export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER'
+export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER' | 'BREAK_GLASS'
 
 export interface PreviewRolloutInput {
   versionSetId: string
@@ -206,6 +207,9 @@ export interface RollbackRolloutInput {
   rolloutId: string
   versionSetId?: string | null
   reason?: string | null
+  environments?: Array<string> | null
+  exclude?: Array<string> | null
+  breakGlass?: boolean | null
 }
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'

@@ -20,6 +20,7 @@ const scopeWords: Record<Permission, string> = {
   APPROVE: 'answer gates',
   CONFIGURE: 'change applications, environments and pipelines',
   ADMINISTER: 'say who may do what',
+  BREAK_GLASS: 'pass approvals alone, in an emergency',
 }
 
 const lives: Array<[seconds: number, word: string]> = [
