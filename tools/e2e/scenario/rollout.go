@@ -33,7 +33,7 @@ func (r *run) start(ctx context.Context, want Rollout) error {
 	}
 	var err error
 	r.version = want.Version
-	r.started, err = r.world.API.CreateRollout(ctx, set.ID, "end-to-end test")
+	r.started, err = r.world.API.CreateRollout(ctx, set.ID, "end-to-end test", true)
 	return err
 }
 

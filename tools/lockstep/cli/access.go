@@ -12,7 +12,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
-func permissions() []string { return []string{"read", "deploy", "approve", "configure", "administer"} }
+func permissions() []string {
+	return []string{"read", "deploy", "approve", "configure", "administer", "break_glass"}
+}
 
 func roles() []string { return []string{"viewer", "approver", "deployer", "maintainer", "owner"} }
 
@@ -26,9 +28,6 @@ func (c *command) accessToken() *cobra.Command {
 			"  LOCKSTEP_TOKEN=$(lockstep token create ci --member ci-bot -o json | jq -r .token)", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Name = args[0]
-			for i, scope := range in.Scopes {
-				in.Scopes[i] = strings.ToUpper(scope)
-			}
 			if in.Lifetime%time.Second != 0 {
 				return fault.New(fault.Invalid, "expires-after: found %s; expected whole seconds", in.Lifetime)
 			}
@@ -48,10 +47,9 @@ func (c *command) accessToken() *cobra.Command {
 				row(w, made.Token, made.ID, moment(made.ExpiresAt))
 			})
 		})
-	create.Flags().StringSliceVar(&in.Scopes, "scope", nil, "what it is good for: "+strings.Join(permissions(), ", ")+" (all that you may do)")
+	wordsFlag(create, &in.Scopes, "scope", "what it is good for, by default all that you may do but break_glass", permissions())
 	create.Flags().DurationVar(&in.Lifetime, "expires-after", 90*24*time.Hour, "how long it is good, a year at most")
 	create.Flags().StringVar(&member, "member", "", "whose it is, by `name`; your own without it")
-	_ = create.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(permissions(), cobra.ShellCompDirectiveNoFileComp))
 
 	list := c.asking("list", "List your tokens, or those of a member", "  lockstep token list\n  lockstep token list --member ci-bot -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
@@ -112,20 +110,23 @@ func (c *command) member() *cobra.Command {
 			if machine {
 				kind = "AGENT"
 			}
-			m, err := api.CreateMember(cmd.Context(), args[0], kind, strings.ToUpper(role))
+			m, err := api.CreateMember(cmd.Context(), args[0], kind, role)
 			if err != nil {
 				return err
 			}
 			return show(m)
 		})
-	add.Flags().StringVar(&role, "role", "viewer", "what it may do: "+strings.Join(roles(), ", "))
+	wordFlag(add, &role, "role", "viewer", "what it may do", roles())
 	add.Flags().BoolVar(&machine, "machine", false, "it is no person")
-	_ = add.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	promote := c.asking("role NAME ROLE", "Give a member another role", "  lockstep member role alice@example.com approver", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			role, err := chosen(roles(), args[1])
+			if err != nil {
+				return fault.New(fault.Invalid, "role: %w", err)
+			}
 			m, err := api.Member(cmd.Context(), args[0])
 			if err == nil {
-				m, err = api.SetMemberRole(cmd.Context(), m.ID, strings.ToUpper(args[1]))
+				m, err = api.SetMemberRole(cmd.Context(), m.ID, role)
 			}
 			if err != nil {
 				return err

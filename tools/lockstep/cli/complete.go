@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
 // completionPatience is how long a shell waits for the API when somebody presses the tabulator.
@@ -32,7 +33,7 @@ func environmentNames(ctx context.Context, api *client.Client) ([]string, error)
 func rolloutNames(ctx context.Context, api *client.Client) ([]string, error) {
 	all, err := api.Rollouts(ctx, client.Filter{Limit: 50})
 	return described(all, err, func(r client.Rollout) (string, string) {
-		return r.ID, r.Application.Name + " " + r.VersionSet.Name + ", " + strings.ToLower(r.State)
+		return r.ID, r.Application.Name + " " + r.VersionSet.Name + ", " + journal.Human(r.Status)
 	})
 }
 
@@ -63,6 +64,7 @@ func (c *command) completions(root *cobra.Command) {
 		"pipeline": {"APPLICATION", applicationNames}, "version-set": {"APPLICATION", applicationNames}, "driver": {"REF", driverRefs},
 	}
 	flags := map[string]lookup{"application": applicationNames, "environment": environmentNames, "driver": driverRefs}
+	completeWords(root)
 	for _, noun := range root.Commands() {
 		for _, verb := range noun.Commands() {
 			takes := arguments[noun.Name()]

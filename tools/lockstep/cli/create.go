@@ -55,7 +55,7 @@ func (c *command) environmentCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in.Name, in.Tier, in.DriverConfig = args[0], strings.ToUpper(in.Tier), driver
+			in.Name, in.DriverConfig = args[0], driver
 			one, err := api.CreateEnvironment(cmd.Context(), in)
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ func (c *command) environmentCreate() *cobra.Command {
 			return c.print(one, func(w io.Writer) { environmentTable(w, []client.Environment{one}) })
 		})
 	flags := cmd.Flags()
-	flags.StringVar(&in.Tier, "tier", "development", "development, qa, staging or production")
+	wordFlag(cmd, &in.Tier, "tier", "development", "what is at stake there", tiers())
 	flags.StringVar(&in.DriverRef, "driver", "argo-rollouts@1", "the `driver` that deploys there")
 	flags.StringVar(&in.Description, "description", "", "what it is")
 	flags.StringArrayVar((*[]string)(&config), "set", nil, "a field of the driver's configuration, as `field=value`; again for more")
@@ -81,23 +81,35 @@ func (c *command) pipeline() *cobra.Command {
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
 	set := c.asking("set APPLICATION FILE", "Give an application a new version of its pipeline, from YAML or JSON; - for the standard input",
-		"  lockstep pipeline set shop pipeline.yaml\n  lockstep pipeline get shop -o json | jq .definition > pipeline.json    # to change and set", exactly(2),
+		"  lockstep pipeline set shop pipeline.yaml\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			definition, err := readYAML(cmd.InOrStdin(), args[1])
+			document, err := readYAML(cmd.InOrStdin(), args[1])
 			if err != nil {
 				return err
 			}
-			one, err := api.CreateFlowDefinition(cmd.Context(), args[0], definition)
+			one, err := api.CreateFlowDefinition(cmd.Context(), args[0], definitionIn(document))
 			if err != nil {
 				return err
+			}
+			if one.Unchanged {
+				fmt.Fprintf(c.errOut, "version %d of the pipeline says the same already; nothing has changed\n", one.Version)
 			}
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
 	return noun("pipeline", "flow", "Pipelines: the environments and gates that an application goes through", get, set)
 }
 
+// definitionIn is a pipeline's definition: the document itself, or what is in one as `pipeline get` writes it.
+func definitionIn(document map[string]any) any {
+	inside, wrapped := document["definition"]
+	if _, bare := document["steps"]; wrapped && !bare {
+		return inside
+	}
+	return document
+}
+
 // readYAML is one document of a file, or of the standard input for "-".
-func readYAML(in io.Reader, path string) (any, error) {
+func readYAML(in io.Reader, path string) (map[string]any, error) {
 	var (
 		text []byte
 		err  error

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ func (c *command) environmentApproval() *cobra.Command {
 	flags.StringVar(&asked.Reason, "reason", "", "what is shown to whoever decides")
 	flags.BoolVar(&asked.RequesterMayApprove, "requester-may-approve", false, "whether whoever has asked for the rollout may be one of them")
 	flags.DurationVar(&expires, "expires-after", 0, "close an unanswered gate after this time; 0 for never")
-	flags.StringVar(&asked.OnExpiry, "on-expiry", "reject", "what no answer means: reject or approve")
+	wordFlag(cmd, &asked.OnExpiry, "on-expiry", "reject", "what no answer means", []string{"reject", "approve"})
 	flags.BoolVar(&none, "none", false, "ask nothing any more")
 	return cmd
 }
@@ -64,7 +63,7 @@ func changedApproval(cmd *cobra.Command, was *client.EnvironmentApproval, asked 
 		"reason":                func() { next.Reason = asked.Reason },
 		"requester-may-approve": func() { next.RequesterMayApprove = asked.RequesterMayApprove },
 		"expires-after":         func() { next.ExpiresAfterSeconds = int(expires / time.Second) },
-		"on-expiry":             func() { next.OnExpiry = strings.ToUpper(asked.OnExpiry) },
+		"on-expiry":             func() { next.OnExpiry = asked.OnExpiry },
 	} {
 		if cmd.Flags().Changed(flag) {
 			take()

@@ -40,13 +40,13 @@ func outputs() map[string]any {
 		"driver list":       client.DriverList{}, "driver show": client.Driver{}, "driver check": []checkedDriver{}, "driver push": []checkedDriver{}, "driver pull": []checkedDriver{},
 		"rollout list": []client.Rollout{}, "rollout get": client.Rollout{}, "rollout create": client.Rollout{}, "rollout approve": client.Rollout{},
 		"rollout reject": client.Rollout{}, "rollout pause": client.Rollout{}, "rollout resume": client.Rollout{}, "rollout abort": client.Rollout{},
-		"rollout retry": client.Rollout{}, "rollout cancel": client.Rollout{}, "rollout rollback": client.Rollout{}, "rollout watch": client.Transition{},
+		"rollout retry": client.Rollout{}, "rollout cancel": client.Rollout{}, "rollout rollback": client.Rollout{}, "rollout break-glass": client.Rollout{}, "rollout keep": client.Rollout{}, "rollout watch": client.Transition{},
 		"journal list": []client.JournalEntry{}, "member list": []client.Member{}, "member add": client.Member{}, "member role": client.Member{}, "member remove": client.Member{},
 		"group list": []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{}, "token create": client.AccessToken{}, "token revoke": client.AccessToken{},
 		"agent list": []client.Agent{}, "agent get": client.Agent{}, "agent register": client.Agent{}, "agent rotate": client.Agent{}, "agent revoke": client.Agent{},
 		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{}, "whoami": client.Viewer{},
 		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": published{},
-		"doctor": []doctor.Finding{}, "dev": stack.Endpoints{},
+		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{},
 	}
 }
 
@@ -55,7 +55,7 @@ func otherwise() map[string]string {
 	return map[string]string{
 		"workflow":        "its subcommands print the engine's messages (proto/lockstep/autoflow/v1) as ProtoJSON",
 		"agent authority": "issuer, user and seed, all strings",
-		"demo":            "a story for people", "serve": "a service", "version": "one line of text",
+		"demo":            "a story for people", "serve": "a service", "completion": "a script for a shell",
 	}
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,10 +65,10 @@ func (c *command) rolloutPolicy() *cobra.Command {
 			}
 			policy := one.RolloutPolicy
 			if cmd.Flags().Changed("on-failure") {
-				policy.OnFailure = strings.ToUpper(onFailure)
+				policy.OnFailure = onFailure
 			}
 			if cmd.Flags().Changed("on-newer") {
-				policy.OnNewer = strings.ToUpper(onNewer)
+				policy.OnNewer = onNewer
 			}
 			if policy != one.RolloutPolicy {
 				if one, err = api.SetRolloutPolicy(cmd.Context(), one.ID, policy); err != nil {
@@ -81,8 +80,8 @@ func (c *command) rolloutPolicy() *cobra.Command {
 				row(w, journal.Human(one.RolloutPolicy.OnFailure), journal.Human(one.RolloutPolicy.OnNewer))
 			})
 		})
-	cmd.Flags().StringVar(&onFailure, "on-failure", "stop", "what happens to what is being deployed: stop, abort or rollback")
-	cmd.Flags().StringVar(&onNewer, "on-newer", "refuse", "what becomes of a newer version set while a rollout is active: refuse, queue or supersede")
+	wordFlag(cmd, &onFailure, "on-failure", "stop", "what happens to what is being deployed", []string{"stop", "abort", "rollback"})
+	wordFlag(cmd, &onNewer, "on-newer", "refuse", "what becomes of a newer version set while a rollout is active", []string{"refuse", "queue", "supersede"})
 	return cmd
 }
 

@@ -20,16 +20,13 @@ func (c *command) rollout() *cobra.Command {
 		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
 		c.resolve("approve", "Let a rollout pass a gate that waits for approval", (*client.Client).ApproveGate),
 		c.resolve("reject", "Refuse to let a rollout pass a gate", (*client.Client).RejectGate),
-		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutWatch())
+		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(), c.rolloutKeep(), c.rolloutWatch())
 }
 
 func (c *command) rolloutList() *cobra.Command {
 	var filter client.Filter
 	cmd := c.asking("list", "List rollouts, newest first", "  lockstep rollout list --application shop --state in_progress,paused", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			for i, s := range filter.States {
-				filter.States[i] = strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
-			}
 			all, err := api.Rollouts(cmd.Context(), filter)
 			if err != nil {
 				return err
@@ -37,7 +34,7 @@ func (c *command) rolloutList() *cobra.Command {
 			return c.print(all, func(w io.Writer) { rolloutTable(w, all) })
 		})
 	cmd.Flags().StringVar(&filter.Application, "application", "", "only those of the application of this `name`")
-	cmd.Flags().StringSliceVar(&filter.States, "state", nil, "only those in these `states`: pending, in_progress, paused, completed, failed, cancelled")
+	wordsFlag(cmd, &filter.States, "state", "only those in these states", rolloutStates())
 	limitFlag(cmd, &filter.Limit, 20, "at most this many; 0 for all")
 	return cmd
 }
@@ -59,7 +56,7 @@ func (c *command) rolloutGet() *cobra.Command {
 
 func (c *command) rolloutCreate() *cobra.Command {
 	var application, reason string
-	var watch bool
+	var watch, again bool
 	cmd := c.asking("create [VERSION-SET]", "Promote a version set; an earlier one is a rollback",
 		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set", between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -67,7 +64,7 @@ func (c *command) rolloutCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			one, err := api.CreateRollout(cmd.Context(), set, reason)
+			one, err := api.CreateRollout(cmd.Context(), set, reason, again)
 			if err != nil {
 				return err
 			}
@@ -79,6 +76,7 @@ func (c *command) rolloutCreate() *cobra.Command {
 	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application of this `name`")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout to its end")
+	cmd.Flags().BoolVar(&again, "again", false, "deploy it also where it is live in every environment already")
 	return cmd
 }
 
@@ -149,39 +147,6 @@ func (c *command) rolloutCancel() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
-}
-
-func rolloutTable(w io.Writer, all []client.Rollout) {
-	row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
-	for _, r := range all {
-		waits := make([]string, len(r.OpenGates))
-		for i, g := range r.OpenGates {
-			waits[i] = approvalOf(g)
-		}
-		if r.State == "PAUSED" {
-			waits = append(waits, "somebody to resume it")
-		}
-		row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waits, ","), moment(r.CreatedAt), optional(r.FinishedAt))
-	}
-}
-
-func rolloutDetail(w io.Writer, r client.Rollout) {
-	rolloutTable(w, []client.Rollout{r})
-	fmt.Fprintln(w)
-	row(w, "ENVIRONMENT", "STATE", "SERVICE", "STATE", "VERSION", "COMMIT")
-	for _, e := range r.Environments {
-		for _, d := range e.Deployments {
-			versions := make([]string, len(d.Versions))
-			for i, v := range d.Versions {
-				versions[i] = v.Name
-			}
-			commit := ""
-			if d.Snapshot != nil {
-				commit = d.Snapshot.CommitSHA[:min(10, len(d.Snapshot.CommitSHA))]
-			}
-			row(w, e.Environment.Name, journal.Human(e.State), d.Service.Name, journal.Human(d.State), strings.Join(versions, ","), commit)
-		}
-	}
 }
 
 func number(n int) string { return strconv.Itoa(n) }

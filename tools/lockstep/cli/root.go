@@ -112,6 +112,7 @@ func (c *command) root() *cobra.Command {
 	)
 	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.driver(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.organization(), c.whoami(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
 	c.completions(root)
+	completion(root)
 	return root
 }
 
@@ -121,9 +122,27 @@ func (c *command) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  exactly(0),
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintln(c.out, "lockstep "+c.version)
-			return nil
+			if c.output == "table" {
+				fmt.Fprintln(c.out, "lockstep "+c.version)
+				return nil
+			}
+			return c.print(versionAnswer{Version: c.version}, nil)
 		},
+	}
+}
+
+// versionAnswer is what `version` prints for programs.
+type versionAnswer struct {
+	Version string `json:"version"`
+}
+
+// completion is cobra's command, which answers a shell that it does not know with its help, as if all were well.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, sub := range root.Commands() {
+		if sub.Name() == "completion" {
+			sub.Args, sub.RunE = subcommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	}
 }
 

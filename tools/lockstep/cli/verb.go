@@ -3,11 +3,12 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
-	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
 // verb is what is done to one rollout, for a reason.
@@ -46,12 +47,14 @@ func (c *command) rolloutRetry() *cobra.Command {
 }
 
 func (c *command) rolloutRollback() *cobra.Command {
-	var reason, set string
+	var in client.RollbackInput
 	var watch bool
-	cmd := c.asking("rollback ID", "End a rollout, if it is not over, and go back to an earlier version set",
-		"  lockstep rollout rollback rollout_12 --reason 'slow' --watch\n  lockstep rollout rollback rollout_12 --to versionset_3", exactly(1),
+	cmd := c.asking("rollback ID", "End a rollout, if it has not ended, and go back to an earlier version set",
+		"  lockstep rollout rollback rollout_12 --reason 'slow' --watch\n"+
+			"  lockstep rollout rollback rollout_12 --environment production --reason 'incident 99'\n"+
+			"  lockstep rollout rollback rollout_12 --to versionset_3", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.RollbackRollout(cmd.Context(), args[0], set, reason)
+			one, err := api.RollbackRollout(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
@@ -60,16 +63,28 @@ func (c *command) rolloutRollback() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
-	cmd.Flags().StringVar(&set, "to", "", "this `version set`, any earlier one; by default what was live before")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	cmd.Flags().StringVar(&in.VersionSet, "to", "", "this `version set`, any earlier one; by default what was live before")
+	cmd.Flags().StringSliceVar(&in.Environments, "environment", nil, "roll back only this `environment`; again, or with commas, for more")
+	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; again, or with commas, for more")
+	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false, "pass its approvals without anybody else's consent; needs --reason, and everybody sees it")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout to its end")
 	return cmd
 }
 
-// standing is a rollout's state for people.
-func standing(r client.Rollout) string {
-	if r.PauseRequested {
-		return journal.Human(r.State) + ", will pause"
+func (c *command) rolloutBreakGlass() *cobra.Command {
+	cmd := c.verb("break-glass", "Pass the approvals of a rollout without anybody else's consent; the journal, a metric and an alert tell of it",
+		"  lockstep rollout break-glass rollout_12 --reason 'incident 99: alone on call'", (*client.Client).BreakGlass)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if reason, err := cmd.Flags().GetString("reason"); err != nil || strings.TrimSpace(reason) == "" {
+			return fault.New(fault.Invalid, "reason: found none; expected --reason, which is kept in the journal")
+		}
+		return nil
 	}
-	return journal.Human(r.State)
+	return cmd
+}
+
+func (c *command) rolloutKeep() *cobra.Command {
+	return c.verb("keep", "Stop the automatic rollback that is due for a rollout: what it deployed stays",
+		"  lockstep rollout keep rollout_12 --reason 'we are looking at it'", (*client.Client).StopAutomaticRollback)
 }

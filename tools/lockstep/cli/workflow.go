@@ -83,11 +83,7 @@ func (e *engine) list() *cobra.Command {
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			request := &autoflowv1.ListWorkflowsRequest{OrganizationId: e.organization, Labels: labels, ProgramDigest: digest}
 			for _, name := range states {
-				state := parseState(name)
-				if state == autoflowv1.WorkflowState_WORKFLOW_STATE_UNSPECIFIED {
-					return fault.New(fault.Invalid, "state: found %q, expected %s", name, strings.Join(stateNames(), ", "))
-				}
-				request.States = append(request.States, state)
+				request.States = append(request.States, parseState(name))
 			}
 			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.Workflow, string, error) {
 				request.PageSize, request.PageToken = size, token
@@ -99,11 +95,10 @@ func (e *engine) list() *cobra.Command {
 			}
 			return e.print(messages(all), func(w io.Writer) { workflowTable(w, all...) })
 		})
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in these `states`: running, parked, completed, failed, cancelled, terminated, quarantined")
+	wordsFlag(cmd, &states, "state", "only those in these states", stateNames())
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this `name=value`")
 	cmd.Flags().StringVar(&digest, "program-digest", "", "only those of the program with this `SHA-256`")
 	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

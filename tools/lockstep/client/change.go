@@ -67,9 +67,12 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 }
 
 // CreateRollout begins to promote a version set. The error is a QueuedError when the application's policy has queued it.
-func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string) (Rollout, error) {
-	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields,
-		map[string]any{"versionSetId": versionSet, "reason": reason})
+func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string, again bool) (Rollout, error) {
+	input := map[string]any{"versionSetId": versionSet, "reason": reason}
+	if again {
+		input["again"] = true
+	}
+	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields, input)
 	if err != nil {
 		return Rollout{}, err
 	}
@@ -135,14 +138,42 @@ func (c *Client) ResumeRollout(ctx context.Context, rollout, reason string) (Rol
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// RollbackRollout begins a rollout of an earlier version set: of the one named, or, when it is empty, of what was live
-// before. The answer is the new rollout.
-func (c *Client) RollbackRollout(ctx context.Context, rollout, versionSet, reason string) (Rollout, error) {
-	input := map[string]any{"rolloutId": rollout, "reason": reason}
-	if versionSet != "" {
-		input["versionSetId"] = versionSet
+// RollbackInput says how a rollout is rolled back.
+type RollbackInput struct {
+	// VersionSet is what to go back to; empty for what was live before.
+	VersionSet, Reason string
+	// Environments are those to roll back, all when empty, and Exclude those to leave as they are; by name or identifier.
+	Environments, Exclude []string
+	// BreakGlass passes the approvals of the rollback.
+	BreakGlass bool
+}
+
+// RollbackRollout begins a rollout of an earlier version set. The answer is the new rollout.
+func (c *Client) RollbackRollout(ctx context.Context, rollout string, in RollbackInput) (Rollout, error) {
+	input := map[string]any{"rolloutId": rollout, "reason": in.Reason}
+	if in.VersionSet != "" {
+		input["versionSetId"] = in.VersionSet
+	}
+	if len(in.Environments) > 0 {
+		input["environments"] = in.Environments
+	}
+	if len(in.Exclude) > 0 {
+		input["exclude"] = in.Exclude
+	}
+	if in.BreakGlass {
+		input["breakGlass"] = true
 	}
 	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", rolloutFields, input)
+}
+
+// BreakGlass passes the approvals of a rollout.
+func (c *Client) BreakGlass(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "breakGlass", "BreakGlassInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// StopAutomaticRollback calls off the automatic rollback that is due for a rollout.
+func (c *Client) StopAutomaticRollback(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "stopAutomaticRollback", "StopAutomaticRollbackInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
 // SetEnvironmentApproval says what an environment asks of every rollout that is made from now on; nil for nothing.

@@ -118,7 +118,7 @@ func (c *Client) request(ctx context.Context, query string, variables map[string
 func (c *Client) decode(response *http.Response, text []byte, data any) error {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil || (a.Data == nil && !a.refuses()) {
-		return fault.New(classOfStatus(response.StatusCode), "%s answered %s, expected GraphQL%s: %s",
+		return fault.New(classOfOther(response.StatusCode), "%s answered %s, expected GraphQL%s: %s",
 			c.endpoint, response.Status, c.elsewhere(), firstLine(text))
 	}
 	if len(a.Errors) > 0 {
@@ -182,6 +182,20 @@ func classOf(code string) fault.Class {
 		return fault.Invalid
 	}
 	return fault.Internal
+}
+
+// classOfOther is the class of an answer that is not GraphQL's: where another server answers, or another path of this one, it is the endpoint
+// that is wrong, whatever the answer says of itself.
+func classOfOther(status int) fault.Class {
+	switch class := classOfStatus(status); class {
+	case fault.NotFound, fault.Internal, fault.Invalid, fault.Conflict, fault.Refused, fault.Terminal:
+		if status < http.StatusInternalServerError {
+			return fault.Invalid
+		}
+		return class
+	default:
+		return class
+	}
 }
 
 func classOfStatus(status int) fault.Class {

@@ -11,6 +11,8 @@ type FlowDefinition struct {
 	Version    int       `json:"version"`
 	Definition any       `json:"definition"`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	// Unchanged is that it was in force before it was set.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 const flowFields = `id version definition createdAt`
@@ -28,8 +30,21 @@ func (c *Client) FlowDefinition(ctx context.Context, application string) (FlowDe
 	return found(a.FlowDefinition, nil, "pipeline of application", application)
 }
 
-// CreateFlowDefinition gives an application a new version of its pipeline.
+// CreateFlowDefinition gives an application a new version of its pipeline, unless it says what the latest one says.
 func (c *Client) CreateFlowDefinition(ctx context.Context, application string, definition any) (FlowDefinition, error) {
-	return change[FlowDefinition](ctx, c, "createFlowDefinition", "CreateFlowDefinitionInput", "flowDefinition", flowFields,
-		map[string]any{"application": application, "definition": definition})
+	var data struct {
+		CreateFlowDefinition struct {
+			FlowDefinition *FlowDefinition
+			Unchanged      bool
+			Errors         []UserError
+		}
+	}
+	err := c.do(ctx, `mutation($input: CreateFlowDefinitionInput!) { createFlowDefinition(input: $input) { flowDefinition { `+flowFields+` } unchanged `+
+		`errors { field message code } } }`, map[string]any{"input": map[string]any{"application": application, "definition": definition}}, &data)
+	if err == nil {
+		err = refusal(data.CreateFlowDefinition.Errors)
+	}
+	made, err := found(data.CreateFlowDefinition.FlowDefinition, err, "pipeline of application", application)
+	made.Unchanged = data.CreateFlowDefinition.Unchanged
+	return made, err
 }

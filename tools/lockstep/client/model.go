@@ -140,25 +140,81 @@ type DriverBinding struct {
 
 // Rollout promotes a version set through environments.
 type Rollout struct {
-	ID               string               `json:"id"`
-	Application      Reference            `json:"application"`
-	VersionSet       VersionSet           `json:"versionSet"`
-	State            string               `json:"state"`
-	WorkflowRef      string               `json:"workflowRef,omitempty"`
-	IsRollback       bool                 `json:"isRollback"`
-	AwaitingApproval bool                 `json:"awaitingApproval"`
-	PauseRequested   bool                 `json:"pauseRequested"`
-	OpenGates        []Gate               `json:"openGates,omitempty"`
-	CreatedAt        time.Time            `json:"createdAt,omitzero"`
-	StartedAt        *time.Time           `json:"startedAt,omitempty"`
-	FinishedAt       *time.Time           `json:"finishedAt,omitempty"`
-	Environments     []RolloutEnvironment `json:"environments,omitempty"`
-	Journal          []Transition         `json:"journal,omitempty"`
+	ID          string     `json:"id"`
+	Application Reference  `json:"application"`
+	VersionSet  VersionSet `json:"versionSet"`
+	State       string     `json:"state"`
+	// Status is the state for people: it knows that a rollout has been aborted.
+	Status           string     `json:"status"`
+	WorkflowRef      string     `json:"workflowRef,omitempty"`
+	IsRollback       bool       `json:"isRollback"`
+	AwaitingApproval bool       `json:"awaitingApproval"`
+	PauseRequested   bool       `json:"pauseRequested"`
+	OpenGates        []Gate     `json:"openGates,omitempty"`
+	CreatedAt        time.Time  `json:"createdAt,omitzero"`
+	StartedAt        *time.Time `json:"startedAt,omitempty"`
+	FinishedAt       *time.Time `json:"finishedAt,omitempty"`
+	// WaitingOn is everything that it waits for, in the order of promotion.
+	WaitingOn []Wait `json:"waitingOn,omitempty"`
+	// RollbackOf is the rollout that it takes back, and RolledBackBy the newest one that takes it back.
+	RollbackOf   *Reference `json:"rollbackOf,omitempty"`
+	RolledBackBy *Reference `json:"rolledBackBy,omitempty"`
+	// AutomaticRollback is what the application's policy has scheduled; nil for nothing.
+	AutomaticRollback *AutomaticRollback `json:"automaticRollback,omitempty"`
+	// BreakGlass is who has passed its approvals; nil for nobody.
+	BreakGlass *BreakGlass `json:"breakGlass,omitempty"`
+	// Skipped are the environments of its pipeline that it does not go to.
+	Skipped      []SkippedEnvironment `json:"skippedEnvironments,omitempty"`
+	Environments []RolloutEnvironment `json:"environments,omitempty"`
+	Journal      []Transition         `json:"journal,omitempty"`
 }
 
 // Over reports whether the rollout has ended, one way or another.
 func (r Rollout) Over() bool {
 	return r.State == "COMPLETED" || r.State == "FAILED" || r.State == "CANCELLED"
+}
+
+// Wait is one thing that a rollout waits for.
+type Wait struct {
+	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT or AGENT.
+	Kind string `json:"kind"`
+	// Detail says it for people, and Resolver who or what can end it.
+	Detail   string     `json:"detail"`
+	Resolver string     `json:"resolver"`
+	Since    *time.Time `json:"since,omitempty"`
+	// Until is when it ends without anybody's doing.
+	Until       *time.Time `json:"until,omitempty"`
+	GateID      string     `json:"gateId,omitempty"`
+	Environment *Reference `json:"environment,omitempty"`
+	Service     *Reference `json:"service,omitempty"`
+}
+
+// AutomaticRollback is a rollback that a policy begins.
+type AutomaticRollback struct {
+	// State is DUE, STARTED or DROPPED, and Cause FAILED or DEGRADED.
+	State string `json:"state"`
+	Cause string `json:"cause"`
+	// DueAt is when it begins; nil unless it is due.
+	DueAt *time.Time `json:"dueAt,omitempty"`
+	Why   string     `json:"why"`
+	// Outcome is why it was dropped.
+	Outcome string `json:"outcome,omitempty"`
+	// Rollout is the one that it has begun.
+	Rollout *Reference `json:"rollout,omitempty"`
+}
+
+// BreakGlass is who has passed the approvals of a rollout, and why.
+type BreakGlass struct {
+	Principal *Reference `json:"principal,omitempty"`
+	Reason    string     `json:"reason"`
+	At        time.Time  `json:"at"`
+}
+
+// SkippedEnvironment is one that a rollout leaves out.
+type SkippedEnvironment struct {
+	Environment Reference `json:"environment"`
+	// Cause is UNCHANGED or EXCLUDED.
+	Cause string `json:"cause"`
 }
 
 // Gate is a request for approval that is not answered yet.
@@ -201,6 +257,7 @@ type RolloutEnvironment struct {
 	Environment        Reference     `json:"environment"`
 	Position           int           `json:"position"`
 	State              string        `json:"state"`
+	Status             string        `json:"status"`
 	DriverBinding      DriverBinding `json:"driverBinding,omitzero"`
 	DriverDigest       string        `json:"driverDigest,omitempty"`
 	PreviousVersionSet *Reference    `json:"previousVersionSet,omitempty"`
@@ -214,6 +271,7 @@ type Deployment struct {
 	ID       string    `json:"id"`
 	Service  Reference `json:"service"`
 	State    string    `json:"state"`
+	Status   string    `json:"status"`
 	Versions []Version `json:"versions,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	// Gates are those that it has come to, in order.

@@ -52,11 +52,14 @@ const (
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen reference } }`
-	rolloutFields    = `id application { id name } versionSet { id name } state workflowRef isRollback awaitingApproval pauseRequested ` +
+	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
-		`environments { id environment { id name } position state driverDigest driverBinding { id version driverRef } ` +
+		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name } } ` +
+		`rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
+		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
+		`environments { id environment { id name } position state status driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
-		`deployments { id service { id name } state versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
+		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
 		`gates { gateId weight reachedAt passedAt } } }`
 	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
 )

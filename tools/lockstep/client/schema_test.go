@@ -65,14 +65,19 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.SetSourceConfig(ctx, "artifactsource_1", nil); return err },
 		func() error { _, err := c.LookAtSource(ctx, "artifactsource_1"); return err },
 		func() error { _, err := c.TrySource(ctx, "git@1", nil); return err },
-		func() error { _, err := c.CreateRollout(ctx, "versionset_1", ""); return err },
+		func() error { _, err := c.CreateRollout(ctx, "versionset_1", "", false); return err },
 		func() error { _, err := c.ApproveGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.RejectGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.CancelRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.SetRollbackPolicy(ctx, "shop", client.RollbackPolicy{}); return err },
 		func() error { _, err := c.PauseRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.ResumeRollout(ctx, "rollout_1", ""); return err },
-		func() error { _, err := c.RollbackRollout(ctx, "rollout_1", "versionset_1", ""); return err },
+		func() error { _, err := c.BreakGlass(ctx, "rollout_1", "down"); return err },
+		func() error { _, err := c.StopAutomaticRollback(ctx, "rollout_1", ""); return err },
+		func() error {
+			_, err := c.RollbackRollout(ctx, "rollout_1", client.RollbackInput{VersionSet: "versionset_1"})
+			return err
+		},
 		func() error { _, err := c.Members(ctx); return err },
 		func() error { _, err := c.Self(ctx); return err },
 		func() error { _, err := c.Groups(ctx); return err },

@@ -129,11 +129,11 @@ func (w *world) secondRollout(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := w.API.CreateRollout(ctx, set.ID, "first")
+	first, err := w.API.CreateRollout(ctx, set.ID, "first", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.API.CreateRollout(ctx, set.ID, "second")
+	_, err = w.API.CreateRollout(ctx, set.ID, "second", true)
 	if class := fault.ClassOf(err); (class != fault.Refused && class != fault.Conflict) || !strings.Contains(err.Error(), first.ID) {
 		t.Errorf("got %v (%v), want Refused or Conflict that names %s", err, class, first.ID)
 	}

@@ -149,7 +149,7 @@ func (w *World) Roll(ctx context.Context, set, reason string) (client.Rollout, e
 	var r client.Rollout
 	unsure := false
 	err := w.insist(ctx, "a rollout to be created", func() (err error) {
-		r, err = w.API.CreateRollout(ctx, set, reason)
+		r, err = w.API.CreateRollout(ctx, set, reason, true)
 		if !unsure || !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Refused) {
 			unsure = unsure || fault.Is(err, fault.Unavailable)
 			return err
