@@ -168,9 +168,9 @@ type Rollout struct {
 	Glass *BrokenGlass
 	// RolledBackBy is the newest rollout that takes it back; 0 for none.
 	RolledBackBy int64
-	CreatedAt        time.Time
-	StartedAt        *time.Time
-	FinishedAt       *time.Time
+	CreatedAt    time.Time
+	StartedAt    *time.Time
+	FinishedAt   *time.Time
 }
 
 // Status is its state for people.

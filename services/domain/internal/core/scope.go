@@ -253,4 +253,3 @@ func (t *tree) scopeOf(ctx context.Context) (Scope, error) {
 	}
 	return scope, err
 }
-

@@ -37,12 +37,16 @@ func (rollout) RolledBackBy(ctx context.Context, r *model.Rollout) (*model.Rollo
 
 // AutomaticRollback is what the policy wants of it.
 func (rollout) AutomaticRollback(ctx context.Context, r *model.Rollout) (*model.AutomaticRollback, error) {
-	return optional(ctx, loadersOf(ctx).outlookOf, r.ID, func(o core.RollbackOutlook) model.AutomaticRollback { return model.AutomaticRollback{RollbackOutlook: o} })
+	return optional(ctx, loadersOf(ctx).outlookOf, r.ID, func(o core.RollbackOutlook) model.AutomaticRollback {
+		return model.AutomaticRollback{RollbackOutlook: o}
+	})
 }
 
 // SkippedEnvironments are those of its pipeline that it does not go to.
 func (rollout) SkippedEnvironments(ctx context.Context, r *model.Rollout) ([]model.SkippedEnvironment, error) {
-	return list(ctx, loadersOf(ctx).skipsOf, r.ID, func(s core.SkippedEnvironment) model.SkippedEnvironment { return model.SkippedEnvironment{SkippedEnvironment: s} })
+	return list(ctx, loadersOf(ctx).skipsOf, r.ID, func(s core.SkippedEnvironment) model.SkippedEnvironment {
+		return model.SkippedEnvironment{SkippedEnvironment: s}
+	})
 }
 
 // automaticRollback resolves those of AutomaticRollback.
