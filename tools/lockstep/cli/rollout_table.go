@@ -160,7 +160,9 @@ func rolloutMarks(w io.Writer, r client.Rollout) {
 	}
 	if len(lines) > 0 {
 		fmt.Fprintln(w)
-		fmt.Fprintln(w, strings.Join(lines, "\n"))
+	}
+	for _, line := range lines {
+		row(w, line)
 	}
 }
 
