@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -340,5 +342,40 @@ func TestWhatIsLeftOut(t *testing.T) {
 		if !strings.Contains(shown, part) {
 			t.Errorf("GET /v1/hooks does not show %q: %s", part, shown)
 		}
+	}
+}
+
+// TestASlowBody: what takes longer than there is time is answered with a time-out, which senders know to send again.
+func TestASlowBody(t *testing.T) {
+	t.Parallel()
+	s, pool := serve(t, token)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events", io.MultiReader(strings.NewReader(structured("x")[:40]), slow{}))
+	r.Header = with(structuredMedia)
+	w := httptest.NewRecorder()
+	s.Config.Handler.ServeHTTP(w, r)
+	if w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), "found 40 bytes in the time") {
+		t.Errorf("answered %d %s", w.Code, w.Body)
+	}
+	if left := waiting(t, pool); len(left) != 0 {
+		t.Errorf("stored %v", left)
+	}
+}
+
+// slow is a body that has not come when the connection's time is over.
+type slow struct{}
+
+func (slow) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded} }
+
+// TestTheSubcommandHooks: the paths of hooks can be had from every program that runs the service.
+func TestTheSubcommandHooks(t *testing.T) {
+	t.Parallel()
+	c := Config{Hooks: []HookConfig{{Name: "shop", Source: "harbor", Secrets: []string{secretFile(t, hookSecret)}}}}
+	var out strings.Builder
+	rest, do := Command([]string{"hooks", "--config", "F"}, &out)
+	if err := do(t.Context(), c); err != nil || !slices.Equal(rest, []string{"--config", "F"}) {
+		t.Fatalf("%v, %v", rest, err)
+	}
+	if want := hookPath(c.Hooks[0], hookSecret); !strings.Contains(out.String(), "shop\t") || !strings.Contains(out.String(), want) {
+		t.Errorf("wrote %q, want %s", out.String(), want)
 	}
 }

@@ -7,6 +7,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -85,6 +86,20 @@ func Run(ctx context.Context, c Config) error {
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(in.budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool))...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// Command is what the arguments of the service's program say: to run it, or one of the subcommands migrate, which brings the tables up to date, and hooks, which
+// writes the paths of the hooks to out. The other arguments are those of pkg/config.
+func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
+	if len(args) > 0 {
+		switch args[0] {
+		case "migrate":
+			return args[1:], Migrate
+		case "hooks":
+			return args[1:], func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) }
+		}
+	}
+	return args, Run
 }
 
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is

@@ -40,7 +40,8 @@ func Run(ctx context.Context, part string, args []string) error {
 	case "simcluster":
 		return load(ctx, part, args, runCluster)
 	case "registry":
-		return load(ctx, part, args, registry.Run)
+		rest, do := registry.Command(args, os.Stdout)
+		return load(ctx, part, rest, do)
 	case "domain":
 		return load(ctx, part, args, domain.Run)
 	case "workflow":

@@ -16,15 +16,7 @@ func main() {
 }
 
 func start(ctx context.Context) error {
-	args, do := os.Args[1:], registry.Run
-	if len(args) > 0 {
-		switch args[0] {
-		case "migrate":
-			args, do = args[1:], registry.Migrate
-		case "hooks":
-			args, do = args[1:], func(ctx context.Context, c registry.Config) error { return registry.ListHooks(ctx, os.Stdout, c) }
-		}
-	}
+	args, do := registry.Command(os.Args[1:], os.Stdout)
 	c, err := config.Load[registry.Config]("registry", args)
 	if err != nil {
 		return err

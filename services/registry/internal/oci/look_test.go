@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/source"
@@ -220,5 +221,109 @@ func TestALookThatCannotGoWell(t *testing.T) {
 	}
 	if _, err := r.Look(t.Context(), core.Source{Ref: source.OCIImage, Config: json.RawMessage(`{}`)}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("no image: %v", err)
+	}
+}
+
+// other pushes an image and changes its manifest's configuration type.
+func (h held) other(t *testing.T, tag string, configType types.MediaType) {
+	t.Helper()
+	img, err := random.Image(20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, tag, mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), configType))
+}
+
+// broken pushes an image whose configuration is not JSON.
+func (h held) broken(t *testing.T, tag string) {
+	t.Helper()
+	img, err := random.Image(20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, tag, unreadable{img})
+}
+
+// unreadable is an image whose configuration is no JSON.
+type unreadable struct{ v1.Image }
+
+// RawConfigFile is what is pushed as the configuration.
+func (unreadable) RawConfigFile() ([]byte, error) { return []byte("hello"), nil }
+
+// ConfigName is its digest.
+func (unreadable) ConfigName() (v1.Hash, error) {
+	d, _, err := v1.SHA256(strings.NewReader("hello"))
+	return d, err
+}
+
+// RawManifest names it.
+func (u unreadable) RawManifest() ([]byte, error) {
+	m, err := u.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(m)
+}
+
+// Manifest is that of the image, with the other configuration.
+func (u unreadable) Manifest() (*v1.Manifest, error) {
+	m, err := u.Image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	m = m.DeepCopy()
+	m.Config.Digest, err = u.ConfigName()
+	m.Config.Size = int64(len("hello"))
+	return m, err
+}
+
+// Digest is that of the manifest.
+func (u unreadable) Digest() (v1.Hash, error) {
+	raw, err := u.RawManifest()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	d, _, err := v1.SHA256(strings.NewReader(string(raw)))
+	return d, err
+}
+
+// TestOneTagHidesNoOther: charts, artifacts, images of another platform, and what cannot be read are passed over, whatever the selection.
+func TestOneTagHidesNoOther(t *testing.T) {
+	t.Parallel()
+	h := hold(t, asIs)
+	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	want := h.build(t, "1.0.0", at, linux)
+	h.build(t, "1.1.0", time.Time{}, v1.Platform{OS: "linux", Architecture: "arm64"})
+	h.other(t, "9.0.0", "application/vnd.cncf.helm.config.v1+json")
+	h.other(t, "9.1.0", "application/vnd.oci.empty.v1+json")
+	h.broken(t, "1.2.0")
+	r := client(t, oci.Deps{})
+	for _, config := range []string{
+		`"selection":"semver","poll":true,"platform":"linux/amd64"`,
+		`"selection":"lexical","allow_tags":"^[0-9]","poll":true,"platform":"linux/amd64"`,
+		`"selection":"newest_build","allow_tags":"^[0-9]","poll":true,"platform":"linux/amd64"`,
+	} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			s := h.selecting("%s", config)
+			for range 2 { // what was passed over is remembered
+				sight, err := r.Look(t.Context(), s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sight.Found == nil || sight.Found.Tag != "1.0.0" || sight.Found.Digest != want {
+					t.Errorf("found %+v", sight.Found)
+				}
+				s.Memory = sight.Memory
+			}
+		})
+	}
+	// Where no platform is asked for, an image is one; a chart never is.
+	sight, err := r.Look(t.Context(), h.selecting(`"selection":"semver"`))
+	if err != nil || sight.Found == nil || sight.Found.Tag != "1.2.0" {
+		t.Errorf("found %+v, %v", sight.Found, err)
+	}
+	if _, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"9.0.0"`)); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a Helm chart") {
+		t.Errorf("a tag of a chart: %v", err)
 	}
 }

@@ -181,6 +181,11 @@ func TestWhatARegistryMayAnswer(t *testing.T) {
 			w.Header().Set("Docker-Content-Digest", digest)
 			_, _ = w.Write([]byte("something"))
 		}, fault.Invalid},
+		"a page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "<http://%zz>")
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			_, _ = w.Write([]byte("<html>"))
+		}, fault.Invalid},
 		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +199,12 @@ func TestWhatARegistryMayAnswer(t *testing.T) {
 			_, err := client(t, oci.Deps{}).Digest(t.Context(), 1, strings.TrimPrefix(s.URL, "http://")+"/shop/api", "one", "")
 			if !fault.Is(err, tt.class) {
 				t.Errorf("%v; want class %s", err, fault.Describe(tt.class).Name)
+			}
+			if answered := name != "hangs up"; answered == strings.Contains(err.Error(), "does not answer") {
+				t.Errorf("%v", err)
+			}
+			if tt.class == fault.Denied && !strings.Contains(err.Error(), "`registries`") {
+				t.Errorf("%v does not say where an account goes", err)
 			}
 		})
 	}
