@@ -40,7 +40,7 @@ func pin() *Function {
 			})
 			answer := result(pinned)
 			answer["rollout_name"], answer["rollout_namespace"] = pinned.RolloutName, pinned.RolloutNamespace
-			answer["containers"], answer["workload"] = pinned.Containers, pinned.Workload
+			answer["containers"], answer["workload"], answer["steps"] = pinned.Containers, pinned.Workload, pinned.Steps
 			return answer, err
 		},
 		Field{Name: "images", Type: List, Required: true, Element: imageField("container")},

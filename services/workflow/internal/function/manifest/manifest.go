@@ -21,7 +21,8 @@ type Request struct {
 	// Images are set by container name, in the containers and init containers of the Rollout's pods.
 	Images []Image
 	// Gates are the weights of the canary steps: a setWeight and an indefinite pause each, so that the controller never goes
-	// on by itself (E70). nil leaves the strategy as it is; none at all is a canary without steps.
+	// on by itself (E70). nil leaves the strategy as it is; none at all is a canary without weights and pauses. Steps of other kinds
+	// stay where they are.
 	Gates []int
 	// Strategy is Canary, which "" means as well, or BlueGreen, which has no gates: it pauses once, before the new version
 	// gets any traffic, until it is promoted.
@@ -53,6 +54,8 @@ type Result struct {
 	// Workload, as kind/name, is what the Rollout takes its pods from when that is not in this file; then there are no
 	// Containers.
 	Workload string
+	// Steps are the canary steps that the manifest has now.
+	Steps []any
 }
 
 // maxSize bounds a manifest; the largest that Kubernetes takes is a little larger.
@@ -91,8 +94,18 @@ func Pin(content []byte, r Request) (Result, error) {
 	return Result{
 		Content: pinned, Digest: "sha256:" + hex.EncodeToString(sum[:]), Changed: string(pinned) != string(content),
 		RolloutName: rollout.name(), RolloutNamespace: rollout.text("metadata", "namespace"), Containers: pods.names("containers"),
-		Workload: pods.elsewhere,
+		Workload: pods.elsewhere, Steps: stepsIn(pinned, rollout),
 	}, nil
+}
+
+// stepsIn are the canary steps of a Rollout in a manifest that has been verified.
+func stepsIn(content []byte, rollout doc) []any {
+	all, err := read(content)
+	if err != nil {
+		return nil
+	}
+	steps, _ := all[rollout.index].steps().([]any)
+	return steps
 }
 
 // reference is the shape of image references that need no escaping in any style of YAML.

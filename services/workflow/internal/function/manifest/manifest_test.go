@@ -75,7 +75,10 @@ func TestPinChangesOnlyWhatItMeansTo(t *testing.T) {
 	if diff := cmp.Diff(want, string(got.Content)); diff != "" {
 		t.Errorf("content (-want +got):\n%s", diff)
 	}
-	got.Content = nil
+	if len(got.Steps) != 4 {
+		t.Errorf("steps %v, want those that are written", got.Steps)
+	}
+	got.Content, got.Steps = nil, nil
 	wantResult := Result{
 		Digest: got.Digest, Changed: true, RolloutName: "api", RolloutNamespace: "shop-staging", Containers: []string{"api", "log"},
 	}
@@ -127,7 +130,7 @@ func TestSteps(t *testing.T) {
 		{name: "flow steps over lines", before: "  strategy:\n    canary:\n      steps: [\n        {setWeight: 5},\n        ]\n      maxSurge: 1\n", after: "  strategy:\n    canary:\n      steps: " + flow + "\n      maxSurge: 1\n"},
 		{name: "nothing behind steps", before: "  strategy:\n    canary:\n      steps:\n", after: "  strategy:\n    canary:\n      steps:\n" + four},
 		{name: "null steps", before: "  strategy:\n    canary:\n      steps: null\n", after: "  strategy:\n    canary:\n      steps: " + flow + "\n"},
-		{name: "indented steps with analysis", before: "  strategy:\n    canary:\n      steps:\n          - setWeight: 5\n\n          # check\n          - analysis:\n              templates:\n              - templateName: x\n      # tail\n", after: "  strategy:\n    canary:\n      steps:\n" + strings.ReplaceAll(four, "        -", "          -") + "      # tail\n"},
+		{name: "indented steps with analysis", before: "  strategy:\n    canary:\n      steps:\n          - setWeight: 5\n\n          # check\n          - analysis:\n              templates:\n              - templateName: x\n      # tail\n", after: "  strategy:\n    canary:\n      steps:\n          - setWeight: 5\n\n          # check\n          - analysis:\n              templates:\n              - templateName: x\n" + strings.ReplaceAll(four, "        -", "          -") + "      # tail\n"},
 		{name: "to none", gates: []int{}, before: "  strategy:\n    canary:\n      steps: # soon\n        - setWeight: 5\n        - pause: {}\n      maxSurge: 1\n", after: "  strategy:\n    canary:\n      steps: [] # soon\n      maxSurge: 1\n"},
 		{name: "none at all", gates: []int{}, before: "", after: "  strategy:\n    canary:\n      steps: []\n"},
 		{name: "same already, differently written", before: "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n", after: "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n"},

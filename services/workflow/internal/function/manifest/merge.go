@@ -165,13 +165,45 @@ func (t *text) replaceBlock(path string, keyLine, keyIndent int, v *ast.Sequence
 		t.edits = append(t.edits, edit{end, end, " []"}, edit{t.starts[keyLine], t.nextLine(last), ""})
 		return nil
 	}
-	lines := blockItems(with.list, dash.Column-1, t.eol(keyLine))
+	lines := t.itemLines(with.list, dash.Column-1, keyLine, last)
 	to := t.nextLine(last)
 	if to == t.lineEnd(last) {
 		lines = strings.TrimSuffix(lines, t.eol(keyLine))
 	}
 	t.edits = append(t.edits, edit{t.starts[keyLine], to, lines})
 	return nil
+}
+
+// itemLines are the items of a block sequence, each at the indentation: those that the manifest has already as they are written there,
+// between the line of its key and the last one, with the comments above them.
+func (t *text) itemLines(items []node, indent, keyLine, last int) string {
+	var written []string
+	eol := t.eol(keyLine)
+	pending := ""
+	for line := keyLine + 1; line <= last; line++ {
+		s := t.line(line)
+		trimmed := strings.TrimLeft(s, " ")
+		depth := len(s) - len(trimmed)
+		isComment := strings.TrimSpace(trimmed) == "" || (trimmed[0] == '#' && depth <= indent)
+		switch {
+		case depth == indent && (trimmed == "-" || strings.HasPrefix(trimmed, "- ")):
+			written, pending = append(written, pending+s+eol), ""
+		case isComment || len(written) == 0:
+			pending += s + eol
+		default:
+			written[len(written)-1] += pending + s + eol
+			pending = ""
+		}
+	}
+	var b strings.Builder
+	for _, item := range items {
+		if item.own != nil && item.own.at < len(written) {
+			b.WriteString(written[item.own.at])
+			continue
+		}
+		b.WriteString(blockItems([]node{item}, indent, eol))
+	}
+	return b.String()
 }
 
 // keyEnd is where "steps:" ends on its line.

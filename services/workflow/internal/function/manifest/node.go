@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// node is a piece of YAML that is to be written. Exactly one of the three is set; a list may be empty, not nil.
+// node is a piece of YAML that is to be written. Exactly one of the four is set; a list may be empty, not nil.
 type node struct {
-	scalar any // string, int or bool
+	own    *own // as the manifest has it
+	scalar any  // string, int or bool
 	list   []node
 	pairs  []pair
 }
@@ -17,17 +18,6 @@ type node struct {
 type pair struct {
 	key   string
 	value node
-}
-
-// steps are canary steps: a setWeight and an indefinite pause for each gate (E70).
-func steps(gates []int) node {
-	list := make([]node, 0, 2*len(gates))
-	for _, weight := range gates {
-		list = append(list,
-			node{pairs: []pair{{"setWeight", node{scalar: weight}}}},
-			node{pairs: []pair{{"pause", node{pairs: []pair{}}}}})
-	}
-	return node{list: list}
 }
 
 // texts is a list of strings.
@@ -42,6 +32,8 @@ func texts(all []string) node {
 // plain is the node as a decoder reads it.
 func (n node) plain() any {
 	switch {
+	case n.own != nil:
+		return n.own.value
 	case n.list != nil:
 		list := make([]any, len(n.list))
 		for i, item := range n.list {
@@ -79,8 +71,12 @@ func (n node) flow() string {
 	case n.pairs != nil:
 		return "{" + flowPairs(n.pairs) + "}"
 	default:
-		text, err := json.Marshal(n.scalar)
-		if err != nil { // no string, number or bool does this
+		value := n.scalar
+		if n.own != nil {
+			value = n.own.value
+		}
+		text, err := json.Marshal(value)
+		if err != nil { // no string, number or bool does this, nor what was read; and what is wrong is found by verify
 			return "null"
 		}
 		return string(text)
@@ -98,6 +94,9 @@ func flowPairs(pairs []pair) string {
 
 // inline is the node behind "key: " or "- ": a scalar, and what has nothing in it.
 func (n node) inline() (string, bool) {
+	if n.own != nil {
+		return n.flow(), true
+	}
 	if n.scalar == nil {
 		return n.flow(), len(n.list) == 0 && len(n.pairs) == 0
 	}

@@ -177,7 +177,7 @@ func HelmValues(content []byte, values []Value) (Result, error) {
 // want is what the place is to hold.
 func (v Value) want(at string, found any) (node, error) {
 	if v.Gates != nil {
-		return steps(v.Gates), nil
+		return steps(found, v.Gates), nil
 	}
 	m, isMapping := found.(map[string]any)
 	if !isMapping {

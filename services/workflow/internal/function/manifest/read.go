@@ -57,6 +57,9 @@ func (d doc) text(path ...string) string {
 	return s
 }
 
+// steps are the canary steps of a Rollout; nil where it has none.
+func (d doc) steps() any { return d.at("spec", "strategy", "canary", "steps") }
+
 func (d doc) name() string { return d.text("metadata", "name") }
 
 func (d doc) isRollout() bool {

@@ -27,7 +27,7 @@ func splice(content []byte, tg target) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if strategy := tg.request.strategy(); strategy != nil {
+	if strategy := tg.request.strategy(tg.rollout.steps()); strategy != nil {
 		if err := t.setStrategy(parsed, tg.rollout, strategy); err != nil {
 			return nil, err
 		}

@@ -65,8 +65,8 @@ func text1(key, value string) []pair {
 	return []pair{{key, node{scalar: value}}}
 }
 
-// strategy is what spec.strategy is to have; nil for a request that leaves it alone.
-func (r Request) strategy() []pair {
+// strategy is what spec.strategy is to have; nil for a request that leaves it alone. found are the canary steps that the manifest has.
+func (r Request) strategy(found any) []pair {
 	var inner []pair
 	switch {
 	case r.Strategy == BlueGreen:
@@ -82,7 +82,7 @@ func (r Request) strategy() []pair {
 	if own := r.Routing.own(); len(own) > 0 && r.Routing.Kind != "" {
 		inner = append(inner, pair{"trafficRouting", node{pairs: []pair{{r.Routing.Kind, node{pairs: own}}}}})
 	}
-	inner = append(inner, pair{"steps", steps(r.Gates)})
+	inner = append(inner, pair{"steps", steps(found, r.Gates)})
 	return []pair{{"canary", node{pairs: inner}}}
 }
 
@@ -123,7 +123,7 @@ func (r Routing) needs() [][]string {
 
 // fits wants every field that the load balancer needs to be in the manifest or in the request.
 func (r Routing) fits(at func(path ...string) any) error {
-	given := mergeInto(map[string]any{}, Request{Gates: []int{}, Routing: r}.strategy())
+	given := mergeInto(map[string]any{}, Request{Gates: []int{}, Routing: r}.strategy(nil))
 	for _, path := range r.needs() {
 		if at(path...) == nil && (doc{value: given}).at(path...) == nil {
 			field := "spec.strategy"

@@ -22,7 +22,7 @@ func verify(content, pinned []byte, rollout doc, p pods, r Request) error {
 		container, _ := list[index].(map[string]any)
 		container["image"] = image.Reference
 	}
-	if strategy := r.strategy(); strategy != nil {
+	if strategy := r.strategy(rollout.steps()); strategy != nil {
 		mergeInto(mapping(mapping(want[rollout.index].value, "spec"), "strategy"), strategy)
 	}
 	return same(want, got)
