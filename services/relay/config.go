@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -10,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
 // Config is the configuration of the relay. Only agent_id is required.
@@ -46,6 +48,27 @@ type Config struct {
 	// Concurrency is the maximum number of calls in progress. A sync or a promotion takes minutes, most of them spent waiting.
 	Concurrency int `koanf:"concurrency" default:"64"`
 
+	// What the relay may touch, whoever asks. Each list has patterns in which * stands for any text; one that begins with ! takes away
+	// from what the others allow. A list of * alone is no limit.
+
+	// AllowProjects are the Argo CD projects whose Applications may be synced and created.
+	AllowProjects []string `koanf:"allow_projects" default:"*"`
+	// AllowApplicationNamespaces are the namespaces in which Applications may be.
+	AllowApplicationNamespaces []string `koanf:"allow_application_namespaces" default:"*"`
+	// AllowDestinationNamespaces are the namespaces that may be deployed to, and in which Rollouts are promoted. Argo CD's own is
+	// one only where the list names it. Projects must not allow others: manifests may name namespaces of their own.
+	AllowDestinationNamespaces []string `koanf:"allow_destination_namespaces" default:"*,!kube-system,!kube-public,!kube-node-lease"`
+	// AllowDestinationServers are the clusters that may be deployed to, by Argo CD's address or name for them.
+	AllowDestinationServers []string `koanf:"allow_destination_servers" default:"https://kubernetes.default.svc,in-cluster"`
+	// AllowRepositories are the repositories whose manifests may be deployed, by their addresses.
+	AllowRepositories []string `koanf:"allow_repositories" default:"*"`
+	// AllowClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let its Applications deploy. The default lets
+	// Argo CD create the namespace of an Application.
+	AllowClusterKinds []string `koanf:"allow_cluster_kinds" default:"/Namespace"`
+	// AllowUnauthorizedApplications has the relay take Applications that Lockstep has not created even where their annotation
+	// lockstep.dev/authorized does not name the organization that asks. It is meant for the time of an upgrade.
+	AllowUnauthorizedApplications bool `koanf:"allow_unauthorized_applications"`
+
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
@@ -72,6 +95,9 @@ func (c Config) Validate() error {
 	if c.Concurrency < 0 {
 		wrong = append(wrong, fault.Field{Name: "concurrency", Problem: fmt.Sprintf("found %d, expected a number above zero", c.Concurrency)})
 	}
+	for name, list := range c.allowed() {
+		wrong = append(wrong, checkPatterns(name, *list)...)
+	}
 	wrong = append(wrong, c.natsTLS().Check("nats_")...)
 	wrong = append(wrong, bus.CheckURL("nats_url", c.NATSURL)...)
 	wrong = append(wrong, telemetry.CheckLevel("log_level", c.LogLevel)...)
@@ -79,6 +105,45 @@ func (c Config) Validate() error {
 		return fault.InvalidFields(wrong...)
 	}
 	return nil
+}
+
+// allowed are the lists of what the relay may touch, by their keys.
+func (c *Config) allowed() map[string]*[]string {
+	return map[string]*[]string{
+		"allow_projects": &c.AllowProjects, "allow_application_namespaces": &c.AllowApplicationNamespaces,
+		"allow_destination_namespaces": &c.AllowDestinationNamespaces, "allow_destination_servers": &c.AllowDestinationServers,
+		"allow_repositories": &c.AllowRepositories, "allow_cluster_kinds": &c.AllowClusterKinds,
+	}
+}
+
+// checkPatterns finds patterns that match nothing that anybody can mean, and a list that only takes away.
+func checkPatterns(name string, list []string) []fault.Field {
+	var wrong []fault.Field
+	positive := len(list) == 0
+	for i, pattern := range list {
+		if text := strings.TrimPrefix(pattern, "!"); text == "" || strings.ContainsAny(pattern, " \t\n") {
+			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("%s[%d]", name, i), Problem: fmt.Sprintf("found %q, expected a pattern such as shop-* or !kube-system", pattern)})
+		}
+		positive = positive || !strings.HasPrefix(pattern, "!")
+	}
+	if !positive {
+		wrong = append(wrong, fault.Field{Name: name, Problem: fmt.Sprintf("found only %q, which allow nothing; expected * before them", list)})
+	}
+	return wrong
+}
+
+// limits are what the relay may touch.
+func (c Config) limits() core.Limits {
+	for _, list := range c.allowed() {
+		if len(*list) == 1 && (*list)[0] == "*" {
+			*list = nil
+		}
+	}
+	return core.Limits{
+		Projects: c.AllowProjects, ApplicationNamespaces: c.AllowApplicationNamespaces, DestinationNamespaces: c.AllowDestinationNamespaces,
+		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
+		Unauthorized: c.AllowUnauthorizedApplications,
+	}
 }
 
 // natsTLS is the certificates of the connection to NATS.

@@ -14,12 +14,13 @@ type Right struct {
 // with k8s.get and k8s.watch, the operator grants.
 func Rights() []Right {
 	return []Right{
-		{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, For: "k8s.get: whether controllers run, and workloadRef"},
-		{Group: "apps", Resource: "statefulsets", Verbs: []string{"get"}, For: "k8s.get: whether controllers run"},
+		{Group: "apps", Resource: "deployments", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run, and workloadRef"},
+		{Group: "apps", Resource: "statefulsets", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run"},
 		{
 			Group: "argoproj.io", Resource: "applications", Verbs: []string{"create", "get", "list", "patch", "watch"},
-			For: "argo.sync, and the standing report of drift",
+			For: "argo.check, argo.sync, argo.terminate, and the standing report of drift",
 		},
+		{Group: "argoproj.io", Resource: "appprojects", Verbs: []string{"get"}, For: "argo.check and argo.sync: what an Application may deploy"},
 		{Group: "argoproj.io", Resource: "rollouts", Verbs: []string{"get", "list", "watch"}, For: "argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health"},
 		{Group: "argoproj.io", Resource: "rollouts/status", Verbs: []string{"patch"}, For: "argo.promote, argo.abort, argo.retry"},
 	}

@@ -20,6 +20,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/services/relay/internal/cluster"
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
@@ -151,16 +152,22 @@ func used(t *testing.T) []Right {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := core.NewRunner(core.RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second})
+	limits := config.WithDefaults(Config{}).limits()
+	runner := core.NewRunner(core.RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: limits})
 	of := `"rollout_namespace":"shop","rollout_name":`
 	for function, args := range map[string]string{
 		core.FunctionSync: `{"app_name":"shop","app_namespace":"argocd","revision":"1111111111111111111111111111111111111111",
 			"source":{"repo_url":"https://git/shop","path":"staging","destination_namespace":"shop"}}`,
-		core.FunctionPromote:    `{` + of + `"api","step_index":0}`,
-		core.FunctionAbort:      `{` + of + `"api"}`,
-		core.FunctionRetry:      `{` + of + `"aborted"}`,
-		core.FunctionGet:        `{"kind":"Deployment","namespace":"argocd","name":"argocd-repo-server"}`,
-		core.FunctionGet + " 2": `{"kind":"StatefulSet","namespace":"argocd","name":"argocd-application-controller"}`,
+		core.FunctionPromote: `{` + of + `"api","step_index":0}`,
+		core.FunctionAbort:   `{` + of + `"api"}`,
+		core.FunctionRetry:   `{` + of + `"aborted"}`,
+		core.FunctionGet:     `{"kind":"Deployment","namespace":"argocd","name":"argocd-repo-server"}`,
+		core.FunctionCheck: `{"app_name":"shop","app_namespace":"argocd",
+			"source":{"repo_url":"https://git/shop","path":"staging","destination_namespace":"shop"}}`,
+		core.FunctionTerminate:   `{"app_name":"shop","app_namespace":"argocd","operation":"x"}`,
+		core.FunctionList:        `{"kind":"Deployment","labels":"a=b","fields":["status"]}`,
+		core.FunctionList + " 2": `{"kind":"StatefulSet","labels":"a=b","fields":["status"]}`,
+		core.FunctionGet + " 2":  `{"kind":"StatefulSet","namespace":"argocd","name":"argocd-application-controller"}`,
 	} {
 		function, _, _ = strings.Cut(function, " ")
 		answer := runner.Run(t.Context(), core.Call{ID: function, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute)})
@@ -226,5 +233,29 @@ func TestTheRoleGrantsTheTable(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, granted); diff != "" {
 		t.Errorf("granted (-table +role):\n%s", diff)
+	}
+}
+
+// By default nobody deploys to the system's namespaces, to Argo CD's own, or to another cluster, and no project may let them.
+func TestTheDefaultLimits(t *testing.T) {
+	t.Parallel()
+	c := config.WithDefaults(Config{AgentID: 1})
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := core.Limits{
+		DestinationNamespaces: []string{"*", "!kube-system", "!kube-public", "!kube-node-lease"},
+		DestinationServers:    []string{"https://kubernetes.default.svc", "in-cluster"},
+		ClusterKinds:          []string{"/Namespace"},
+	}
+	if diff := cmp.Diff(want, c.limits()); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	c.AllowProjects, c.AllowRepositories = []string{"!root"}, []string{"a b", "!"}
+	err := c.Validate()
+	for _, want := range []string{`allow_projects: found only ["!root"], which allow nothing`, `allow_repositories[0]: found "a b"`, `allow_repositories[1]: found "!"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
 	}
 }

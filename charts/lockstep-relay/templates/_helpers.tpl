@@ -51,11 +51,15 @@ labels:
 # onboarding: are the controllers there?
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
-  verbs: [get]
-# argo.sync, and the standing report of drift
+  verbs: [get, list]
+# argo.check, argo.sync, argo.terminate, and the standing report of drift
 - apiGroups: [argoproj.io]
   resources: [applications]
   verbs: [get, list, watch, create, patch]
+# argo.check and argo.sync: what an Application may deploy
+- apiGroups: [argoproj.io]
+  resources: [appprojects]
+  verbs: [get]
 # argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health
 - apiGroups: [argoproj.io]
   resources: [rollouts]
@@ -75,6 +79,15 @@ labels:
 {{- if .Values.agent.certKey -}}
 {{- $_ := set $own "nats_cert_file" "/etc/lockstep-agent/tls.crt" -}}
 {{- $_ := set $own "nats_key_file" "/etc/lockstep-agent/tls.key" -}}
+{{- end -}}
+{{- with .Values.allow -}}
+{{- $_ := set $own "allow_projects" .projects -}}
+{{- $_ := set $own "allow_application_namespaces" .applicationNamespaces -}}
+{{- $_ := set $own "allow_destination_namespaces" .destinationNamespaces -}}
+{{- $_ := set $own "allow_destination_servers" .destinationServers -}}
+{{- $_ := set $own "allow_repositories" .repositories -}}
+{{- $_ := set $own "allow_cluster_kinds" .clusterKinds -}}
+{{- $_ := set $own "allow_unauthorized_applications" .unauthorizedApplications -}}
 {{- end -}}
 {{- toYaml (merge $own .Values.config) -}}
 {{- end }}

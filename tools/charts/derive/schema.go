@@ -44,7 +44,11 @@ func configs() map[string][]service {
 			})},
 		},
 		"lockstep-relay": {
-			{"relayConfig", reflect.TypeFor[relay.Config](), []string{"agent_id", "nats_url", "nats_nkey_seed_file", "nats_ca_file", "nats_cert_file", "nats_key_file", "health_address"}},
+			{"relayConfig", reflect.TypeFor[relay.Config](), []string{
+				"agent_id", "nats_url", "nats_nkey_seed_file", "nats_ca_file", "nats_cert_file", "nats_key_file", "health_address",
+				"allow_projects", "allow_application_namespaces", "allow_destination_namespaces", "allow_destination_servers", "allow_repositories",
+				"allow_cluster_kinds", "allow_unauthorized_applications",
+			}},
 		},
 	}
 }

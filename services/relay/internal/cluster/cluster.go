@@ -110,6 +110,34 @@ func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	return u.Object, nil
 }
 
+// List reads the objects of a selection, of all namespaces where it names none.
+func (c *Cluster) List(ctx context.Context, s core.Selection, limit int) (all []core.Object, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	ref := core.Ref{Kind: s.Kind, Namespace: s.Namespace, Name: "of any name"}
+	r, err := c.resolve(ctx, s.Kind)
+	if err != nil {
+		return nil, false, err
+	}
+	var client dynamic.ResourceInterface = c.api.Resource(r.gvr)
+	if r.namespaced && s.Namespace != "" {
+		client = c.api.Resource(r.gvr).Namespace(s.Namespace)
+	}
+	var list *unstructured.UnstructuredList
+	err = c.ask(ctx, func() error {
+		list, err = client.List(ctx, metav1.ListOptions{LabelSelector: s.Labels, Limit: int64(limit)})
+		return err //nolint:wrapcheck // classified below
+	})
+	if err != nil {
+		return nil, false, classify(err, "list", ref)
+	}
+	for _, u := range list.Items {
+		all = append(all, u.Object)
+	}
+	more = list.GetContinue() != "" || len(all) > limit // a server may not know limits
+	return all[:min(len(all), limit)], more, nil
+}
+
 // Create creates one object. One that exists by now is a Conflict, so that the caller looks again.
 func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)

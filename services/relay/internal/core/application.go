@@ -11,6 +11,9 @@ const (
 	managedBy      = "lockstep"
 )
 
+// inCluster is Argo CD's address of the cluster that it runs in itself.
+const inCluster = "https://kubernetes.default.svc"
+
 // isManaged reports whether we have created the Application.
 func isManaged(app Object) bool { return app.object("metadata", "labels")[labelManagedBy] == managedBy }
 
@@ -23,6 +26,9 @@ func createApplication(want SyncRequest) (Decision, error) {
 	if want.Source == nil {
 		return Decision{}, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
 			"source: missing, expected where %s finds its manifests, because it does not exist yet", want.Ref)}
+	}
+	if want.Check {
+		return Decision{Action: Done, Value: map[string]any{"found": false, "managed": true}}, nil
 	}
 	return Decision{Action: Create, Body: Object{
 		"apiVersion": want.Ref.APIVersion,
@@ -37,7 +43,7 @@ func createApplication(want SyncRequest) (Decision, error) {
 				"repoURL": want.Source.RepoURL, "path": want.Source.Path, "targetRevision": want.Revision,
 			}),
 			"destination": map[string]any{
-				"server": "https://kubernetes.default.svc", "namespace": want.Source.DestinationNamespace,
+				"server": inCluster, "namespace": want.Source.DestinationNamespace,
 			},
 		},
 	}}, nil

@@ -13,6 +13,8 @@ type Call struct {
 	// ID is the idempotency key: the same for every attempt at the same activity.
 	ID       string
 	Function string
+	// Organization is the number of the one whose program calls, as the control plane says it.
+	Organization string
 	// Args is a JSON object.
 	Args json.RawMessage
 	// Attempt counts from 1 and is for logs and answers: it decides nothing. At the Deadline nobody waits for the

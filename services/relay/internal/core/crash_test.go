@@ -36,6 +36,8 @@ func (a *argo) Get(_ context.Context, ref Ref) (Object, error) {
 	return maps.Clone(a.object), nil
 }
 
+func (*argo) List(context.Context, Selection, int) ([]Object, bool, error) { return nil, false, nil }
+
 func (a *argo) touch() {
 	a.version++
 	meta := maps.Clone(a.object.object("metadata"))
@@ -57,6 +59,13 @@ func (a *argo) Patch(_ context.Context, ref Ref, patch Object, status bool) erro
 		return fault.New(fault.Conflict, "%s has changed meanwhile", ref)
 	}
 	a.effects++
+	if phase := patch.text("status", "operationState", "phase"); phase == phaseTerminating { // the controller ends it as failed
+		now := maps.Clone(a.object.object("status", "operationState"))
+		now["phase"] = "Failed"
+		a.object["status"] = map[string]any{"operationState": map[string]any(now)}
+		a.touch()
+		return nil
+	}
 	if !status {
 		a.object["operation"] = patch.at("operation")
 		a.touch()
@@ -143,9 +152,16 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 	}
 	source := `,"source":{"repo_url":"http://git/shop.git","path":"staging","destination_namespace":"shop"}`
 	of := `{"rollout_name":"api","rollout_namespace":"shop"`
+	ours := `{"metadata":{"name":"shop","resourceVersion":"0","labels":{"app.kubernetes.io/managed-by":"lockstep"}},` + spec
+	sync := `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source
 	for name, tc := range map[string]struct{ function, args, before string }{
+		"argo.sync, started": {FunctionSync, sync + `,"wait":"start","operation":"a"}`, ours + `}`},
+		// Of an earlier rollout, which Argo CD ends while nobody looks.
+		"argo.sync, in place of an earlier one": {FunctionSync, sync + `,"wait":"start","operation":"b","supersede":true}`, ours + `,"operation":` + operationOf("a") + `}`},
+		"argo.terminate":                        {FunctionTerminate, `{"app_name":"shop","app_namespace":"argocd","operation":"a"}`, ours + `,` + stateOf("a", "Running", "") + `}`},
+
 		"argo.sync, absent": {FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`, ""},
-		"argo.sync, there":  {FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`, `{"metadata":{"name":"shop","resourceVersion":"0"},` + spec + `}`},
+		"argo.sync, there":  {FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`, ours + `}`},
 		"argo.promote":      {FunctionPromote, of + `,"step_index":1,"pod_hash":"new"}`, rollout("")},
 		"argo.abort":        {FunctionAbort, of + `}`, rollout("")},
 		"argo.retry":        {FunctionRetry, of + `}`, rollout(`,"abort":true`)},

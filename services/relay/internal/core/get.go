@@ -24,11 +24,19 @@ func parseGet(raw json.RawMessage) (Ref, error) {
 		Namespace: a.name("namespace", false),
 		Name:      a.name("name", true),
 	}
-	if ref.Kind.Kind == "Secret" {
-		a.problem("kind", "found \"Secret\", whose values must not become part of a workflow's history (D27)")
+	if problem := readable(ref.Kind); problem != "" {
+		a.problem("kind", "%s", problem)
 	}
 	a.rest()
 	return ref, a.err()
+}
+
+// readable is why no program may read or watch objects of a kind; "" for those that one may.
+func readable(k Kind) string {
+	if k.Kind == "Secret" {
+		return "found \"Secret\", whose values must not become part of a workflow's history"
+	}
+	return ""
 }
 
 // get answers with the object and "found"; an absent object is {"found": false}, not an error.
@@ -67,4 +75,59 @@ func presentable(o Object) map[string]any {
 	}
 	value["metadata"] = map[string]any(meta)
 	return value
+}
+
+// maxListed is how many objects k8s.list answers at most.
+const maxListed = 100
+
+// parseList reads the arguments of k8s.list.
+func parseList(raw json.RawMessage) (Selection, []string, error) {
+	a, err := readArgs(raw)
+	if err != nil {
+		return Selection{}, nil, err
+	}
+	a.known["agent_id"] = true
+	s := Selection{
+		Kind:      Kind{APIVersion: a.text("api_version", false), Kind: a.text("kind", true)},
+		Namespace: a.name("namespace", false), Labels: a.text("labels", false),
+	}
+	if problem := readable(s.Kind); problem != "" {
+		a.problem("kind", "%s", problem)
+	}
+	a.known["fields"] = true
+	var fields []string
+	given, _ := a.values["fields"].([]any)
+	for i, f := range given {
+		text, isText := f.(string)
+		if !isText || text == "" {
+			a.problem(fmt.Sprintf("fields[%d]", i), "found %s, expected a dotted path", describe(f))
+		}
+		fields = append(fields, text)
+	}
+	if len(fields) == 0 {
+		a.problem("fields", "found none, expected the paths that are wanted of each object")
+	}
+	a.rest()
+	return s, fields, a.err()
+}
+
+// list answers with the fields asked for of each object, and its name and namespace. truncated says that there are more.
+func (r *Runner) list(ctx context.Context, call Call) (map[string]any, error) {
+	s, fields, err := parseList(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	all, more, err := r.cluster.List(ctx, s, maxListed)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]any, len(all))
+	for i, o := range all {
+		items[i] = map[string]any(Project(o, append([]string{"metadata.namespace", "metadata.name"}, fields...)))
+	}
+	value := map[string]any{"items": items, "truncated": more}
+	if b, err := json.Marshal(value); err != nil || len(b) > maxValue {
+		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("%d objects of kind %s are larger than %d bytes with the fields asked for", len(all), s.Kind.Kind, maxValue)}
+	}
+	return value, nil
 }

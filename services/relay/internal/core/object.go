@@ -25,11 +25,12 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, r.Name)
 }
 
-// The kinds that the relay itself writes.
+// The kinds that the relay itself knows.
 //
 //nolint:gochecknoglobals // constants in all but name
 var (
 	applicationKind = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Application"}
+	projectKind     = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "AppProject"}
 	rolloutKind     = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout"}
 )
 
@@ -41,6 +42,9 @@ type Object map[string]any
 type Cluster interface {
 	// Get reads one object. A kind that the cluster does not serve is an *Error with CodeUnknownKind.
 	Get(ctx context.Context, ref Ref) (Object, error)
+	// List reads the objects of a selection, limit of them at most; more says that there are others. Without a Namespace it reads
+	// those of all.
+	List(ctx context.Context, s Selection, limit int) (all []Object, more bool, err error)
 	// Create creates one object.
 	Create(ctx context.Context, ref Ref, o Object) error
 	// Patch applies a JSON merge patch to the object, or to its status where status is set. The patch carries the

@@ -13,7 +13,7 @@ const syncArguments = `"agent_id":42,"app_name":"shop","app_namespace":"argocd",
 // overriding is a request with overrides, as a program sends it.
 func overriding(t *testing.T, overrides string) SyncRequest {
 	t.Helper()
-	want, err := parseSync(Call{ID: callID, Args: json.RawMessage(`{` + syncArguments + `,"overrides":` + overrides + `}`)})
+	want, err := parseSync(Call{ID: callID, Args: json.RawMessage(`{` + syncArguments + `,"overrides":` + overrides + `}`)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOverridesArePartOfTheSourceThatIsWritten(t *testing.T) {
 func TestOverridesOfOtherFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, overrides := range []string{`{"helm":{"valueFiles":["/etc/passwd"]}}`, `{"directory":{}}`, `{"kustomize":7}`, `7`} {
-		_, err := parseSync(Call{Args: json.RawMessage(`{` + syncArguments + `,"overrides":` + overrides + `}`)})
+		_, err := parseSync(Call{Args: json.RawMessage(`{` + syncArguments + `,"overrides":` + overrides + `}`)}, false)
 		if err == nil || !strings.Contains(err.Error(), "overrides") {
 			t.Errorf("%s: %v", overrides, err)
 		}

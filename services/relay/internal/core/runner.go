@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +17,14 @@ import (
 
 // The Functions that a relay carries out.
 const (
-	FunctionGet     = "k8s.get"
-	FunctionSync    = "argo.sync"
-	FunctionPromote = "argo.promote"
-	FunctionAbort   = "argo.abort"
-	FunctionRetry   = "argo.retry"
+	FunctionGet       = "k8s.get"
+	FunctionList      = "k8s.list"
+	FunctionCheck     = "argo.check"
+	FunctionSync      = "argo.sync"
+	FunctionTerminate = "argo.terminate"
+	FunctionPromote   = "argo.promote"
+	FunctionAbort     = "argo.abort"
+	FunctionRetry     = "argo.retry"
 )
 
 // RunnerDeps are what a Runner needs.
@@ -29,6 +34,8 @@ type RunnerDeps struct {
 	Log     *slog.Logger
 	// Poll is how long a wait goes without looking, when no watch says that something has changed.
 	Poll time.Duration
+	// Limits are what the relay may touch; the zero value is everything.
+	Limits Limits
 }
 
 // Runner carries out calls. It is safe for concurrent use.
@@ -37,13 +44,14 @@ type Runner struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	poll    time.Duration
+	limits  Limits
 	// syncing has a turn for each Application.
 	syncing turn.Keys
 }
 
 // NewRunner makes a Runner.
 func NewRunner(d RunnerDeps) *Runner {
-	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll}
+	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits}
 }
 
 // Run carries out one call and ends with its deadline at the latest. Every outcome is an Answer.
@@ -70,43 +78,131 @@ func (r *Runner) budget(deadline time.Time) time.Duration {
 	return left - min(left/10, 2*time.Second)
 }
 
-// dispatch has the Functions that internal/function of the workflow service declares with the location Cluster.
-func (r *Runner) dispatch(ctx context.Context, call Call) (map[string]any, error) {
-	switch call.Function {
-	case FunctionGet:
-		return r.get(ctx, call)
-	case FunctionSync:
-		return r.sync(ctx, call)
-	case FunctionPromote:
-		return r.rollout(ctx, call, true, NextPromotion)
-	case FunctionAbort:
-		return r.rollout(ctx, call, false, NextAbort)
-	case FunctionRetry:
-		return r.rollout(ctx, call, false, NextRetry)
-	default:
-		known := []string{FunctionGet, FunctionSync, FunctionPromote, FunctionAbort, FunctionRetry}
-		slices.Sort(known)
-		return nil, fault.InvalidFields(fault.Field{Name: "function", Problem: fmt.Sprintf(
-			"found %q, expected one of %s", call.Function, strings.Join(known, ", "))})
+// duty is a Function that a relay carries out.
+type duty struct {
+	// guard names what of a call is compared with the relay's limits, for the reader; do is what compares it, before anything is done.
+	guard string
+	do    func(r *Runner, ctx context.Context, call Call) (map[string]any, error)
+}
+
+// duties are the Functions that internal/function of the workflow service declares with the location Cluster. A test has a call of
+// each that its guard refuses.
+func duties() map[string]duty {
+	return map[string]duty{
+		FunctionGet:       {"the kind: never Secrets", (*Runner).get},
+		FunctionList:      {"the kind: never Secrets", (*Runner).list},
+		FunctionCheck:     {"the Application, what it deploys and where, its project", (*Runner).check},
+		FunctionSync:      {"the Application, what it deploys and where, its project", (*Runner).sync},
+		FunctionTerminate: {"the Application's namespace; the operation is one of Lockstep's", (*Runner).terminate},
+		FunctionPromote: {"the Rollout's namespace", func(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+			return r.rollout(ctx, call, true, NextPromotion)
+		}},
+		FunctionAbort: {"the Rollout's namespace", func(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+			return r.rollout(ctx, call, false, NextAbort)
+		}},
+		FunctionRetry: {"the Rollout's namespace", func(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+			return r.rollout(ctx, call, false, NextRetry)
+		}},
 	}
 }
 
-// sync brings one Application at a time to one revision: a second call for the same one would otherwise take the first
-// one's outcome off the Application before the first has seen it.
-func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
-	want, err := parseSync(call)
+// dispatch carries out the Function that is called.
+func (r *Runner) dispatch(ctx context.Context, call Call) (map[string]any, error) {
+	d, known := duties()[call.Function]
+	if !known {
+		return nil, fault.InvalidFields(fault.Field{Name: "function", Problem: fmt.Sprintf(
+			"found %q, expected one of %s", call.Function, strings.Join(slices.Sorted(maps.Keys(duties())), ", "))})
+	}
+	return d.do(r, ctx, call)
+}
+
+// check says whether argo.sync would take an Application, by the very decisions of argo.sync. It changes nothing.
+func (r *Runner) check(ctx context.Context, call Call) (map[string]any, error) {
+	want, err := parseSync(call, true)
 	if err != nil {
 		return nil, err
 	}
-	release, err := r.syncing.Enter(ctx, want.Ref.String())
+	return r.driveSync(ctx, want)
+}
+
+// sync brings one Application at a time to one revision: a second call for the same one would otherwise take the first
+// one's outcome off the Application before the first has seen it. A call that waits for no end needs no turn.
+func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
+	want, err := parseSync(call, false)
 	if err != nil {
-		return nil, &Error{Code: CodeTimeout, Message: want.Ref.String() + ": waited for an earlier sync of it to end"}
+		return nil, err
 	}
-	defer release()
+	if !want.Start {
+		release, err := r.syncing.Enter(ctx, want.Ref.String())
+		if err != nil {
+			return nil, &Error{Code: CodeTimeout, Message: want.Ref.String() + ": waited for an earlier sync of it to end"}
+		}
+		defer release()
+	}
+	return r.driveSync(ctx, want)
+}
+
+// driveSync drives a sync, or the check of one, within the limits.
+func (r *Runner) driveSync(ctx context.Context, want SyncRequest) (map[string]any, error) {
+	confined := map[Ref]bool{}
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) {
+		home := homeOf(want.Ref, observed)
+		for _, l := range []Limits{r.limits, want.Allowed} {
+			if err := l.checkApplication(want, observed, home); err != nil {
+				return Decision{}, err
+			}
+		}
+		project := Ref{Kind: projectKind, Namespace: home, Name: targetOf(want, observed).project}
+		if !confined[project] {
+			if err := r.confine(ctx, project); err != nil {
+				return Decision{}, err
+			}
+			confined[project] = true
+		}
 		want.Now = r.clock.Now()
-		return NextSync(want, observed)
+		// What keeps an Application from being synced by anybody is said before that nobody has handed it over.
+		d, err := NextSync(want, observed)
+		if err == nil {
+			err = r.limits.checkAuthorization(want, observed)
+		}
+		return d, err
 	})
+}
+
+// homeOf is Argo CD's own namespace, where its projects are: that of the Application, unless Argo CD has said of it that it is another.
+func homeOf(ref Ref, app Object) string {
+	return cmp.Or(app.text("status", "controllerNamespace"), ref.Namespace)
+}
+
+// confine refuses a project that lets its Applications deploy what the relay may not touch. One that does not exist is for Argo CD to
+// refuse.
+func (r *Runner) confine(ctx context.Context, ref Ref) error {
+	if !r.limits.wantsConfinement() || ref.Name == "" {
+		return nil
+	}
+	project, err := r.cluster.Get(ctx, ref)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil
+	case fault.Is(err, fault.Denied):
+		return &Error{Code: CodeForbidden, Message: ref.String() + " cannot be read, which says what its Applications may deploy: " +
+			"grant the relay get on appprojects.argoproj.io there (" + fault.Public(err) + ")"}
+	case err != nil:
+		return err
+	}
+	return r.limits.checkProject(project, ref.Namespace)
+}
+
+// terminate ends one sync of ours.
+func (r *Runner) terminate(ctx context.Context, call Call) (map[string]any, error) {
+	want, err := parseTerminate(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.limits.checkNamespace(want.Ref); err != nil {
+		return nil, err
+	}
+	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return NextTerminate(want, observed) })
 }
 
 // rollout drives one of the three Functions on a Rollout. Each is one patch, so they need no queue.
@@ -115,6 +211,9 @@ func (r *Runner) rollout(
 ) (map[string]any, error) {
 	want, err := parseRollout(call.Args, withStep)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.limits.checkRollout(want.Ref); err != nil {
 		return nil, err
 	}
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return next(want, observed) })
@@ -129,15 +228,17 @@ func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision
 		// An absent object is nil to the decision, which knows whether that is an error.
 		if err == nil || fault.Is(err, fault.NotFound) {
 			var d Decision
-			if d, err = next(observed); err != nil {
+			if d, err = next(observed); err != nil && !fault.Is(err, fault.Unavailable) {
 				return nil, err
 			}
-			if d.Action == Wait {
+			if err == nil && d.Action == Wait {
 				waiting = d.Waiting
 				r.cluster.AwaitChange(ctx, ref, observed.resourceVersion(), r.poll)
 				continue
 			}
-			err = r.do(ctx, ref, d)
+			if err == nil {
+				err = r.do(ctx, ref, d)
+			}
 			// A patch with a value is the last word; one without is a step, after which the object is looked at again.
 			if err == nil && d.Value != nil {
 				return d.Value, nil

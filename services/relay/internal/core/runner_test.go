@@ -46,6 +46,10 @@ func (w *world) Get(_ context.Context, ref Ref) (Object, error) {
 	return w.object, nil
 }
 
+func (w *world) List(_ context.Context, _ Selection, limit int) ([]Object, bool, error) {
+	return []Object{w.object}[:min(1, limit)], true, nil
+}
+
 func (w *world) Create(_ context.Context, _ Ref, o Object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,16 +201,32 @@ func TestGet(t *testing.T) {
 	})
 }
 
+func TestListAnswersTheFieldsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := &world{object: object(t, `{"kind":"Deployment","metadata":{"name":"argo-rollouts","namespace":"argo"},"spec":{"replicas":2},"status":{"readyReplicas":1}}`)}
+	got := runner(w).Run(t.Context(), call(FunctionList, `{"agent_id":42,"kind":"Deployment","labels":"a=b","fields":["status.readyReplicas"]}`))
+	want := map[string]any{"truncated": true, "items": []any{map[string]any{
+		"metadata": map[string]any{"name": "argo-rollouts", "namespace": "argo"}, "status": map[string]any{"readyReplicas": 1.0},
+	}}}
+	if diff := cmp.Diff(want, got.Value); got.Err != nil || diff != "" {
+		t.Errorf("error %v, value (-want +got):\n%s", got.Err, diff)
+	}
+}
+
 func TestArgumentsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, function, args, want string }{
-		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.promote, argo.retry, argo.sync, k8s.get`},
+		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, k8s.get, k8s.list`},
 		{"no object", FunctionGet, `[]`, "arguments: expected a JSON object"},
 		{"missing", FunctionGet, `{"kind":"Pod"}`, "name: missing, expected a non-empty string"},
 		{"wrong type", FunctionGet, `{"kind":7,"name":"x"}`, "kind: found 7, expected a non-empty string"},
 		{"not a name", FunctionGet, `{"kind":"Pod","name":"../../secrets"}`, `name: found "../../secrets", expected a Kubernetes name`},
 		{"misspelt", FunctionGet, `{"kind":"Pod","name":"x","name_space":"y"}`, "name_space: unknown; expected only agent_id, api_version, kind, name, namespace"},
 		{"a secret", FunctionGet, `{"kind":"Secret","name":"x"}`, `kind: found "Secret", whose values`},
+		{"a list of secrets", FunctionList, `{"kind":"Secret","fields":["data"]}`, `kind: found "Secret", whose values`},
+		{"a list of everything about everything", FunctionList, `{"kind":"Pod"}`, "fields: found none"},
+		{"no operation", FunctionTerminate, `{"app_name":"a","app_namespace":"b"}`, "operation: missing, expected the id"},
+		{"an operation that is no id", FunctionTerminate, `{"app_name":"a","app_namespace":"b","operation":"x y"}`, `operation: found "x y"`},
 		{"a branch", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"main"}`, `revision: found "main", expected a full commit id`},
 		{"unknown mode", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","mode":"x"}`, `mode: found "x", expected one of managed, existing`},
 		{"inside source", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","source":{"path":"p"}}`, "source.repo_url: missing, expected a non-empty string; source.destination_namespace: missing"},

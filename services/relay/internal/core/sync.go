@@ -21,35 +21,72 @@ type Source struct {
 
 // SyncRequest is what argo.sync is asked for.
 type SyncRequest struct {
-	// CallID marks the operation as ours. Revision is a full commit id.
-	CallID   string
-	Ref      Ref
-	Revision string
-	Mode     string
+	// Organization is whose call it is.
+	Organization string
+	// Operation marks the operation as ours: the id that the program has given it, or that of the call. Calls with the same one are
+	// about the same sync, of which there is then one. Revision is a full commit id.
+	Operation string
+	Ref       Ref
+	Revision  string
+	Mode      string
 	// Source is nil where the Application has to exist. Prune has the sync delete what the revision no longer has.
 	Source *Source
 	Prune  bool
+	// Start has the call answered with how far the sync has come, in place of waiting for its end.
+	Start bool
+	// Supersede ends a sync that Lockstep has begun under another id and that is still under way, in place of waiting for its end.
+	Supersede bool
+	// Check only says whether the Application may be taken. It has no Revision.
+	Check bool
+	// Allowed is what the owner of the environment allows, beside the relay's own limits.
+	Allowed Limits
 	// Now is when the Application was looked at.
 	Now time.Time
 	// Overrides, where given, are rendered at the revision. An earlier sync of ours that lacks them does not count.
 	Overrides Overrides
 }
 
-var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+// The ends that a call of argo.sync can wait for: that of the sync, or none.
+const (
+	waitEnd   = "end"
+	waitStart = "start"
+)
 
-// parseSync reads the arguments of argo.sync.
-func parseSync(call Call) (SyncRequest, error) {
+var (
+	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	// operationID keeps what becomes a user name and a value in an Application to the characters of call ids and UUIDs.
+	operationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
+)
+
+// operation is the argument of that name: the id under which a sync goes.
+func (a args) operation(otherwise string) string {
+	given := a.text("operation", false)
+	if given == "" {
+		return otherwise
+	}
+	if !operationID.MatchString(given) {
+		a.problem("operation", "found %q, expected up to 200 letters, digits, '.', '_', '/' and '-', such as a UUID", given)
+	}
+	return given
+}
+
+// parseSync reads the arguments of argo.sync, and those of argo.check, which are about the Application alone.
+func parseSync(call Call, check bool) (SyncRequest, error) {
 	a, err := readArgs(call.Args)
 	if err != nil {
 		return SyncRequest{}, err
 	}
 	a.known["agent_id"] = true
 	want := SyncRequest{
-		CallID:   call.ID,
-		Ref:      Ref{Kind: applicationKind, Namespace: a.name("app_namespace", true), Name: a.name("app_name", true)},
-		Revision: a.text("revision", true),
-		Mode:     a.oneOf("mode", ModeManaged, ModeExisting),
-		Prune:    a.flag("prune"),
+		Organization: call.Organization, Check: check,
+		Ref:  Ref{Kind: applicationKind, Namespace: a.name("app_namespace", true), Name: a.name("app_name", true)},
+		Mode: a.oneOf("mode", ModeManaged, ModeExisting),
+	}
+	want.Allowed = a.readLimits()
+	if !check {
+		want.Operation, want.Revision, want.Overrides = a.operation(call.ID), a.text("revision", true), a.readOverrides()
+		want.Prune, want.Supersede = a.flag("prune"), a.flag("supersede")
+		want.Start = a.oneOf("wait", waitEnd, waitStart) == waitStart
 	}
 	if want.Revision != "" && !commitID.MatchString(want.Revision) {
 		a.problem("revision", "found %q, expected a full commit id, because a branch or tag may move", want.Revision)
@@ -64,7 +101,6 @@ func parseSync(call Call) (SyncRequest, error) {
 		}
 		s.rest()
 	}
-	want.Overrides = a.readOverrides()
 	a.rest()
 	return want, a.err()
 }
@@ -107,12 +143,26 @@ func wait(format string, args ...any) Decision {
 //
 // A sync counts as ours by the call id that the operation carries: only then is its success our success (D11) and its
 // failure our failure. A finished operation of somebody else counts when it brought everything to our revision.
+//
+// A call that only starts the sync is answered in place of each wait: with the phase, what Argo CD waits for, and which Rollouts it has
+// applied. The same call again goes on from there.
 func NextSync(want SyncRequest, observed Object) (Decision, error) {
+	d, err := nextSync(want, observed)
+	if err != nil || d.Action != Wait || !want.Start {
+		return d, err
+	}
+	return underWay(want, observed, d), nil
+}
+
+func nextSync(want SyncRequest, observed Object) (Decision, error) {
 	if observed == nil {
 		return createApplication(want)
 	}
 	if err := mayTake(want, observed); err != nil {
 		return Decision{}, err
+	}
+	if want.Check {
+		return Decision{Action: Done, Value: map[string]any{"found": true, "managed": isManaged(observed)}}, nil
 	}
 	state := observed.object("status", "operationState")
 	pending := observed.object("operation")
@@ -129,6 +179,8 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 		return ended(want, state)
 	case isOurs(state.object("operation"), want) && pending == nil:
 		return again(want, observed, state), nil
+	case want.Supersede && isLockstep(pending, state, finished):
+		return supersede(want, observed, pending, state), nil
 	case pending != nil || (state != nil && !finished):
 		return wait("another sync of it, started by %s, to end", initiator(pending, state)), nil
 	// A repeat after a crash comes by here, and must not sync a second time (E24).
@@ -181,7 +233,7 @@ func deployedBefore(want SyncRequest, observed Object) bool {
 	for _, h := range observed.list("status", "history") {
 		m, _ := h.(map[string]any)
 		entry := Object(m)
-		if entry.text("revision") == want.Revision && entry.text("initiatedBy", "username") == username(want.CallID) {
+		if entry.text("revision") == want.Revision && entry.text("initiatedBy", "username") == username(want.Operation) {
 			return true
 		}
 	}
@@ -221,15 +273,15 @@ const infoCall = "lockstep.dev/call"
 // initiator and nothing else of an operation.
 func username(callID string) string { return "lockstep:" + callID }
 
-// isOurs reports whether the operation was started by this very call.
+// isOurs reports whether the operation is the one that is asked for.
 func isOurs(operation Object, want SyncRequest) bool {
 	for _, i := range operation.list("info") {
 		m, _ := i.(map[string]any)
 		if m["name"] == infoCall {
-			return m["value"] == want.CallID
+			return m["value"] == want.Operation
 		}
 	}
-	return operation.text("initiatedBy", "username") == username(want.CallID)
+	return operation.text("initiatedBy", "username") == username(want.Operation)
 }
 
 // initiator is who started what we wait for, for the reader of a timeout.
@@ -249,11 +301,15 @@ func initiator(pending, state Object) string {
 
 // startOperation is the patch that points the Application at the revision and has Argo CD sync it. Both are one
 // patch: between two, a crash would leave the Application pointed at a revision that nobody syncs.
+//
+// The state of the operation before goes in the same patch, as Argo CD's own command has it. Argo CD merges the state of the new one into
+// what is there: it would take hooks and waves of the old one for its own, and end without having applied anything.
 func startOperation(want SyncRequest, observed Object) Object {
 	return Object{
 		"metadata":  observed.precondition(),
 		"spec":      map[string]any{"source": want.Overrides.into(map[string]any{"targetRevision": want.Revision})},
 		"operation": operation(want, observed),
+		"status":    map[string]any{"operationState": nil},
 	}
 }
 
@@ -274,8 +330,8 @@ func operation(want SyncRequest, observed Object) map[string]any {
 		sync["syncOptions"] = options
 	}
 	return map[string]any{
-		"initiatedBy": map[string]any{"username": username(want.CallID)},
-		"info":        []any{map[string]any{"name": infoCall, "value": want.CallID}},
+		"initiatedBy": map[string]any{"username": username(want.Operation)},
+		"info":        []any{map[string]any{"name": infoCall, "value": want.Operation}},
 		"sync":        sync,
 	}
 }

@@ -31,7 +31,7 @@ func object(t *testing.T, s string) Object {
 
 func syncRequest() SyncRequest {
 	return SyncRequest{
-		CallID: callID, Revision: revision, Mode: ModeManaged,
+		Operation: callID, Revision: revision, Mode: ModeManaged,
 		Ref:    Ref{Kind: applicationKind, Namespace: "argocd", Name: "shop"},
 		Source: &Source{RepoURL: "http://git/shop.git", Path: "staging", Project: "default", DestinationNamespace: "shop-staging"},
 	}
@@ -203,6 +203,7 @@ func TestOperationCarriesTheCallAndThePrecondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := object(t, `{"metadata":{"resourceVersion":"7"},"spec":{"source":{"targetRevision":"`+revision+`"}},
+		"status":{"operationState":null},
 		"operation":{"initiatedBy":{"username":"lockstep:`+callID+`"},"info":[{"name":"lockstep.dev/call","value":"`+callID+`"}],
 			"sync":{"revision":"`+revision+`","prune":false,"syncStrategy":{"hook":{}},
 				"syncOptions":["ServerSideApply=true","CreateNamespace=true"]}}}`)

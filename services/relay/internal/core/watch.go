@@ -81,8 +81,8 @@ type Observer interface {
 func checkWatch(w Watch) *Error {
 	var problem string
 	switch {
-	case w.Kind.Kind == "Secret":
-		problem = "kind: found \"Secret\", whose values must not become part of a workflow's history (D27)"
+	case readable(w.Kind) != "":
+		problem = "kind: " + readable(w.Kind)
 	case w.Name == "" && w.Labels == "":
 		problem = "name: missing, expected a name or a label selector"
 	case len(w.Fields) == 0 && w.Report == "":

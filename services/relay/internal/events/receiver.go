@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -101,7 +102,13 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 			Name: "data.deadline", Problem: fmt.Sprintf("found %q, expected a time stamp (RFC 3339)", data.Deadline),
 		})
 	}
-	return core.Call{ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline}, nil
+	organization, err := event.Organization(e)
+	if err != nil {
+		return core.Call{}, fmt.Errorf("read call %s: %w", e.ID(), err)
+	}
+	return core.Call{
+		ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline, Organization: strconv.FormatInt(organization, 10),
+	}, nil
 }
 
 // claim reports whether the call is to be carried out. One that runs already is not: its answer serves all attempts.

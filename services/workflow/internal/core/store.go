@@ -283,6 +283,8 @@ type OutgoingCall struct {
 	Deadline time.Time
 	// Workflow is for logs.
 	Workflow string
+	// Organization is whose execution it is: the relay asks what that one may have.
+	Organization int64
 	// Trace is the execution's.
 	Trace string
 }

@@ -32,7 +32,9 @@ var _ core.CallSender = Calls{}
 // a duplicate of the first; what makes them one call is the call's id.
 func (c Calls) Send(ctx context.Context, call core.OutgoingCall) error {
 	attempt := fmt.Sprintf("%s/%d", call.ID, call.Attempt)
-	e, err := event.New(event.Header{ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now()}, event.FunctionCalled{
+	e, err := event.New(event.Header{
+		ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now(), Organization: call.Organization,
+	}, event.FunctionCalled{
 		AgentID: call.Agent, CallID: call.ID, Function: call.Function, Arguments: call.Args,
 		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano),
 	})

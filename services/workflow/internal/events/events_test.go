@@ -94,7 +94,7 @@ func (p *published) PublishAttempt(_ context.Context, e event.Event, msgID strin
 func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	t.Parallel()
 	var sent published
-	call := core.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w"}
+	call := core.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w", Organization: 3}
 	if err := (Calls{Bus: &sent, Clock: clocktest.New(noon)}).Send(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +105,10 @@ func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	want := event.FunctionCalled{AgentID: 7, CallID: "r/0.1", Function: "k8s.get", Arguments: []byte(`{"a":1}`), Attempt: 3, Deadline: "2026-03-25T12:00:00Z"}
 	if diff := cmp.Diff(want, data); diff != "" || sent.msgID != "r/0.1/3" {
 		t.Errorf("message %q (-want +got):\n%s", sent.msgID, diff)
+	}
+	// By it the relay knows whom an Application was handed over to.
+	if organization, err := event.Organization(sent.event); err != nil || organization != 3 {
+		t.Errorf("organization %d, %v; want that of the execution", organization, err)
 	}
 }
 

@@ -23,14 +23,62 @@ func get() *Function {
 		Field{Name: "name", Type: Text, Required: true})
 }
 
-// sync brings an Argo CD Application to a commit: revision and phase, once our own operation has succeeded (E43, D21).
+// listObjects is k8s.list, which reads some fields of each object of a kind: items, and whether there are more (truncated). Secrets are refused by the relay.
+func listObjects() *Function {
+	return onCluster("k8s.list",
+		Field{Name: "kind", Type: Text, Required: true},
+		Field{Name: "api_version", Type: Text},
+		Field{Name: "namespace", Type: Text},
+		Field{Name: "labels", Type: Text},
+		Field{Name: "fields", Type: List, Required: true, Element: &Field{Type: Text, Required: true}})
+}
+
+// onApplication adds which Argo CD Application is meant.
+func onApplication(name string, arguments ...Field) *Function {
+	return onCluster(name, append([]Field{
+		{Name: "app_name", Type: Text, Required: true},
+		{Name: "app_namespace", Type: Text, Required: true},
+	}, arguments...)...)
+}
+
+// checkApplication is argo.check, which says whether argo.sync would take an Application: found, and whether Lockstep has created it (managed). It changes nothing.
+func checkApplication() *Function {
+	return onApplication("argo.check", Field{Name: "mode", Type: Text, OneOf: []string{"managed", "existing"}}, source(), allowed())
+}
+
+// terminate ends the sync that was begun under an operation's id, and no other: terminated.
+func terminate() *Function {
+	return onApplication("argo.terminate", Field{Name: "operation", Type: Text, Required: true})
+}
+
+// source says where an Application that has to be created finds its manifests, and where they go.
+func source() Field {
+	return Field{Name: "source", Type: Object, Fields: []Field{
+		{Name: "repo_url", Type: Text, Required: true},
+		{Name: "path", Type: Text, Required: true},
+		{Name: "project", Type: Text},
+		{Name: "destination_namespace", Type: Text, Required: true},
+	}}
+}
+
+// allowed is what the owner of an environment allows: patterns.
+func allowed() Field {
+	patterns := func(name string) Field {
+		return Field{Name: name, Type: List, Element: &Field{Type: Text, Required: true}}
+	}
+	return Field{Name: "allowed", Type: Object, Fields: []Field{patterns("projects"), patterns("destination_namespaces"), patterns("repositories")}}
+}
+
+// sync brings an Argo CD Application to a commit: revision and phase, once our own operation has succeeded (E43, D21), or, with wait
+// "start", as far as it has come. An operation that is given is an id: calls with the same one are about one sync.
 func sync() *Function {
-	return onCluster("argo.sync",
-		Field{Name: "app_name", Type: Text, Required: true},
-		Field{Name: "app_namespace", Type: Text, Required: true},
+	return onApplication("argo.sync",
 		Field{Name: "revision", Type: Text, Required: true},
 		Field{Name: "mode", Type: Text, OneOf: []string{"managed", "existing"}},
 		Field{Name: "prune", Type: Flag},
+		Field{Name: "wait", Type: Text, OneOf: []string{"end", "start"}},
+		Field{Name: "operation", Type: Text},
+		Field{Name: "supersede", Type: Flag},
 		// What Argo CD renders with in place of what the repository says (E45), in Argo CD's words.
 		Field{Name: "overrides", Type: Object, Fields: []Field{
 			{Name: "kustomize", Type: Object, Fields: []Field{
@@ -39,12 +87,7 @@ func sync() *Function {
 			}},
 			{Name: "helm", Type: Object, Fields: []Field{{Name: "valuesObject", Type: Free, Required: true}}},
 		}},
-		Field{Name: "source", Type: Object, Fields: []Field{
-			{Name: "repo_url", Type: Text, Required: true},
-			{Name: "path", Type: Text, Required: true},
-			{Name: "project", Type: Text},
-			{Name: "destination_namespace", Type: Text, Required: true},
-		}})
+		source(), allowed())
 }
 
 // promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39). That of a blue-green one is

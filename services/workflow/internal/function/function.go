@@ -54,7 +54,7 @@ var (
 func All(forge core.Forge) []core.Function {
 	return []core.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
-		get(), sync(), promote(), abort(), retry(),
+		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		checkpoint(),
 	}
 }

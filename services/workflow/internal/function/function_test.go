@@ -51,7 +51,7 @@ func TestAllAreRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"argo.abort", "argo.promote", "argo.retry", "argo.sync", "checkpoint", "git.commit", "git.read_file", "k8s.get", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
+	want := []string{"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit", "git.read_file", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}

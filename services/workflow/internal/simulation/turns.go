@@ -171,7 +171,7 @@ func newCall(e *execution, o core.Opening, at time.Time) *call {
 	sent := &call{
 		op: o.Op.Ref, cluster: o.Location == core.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
 		OutgoingCall: core.OutgoingCall{
-			ID: o.Op.Activity(core.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow,
+			ID: o.Op.Activity(core.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow, Organization: e.Organization,
 		},
 	}
 	if sent.cluster {

@@ -93,7 +93,7 @@ func (s *Store) NextCalls(ctx context.Context, now time.Time, limit int) ([]core
 	for i, row := range rows {
 		calls[i] = core.OutgoingCall{
 			ID: row.ID, Agent: row.Agent, Function: row.Function, Args: row.Args,
-			Attempt: int(row.Attempt), Deadline: row.Deadline, Workflow: row.Workflow, Trace: row.Trace,
+			Attempt: int(row.Attempt), Deadline: row.Deadline, Workflow: row.Workflow, Organization: row.Organization, Trace: row.Trace,
 		}
 	}
 	return calls, nil

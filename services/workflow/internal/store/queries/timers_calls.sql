@@ -21,7 +21,7 @@ WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     LIMIT sqlc.arg(most)
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
+RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow, execution.organization,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 
 -- name: FindCall :one

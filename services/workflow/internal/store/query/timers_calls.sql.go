@@ -150,7 +150,7 @@ WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow,
+RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.deadline, execution.workflow, execution.organization,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace
 `
 
@@ -162,14 +162,15 @@ type NextCallsParams struct {
 }
 
 type NextCallsRow struct {
-	ID       string
-	Function string
-	Args     []byte
-	Agent    int64
-	Attempt  int32
-	Deadline time.Time
-	Workflow string
-	Trace    string
+	ID           string
+	Function     string
+	Args         []byte
+	Agent        int64
+	Attempt      int32
+	Deadline     time.Time
+	Workflow     string
+	Organization int64
+	Trace        string
 }
 
 func (q *Queries) NextCalls(ctx context.Context, arg NextCallsParams) ([]NextCallsRow, error) {
@@ -194,6 +195,7 @@ func (q *Queries) NextCalls(ctx context.Context, arg NextCallsParams) ([]NextCal
 			&i.Attempt,
 			&i.Deadline,
 			&i.Workflow,
+			&i.Organization,
 			&i.Trace,
 		); err != nil {
 			return nil, err

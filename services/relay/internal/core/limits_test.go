@@ -1,0 +1,238 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// strict are limits of which every one takes something away.
+func strict() Limits {
+	return Limits{
+		Projects: []string{"team-*", "!team-root"}, ApplicationNamespaces: []string{"argocd"},
+		DestinationNamespaces: []string{"*", "!kube-*"}, DestinationServers: []string{inCluster},
+		Repositories: []string{"https://git.example.com/*"}, ClusterKinds: []string{"/Namespace"},
+	}
+}
+
+// shelf is a cluster of a few objects. It counts writes.
+type shelf struct {
+	objects map[string]Object
+	denied  string
+	writes  int
+}
+
+func (s *shelf) Get(_ context.Context, ref Ref) (Object, error) {
+	if s.denied == ref.Kind.Kind {
+		return nil, fault.New(fault.Denied, "no right to get %s", ref)
+	}
+	if o := s.objects[ref.String()]; o != nil {
+		return o, nil
+	}
+	return nil, fault.New(fault.NotFound, "%s does not exist", ref)
+}
+
+func (s *shelf) List(context.Context, Selection, int) ([]Object, bool, error) {
+	return slices.Collect(maps.Values(s.objects)), false, nil
+}
+
+func (s *shelf) Create(_ context.Context, ref Ref, o Object) error {
+	s.writes++
+	s.objects[ref.String()] = o
+	return nil
+}
+
+func (s *shelf) Patch(context.Context, Ref, Object, bool) error {
+	s.writes++
+	return nil
+}
+
+func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
+	_ = clock.Sleep(ctx, clock.System(), atMost)
+}
+
+func (s *shelf) run(t *testing.T, l Limits, function, args string) Answer {
+	t.Helper()
+	r := NewRunner(RunnerDeps{Cluster: s, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l})
+	return r.Run(t.Context(), Call{ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute), Organization: "7"})
+}
+
+// appArgs are the arguments of argo.sync, edited.
+func appArgs(edit func(args, source map[string]any)) string {
+	source := map[string]any{"repo_url": "https://git.example.com/shop", "path": "staging", "project": "team-shop", "destination_namespace": "shop"}
+	args := map[string]any{"app_name": "shop", "app_namespace": "argocd", "revision": revision, "wait": "start", "source": source}
+	edit(args, source)
+	text, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// Every Function has a call that its guard refuses, and that changes nothing: one that is registered without a guard fails here.
+func TestEveryFunctionIsGuarded(t *testing.T) {
+	t.Parallel()
+	outside := appArgs(func(_, source map[string]any) { source["destination_namespace"] = "kube-system" })
+	rollout := `{"rollout_namespace":"kube-system","rollout_name":"api"`
+	refused := map[string]string{
+		FunctionGet:       `{"kind":"Secret","namespace":"shop","name":"token"}`,
+		FunctionList:      `{"kind":"Secret","fields":["data"]}`,
+		FunctionCheck:     strings.Replace(strings.Replace(outside, `"revision":"`+revision+`",`, "", 1), `,"wait":"start"`, "", 1),
+		FunctionSync:      outside,
+		FunctionTerminate: `{"app_namespace":"elsewhere","app_name":"shop","operation":"x"}`,
+		FunctionPromote:   rollout + `,"step_index":1}`,
+		FunctionAbort:     rollout + `}`,
+		FunctionRetry:     rollout + `}`,
+	}
+	for _, function := range slices.Sorted(maps.Keys(duties())) {
+		args, ok := refused[function]
+		if !ok || duties()[function].guard == "" {
+			t.Errorf("%s: found no call that its guard refuses, expected one in this table, and in duties() what is compared with the limits", function)
+			continue
+		}
+		world := &shelf{objects: map[string]Object{
+			"Rollout kube-system/api":      {"metadata": map[string]any{"name": "api"}, "status": map[string]any{"abort": true, "currentPodHash": "a", "stableRS": "b"}},
+			"Secret shop/token":            {"data": map[string]any{"password": "x"}},
+			"Application elsewhere/shop":   {"operation": map[string]any{"initiatedBy": map[string]any{"username": "lockstep:x"}}},
+			"AppProject argocd/team-shop":  {"metadata": map[string]any{"name": "team-shop"}},
+			"AppProject argocd/team-other": {"metadata": map[string]any{"name": "team-other"}},
+		}}
+		answer := world.run(t, strict(), function, args)
+		if answer.Err == nil || (answer.Err.Code != CodeForbidden && answer.Err.Code != CodeInvalid) || world.writes > 0 {
+			t.Errorf("%s(%s): answer %+v after %d writes, expected a refusal", function, args, answer, world.writes)
+		}
+	}
+}
+
+func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
+	t.Parallel()
+	confined := Object{"metadata": map[string]any{"name": "team-shop"}, "spec": map[string]any{
+		"destinations": []any{map[string]any{"server": inCluster, "namespace": "shop*"}},
+	}}
+	project := func(edit func(spec map[string]any)) Object {
+		spec := maps.Clone(map[string]any(confined.object("spec")))
+		edit(spec)
+		return Object{"metadata": map[string]any{"name": "team-shop"}, "spec": spec}
+	}
+	destinations := func(all ...string) func(map[string]any) {
+		return func(spec map[string]any) {
+			var list []any
+			for _, each := range all {
+				server, namespace, _ := strings.Cut(each, " ")
+				list = append(list, map[string]any{"server": server, "namespace": namespace})
+			}
+			spec["destinations"] = list
+		}
+	}
+	application := func(text string) string {
+		return `{"metadata":{"name":"shop"` + text + `},"spec":{"project":"team-shop","destination":{"server":"` + inCluster + `","namespace":"shop"},
+			"source":{"repoURL":"https://git.example.com/shop","path":"staging"}}}`
+	}
+	for _, tc := range []struct {
+		name, args, app, want string
+		project               Object
+		denied                string
+		limits                func(*Limits)
+	}{
+		{name: "inside", args: appArgs(func(_, _ map[string]any) {})},
+		{name: "another project", args: appArgs(func(_, s map[string]any) { s["project"] = "default" }), want: `project: found "default"`},
+		{name: "a project that is taken away", args: appArgs(func(_, s map[string]any) { s["project"] = "team-root" }), want: `project: found "team-root"`},
+		{name: "the project that is meant without one", args: appArgs(func(_, s map[string]any) { delete(s, "project") }), want: `project: found "default"`},
+		{name: "another repository", args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/x" }), want: "allow_repositories"},
+		{name: "a repository that only contains the allowed one", args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/?https://git.example.com/x" }), want: "allow_repositories"},
+		{name: "a system namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "kube-public" }), want: "this relay's allow_destination_namespaces"},
+		{name: "Argo CD's own namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "argocd" }), want: "allow_destination_namespaces"},
+		{name: "another namespace of Applications", args: appArgs(func(a, _ map[string]any) { a["app_namespace"] = "elsewhere" }), want: "allow_application_namespaces"},
+		{name: "handed over", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"3, 7"}`)},
+		{name: "handed over to all", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"*"}`)},
+		{name: "created by Lockstep", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`)},
+		{
+			name: "not handed over", args: appArgs(func(_, _ map[string]any) {}), app: application(``),
+			want: "kubectl -n argocd annotate application shop lockstep.dev/authorized=7",
+		},
+		{name: "handed over to others", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"70,17"}`), want: `found "70,17"`},
+		{name: "nobody asks for it", args: appArgs(func(_, _ map[string]any) {}), app: application(``), limits: func(l *Limits) { l.Unauthorized = true }},
+		{
+			name: "what the environment's owner does not allow", want: "expected one that the environment's destination_namespaces allows: team-*",
+			args: appArgs(func(a, _ map[string]any) { a["allowed"] = map[string]any{"destination_namespaces": []any{"team-*"}} }),
+		},
+		{
+			name: "an Application that deploys what the environment's owner does not allow", app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`), want: "the environment's projects",
+			args: appArgs(func(a, s map[string]any) {
+				a["allowed"], s["project"] = map[string]any{"projects": []any{"team-blog"}}, "team-blog"
+			}),
+		},
+		{
+			name: "inside of what the environment's owner allows",
+			args: appArgs(func(a, _ map[string]any) {
+				a["allowed"] = map[string]any{"projects": []any{"team-*"}, "repositories": []any{}}
+			}),
+		},
+		{
+			name: "the stock project", args: appArgs(func(_, _ map[string]any) {}),
+			project: project(destinations("* *")), want: "allows the destination server *",
+		},
+		{
+			name: "a project of every namespace", args: appArgs(func(_, _ map[string]any) {}),
+			project: project(destinations(inCluster + " *")), want: `allows the destination namespace * without denying "kube-*"`,
+		},
+		{
+			name: "a project that denies too little", args: appArgs(func(_, _ map[string]any) {}),
+			project: project(destinations(inCluster+" *", "* !kube-system", "* !argocd")), want: `without denying "kube-*"`,
+		},
+		{name: "a project that denies the same", args: appArgs(func(_, _ map[string]any) {}), project: project(destinations(inCluster+" *", "* !kube-*", "* !argocd"))},
+		{
+			name: "a project of cluster-scoped kinds", args: appArgs(func(_, _ map[string]any) {}), want: "allows the cluster-scoped kind rbac.authorization.k8s.io/ClusterRole",
+			project: project(func(spec map[string]any) {
+				spec["clusterResourceWhitelist"] = []any{map[string]any{"group": "", "kind": "Namespace"}, map[string]any{"group": "rbac.authorization.k8s.io", "kind": "ClusterRole"}}
+			}),
+		},
+		{
+			name: "a project of all kinds", args: appArgs(func(_, _ map[string]any) {}), want: "allows the cluster-scoped kind */*",
+			project: project(func(spec map[string]any) {
+				spec["clusterResourceWhitelist"] = []any{map[string]any{"group": "*", "kind": "*"}}
+			}),
+		},
+		{name: "a project that cannot be read", args: appArgs(func(_, _ map[string]any) {}), denied: "AppProject", want: "grant the relay get on appprojects.argoproj.io"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			world := &shelf{objects: map[string]Object{"AppProject argocd/team-shop": confined}, denied: tc.denied}
+			if tc.project != nil {
+				world.objects["AppProject argocd/team-shop"] = tc.project
+			}
+			limits := strict()
+			if tc.limits != nil {
+				tc.limits(&limits)
+			}
+			if tc.app != "" {
+				world.objects["Application argocd/shop"] = object(t, tc.app)
+			}
+			args := strings.Replace(strings.Replace(tc.args, `"revision":"`+revision+`",`, "", 1), `,"wait":"start"`, "", 1)
+			answer := world.run(t, limits, FunctionCheck, args)
+			switch {
+			case tc.want == "" && answer.Err != nil:
+				t.Errorf("refused: %v", answer.Err)
+			case tc.want != "" && (answer.Err == nil || answer.Err.Code != CodeForbidden || !strings.Contains(answer.Err.Message, tc.want)):
+				t.Errorf("answer %+v, want forbidden: %s", answer, tc.want)
+			}
+			if world.writes > 0 {
+				t.Errorf("argo.check has written %d times", world.writes)
+			}
+			if tc.want == "" {
+				return
+			}
+			if answer := world.run(t, limits, FunctionSync, tc.args); answer.Err == nil || answer.Err.Code != CodeForbidden || world.writes > 0 {
+				t.Errorf("argo.sync: answer %+v after %d writes, want forbidden", answer, world.writes)
+			}
+		})
+	}
+}
