@@ -270,7 +270,7 @@ func (b *Bundle) resolve() error {
 }
 
 func compile(files map[string][]byte, name string) (*schema.Schema, error) {
-	s, err := schema.Compile(files[name], schema.UI())
+	s, err := schema.Compile(files[name], schema.UI(), allowedBy())
 	if err != nil {
 		return nil, located(name, files[name], err)
 	}

@@ -315,6 +315,28 @@ func TestFlowDefinitionsAreCheckedWhereTheyAreWrong(t *testing.T) {
 	}
 }
 
+// What applications may use in an environment is for its owner to say; a pipeline that does not fit is refused where it is written.
+func TestAPipelineFitsWhatItsEnvironmentsAllow(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.application("shop", "api")
+	_, err := f.domain.CreateEnvironment(t.Context(), user(), core.NewEnvironment{
+		Name: "staging", Tier: core.TierStaging, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3,"folders":["shop-*","!shop-secret"]}`),
+	})
+	f.ok(err)
+	for folder, allowed := range map[string]bool{"shop-staging": true, "shop-secret": false, "kube-system": false} {
+		_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(
+			`{"steps":[{"type":"deploy","environment":"staging","config":` + appEnvConfig(folder) + `}]}`)})
+		fields := fault.FieldsOf(err)
+		switch {
+		case allowed && err != nil:
+			t.Errorf("%s: %v", folder, err)
+		case !allowed && (!fault.Is(err, fault.Invalid) || len(fields) == 0 || fields[0].Name != "/definition/steps/0/config/folder"):
+			t.Errorf("%s: error %v, fields %v; want Invalid at the folder", folder, err, fields)
+		}
+	}
+}
+
 // Whoever runs programs of their own on the engine has nothing to do with the record: how those end is taken without a word, so that
 // neither the alert on events that were given up nor doctor speaks of them.
 func TestSomebodyElsesWorkflowIsNobodysFault(t *testing.T) {

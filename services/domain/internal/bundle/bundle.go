@@ -78,6 +78,15 @@ func (d *set) ValidateApplicationEnvironment(ref string, config json.RawMessage)
 	return b.ValidateApplicationEnvironment(config)
 }
 
+// CheckAllowed implements core.DriverSet.
+func (d *set) CheckAllowed(ref string, environment, config json.RawMessage) error {
+	b, err := d.find(ref)
+	if err != nil {
+		return err
+	}
+	return b.CheckAllowed(environment, config)
+}
+
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 

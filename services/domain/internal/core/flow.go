@@ -260,7 +260,11 @@ func checkFlow(drivers DriverSet, flow Flow, environments map[string]BoundEnviro
 		known.Steps = []string{"deploy", "pause", "approval", "analysis"}
 	}
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
-		return drivers.ValidateApplicationEnvironment(environments[environment].Binding.DriverRef, config)
+		binding := environments[environment].Binding
+		if err := drivers.ValidateApplicationEnvironment(binding.DriverRef, config); err != nil {
+			return err
+		}
+		return drivers.CheckAllowed(binding.DriverRef, binding.DriverConfig, config)
 	}
 	return inDefinition(flow.Check(known))
 }

@@ -60,6 +60,9 @@ type DriverSet interface {
 	// is Invalid, its fields JSON pointers into the configuration.
 	ValidateEnvironment(ref string, config json.RawMessage) error
 	ValidateApplicationEnvironment(ref string, config json.RawMessage) error
+	// CheckAllowed checks an application's configuration, which has passed its schema, against what that of the environment allows.
+	// The error is as theirs.
+	CheckAllowed(ref string, environment, config json.RawMessage) error
 	// Agents are where a configuration of an environment, which has passed the schema, names agents.
 	Agents(ref string, config json.RawMessage) ([]AgentReference, error)
 	// Export is a driver's bytes, to be kept.
