@@ -36,7 +36,7 @@ type resource struct {
 // resources are the kinds that are written and read here.
 func resources() map[string]resource {
 	return map[string]resource{
-		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Secret": {"secrets", true},
+		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Job": {"jobs", true}, "Secret": {"secrets", true},
 		"Pod": {"pods", true}, "Deployment": {"deployments", true}, "StatefulSet": {"statefulsets", true}, "ReplicaSet": {"replicasets", true},
 		"CustomResourceDefinition": {"customresourcedefinitions", false},
 		"ClusterRole":              {"clusterroles", false}, "ClusterRoleBinding": {"clusterrolebindings", false},

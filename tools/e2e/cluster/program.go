@@ -54,7 +54,7 @@ func (c *Cluster) controlPlane() []program {
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
 				"--secure-port=" + c.port("controller-manager"), "--cert-dir=" + c.path("certificates"),
 				// What watches over nodes would take KWOK's for dead.
-				"--controllers=replicaset-controller,deployment-controller,statefulset-controller,namespace-controller," +
+				"--controllers=replicaset-controller,deployment-controller,statefulset-controller,namespace-controller,job-controller," +
 					"garbage-collector-controller,endpoints-controller,endpointslice-controller",
 			},
 		},

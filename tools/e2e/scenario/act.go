@@ -28,6 +28,7 @@ func (a Act) fields() []string {
 	add(a.Synced != "", "synced")
 	add(a.Delete != nil, "delete")
 	add(a.Available != nil, "available")
+	add(a.Present != nil, "present")
 	add(a.Commits != nil, "commits")
 	add(a.Commit != nil, "commit")
 	add(a.Syncing != "", "syncing")
@@ -97,6 +98,8 @@ func (r *run) onCluster(ctx context.Context, a Act) error {
 		return r.remove(ctx, *a.Delete)
 	case a.Available != nil:
 		return r.available(ctx, *a.Available)
+	case a.Present != nil:
+		return r.present(ctx, *a.Present)
 	case a.Kill != "":
 		starts, err := r.Stack.Kill(a.Kill)
 		if err != nil {

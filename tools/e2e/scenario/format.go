@@ -87,6 +87,8 @@ type Act struct {
 	Delete *Object `yaml:"delete"`
 	// Available waits until a workload has a pod that is ready.
 	Available *Object `yaml:"available"`
+	// Present waits until an object is there.
+	Present *Object `yaml:"present"`
 	// Commits is how many commits of Lockstep's the repository has.
 	Commits *int `yaml:"commits"`
 	// Commit changes the manifests as the team would: somebody pushes to the branch. ${image:api} is the image pushed last.

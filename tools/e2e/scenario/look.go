@@ -110,6 +110,25 @@ func (r *run) available(ctx context.Context, o Object) error {
 	})
 }
 
+// present waits until an object is there.
+func (r *run) present(ctx context.Context, o Object) error {
+	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
+	if err != nil {
+		return err
+	}
+	return r.world.Await(ctx, o.Kind+" "+o.Name+" to be there", func() (string, bool, error) {
+		_, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return "it is not", false, nil
+		case err != nil:
+			return "", false, away(err)
+		default:
+			return "it is there", true, nil
+		}
+	})
+}
+
 // podsOf are the identities of an environment's pods, and of the ReplicaSets that they belong to.
 func (r *run) podsOf(ctx context.Context, environment string) ([]string, error) {
 	var found []string

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -104,8 +105,11 @@ func furnish(store *apiserver.Store) error {
 		}
 	}
 	if err := put(store, apiserver.AppProjects, "argocd", "default", map[string]any{
-		"sourceRepos": []any{"*"}, "destinations": []any{map[string]any{"namespace": "*", "server": "*"}},
+		"sourceRepos": []any{"*"}, "destinations": confined(), "clusterResourceWhitelist": []any{map[string]any{"group": "", "kind": "Namespace"}},
 	}); err != nil {
+		return err
+	}
+	if err := confine(store); err != nil {
 		return err
 	}
 	one := map[string]any{"replicas": int64(1)}
@@ -127,7 +131,33 @@ func furnish(store *apiserver.Store) error {
 	return nil
 }
 
-// standIns has every Deployment and StatefulSet show one pod that runs, as Kubernetes' own controllers would bring about.
+// confine narrows the project of a cluster that was furnished when a project of ours allowed everything. One that somebody has changed
+// stays as it is.
+func confine(store *apiserver.Store) error {
+	everything := []any{map[string]any{"namespace": "*", "server": "*"}}
+	_, err := store.Modify(apiserver.Key{Resource: apiserver.AppProjects, Namespace: "argocd", Name: "default"}, apiserver.Whole, func(o apiserver.Object) (apiserver.Object, error) {
+		if reflect.DeepEqual(o.List("spec", "destinations"), everything) && o.Text("metadata", "labels", furniture) != "" {
+			o.Set(confined(), "spec", "destinations")
+		}
+		return o, nil
+	})
+	if err != nil {
+		return fmt.Errorf("confine the project: %w", err)
+	}
+	return nil
+}
+
+// confined are the destinations that a project may have by the relay's defaults: this cluster, without its system's namespaces.
+func confined() []any {
+	all := []any{map[string]any{"server": "https://kubernetes.default.svc", "namespace": "*"}}
+	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "argocd"} {
+		all = append(all, map[string]any{"server": "*", "namespace": "!" + name})
+	}
+	return all
+}
+
+// standIns has every Deployment and StatefulSet show one pod that runs, and every Job one that has done its work, as Kubernetes' own
+// controllers would bring about. A Job whose pod fails says so in its template: the annotation simulated.lockstep.dev/fails is why.
 func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) error {
 	for ctx.Err() == nil {
 		changed := store.Changed()
@@ -143,6 +173,9 @@ func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) erro
 				}
 			}
 		}
+		if err := finishJobs(store); err != nil {
+			return err
+		}
 		timer := clk.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
@@ -154,8 +187,34 @@ func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) erro
 	return nil
 }
 
+// finishJobs ends the Jobs that have not ended.
+func finishJobs(store *apiserver.Store) error {
+	jobs, _ := apiserver.ByKind("batch/v1", "Job")
+	all, _ := store.List(jobs, "")
+	for _, o := range all {
+		if o.Map("status") != nil {
+			continue
+		}
+		_, err := store.Modify(apiserver.Key{Resource: jobs, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status, func(o apiserver.Object) (apiserver.Object, error) {
+			condition := map[string]any{"type": "Complete", "status": "True", "message": "Reached expected number of succeeded pods"}
+			if why := o.Text("spec", "template", "metadata", "annotations", "simulated.lockstep.dev/fails"); why != "" {
+				condition["type"], condition["message"] = "Failed", why
+			}
+			o["status"] = map[string]any{"conditions": []any{condition}}
+			return o, nil
+		})
+		if err != nil && !apiserver.Is(err, "NotFound") {
+			return fmt.Errorf("status of Job %s: %w", o.Name(), err)
+		}
+	}
+	return nil
+}
+
+// furniture is the label of what was there from the beginning.
+const furniture = "simulated.lockstep.dev/furniture"
+
 func put(store *apiserver.Store, r apiserver.Resource, namespace, name string, spec map[string]any) error {
-	metadata := map[string]any{"name": name, "labels": map[string]any{"simulated.lockstep.dev/furniture": "true"}}
+	metadata := map[string]any{"name": name, "labels": map[string]any{furniture: "true"}}
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}

@@ -75,7 +75,7 @@ func (c *Controller) orphans(app apiserver.Object, wanted []desired) []apiserver
 		for _, o := range all {
 			k := apiserver.Key{Resource: r, Namespace: o.Namespace(), Name: o.Name()}
 			owner, _, _ := strings.Cut(o.Text("metadata", "annotations", trackingID), ":")
-			if owner == app.Name() && r != apiserver.Applications && !slices.ContainsFunc(wanted, func(d desired) bool { return d.key == k }) {
+			if owner == app.Name() && !isHook(o) && r != apiserver.Applications && !slices.ContainsFunc(wanted, func(d desired) bool { return d.key == k }) {
 				found = append(found, k)
 			}
 		}
@@ -90,6 +90,7 @@ func (c *Controller) judge(o apiserver.Object, commit *object.Commit) {
 		c.unknown(o, err)
 		return
 	}
+	wanted = withoutHooks(wanted)
 	o.Unset("status", "conditions")
 	synced, health := true, "Healthy"
 	resources := []any{}

@@ -1,8 +1,8 @@
 // Package argocd behaves like the Argo CD application controller (v3.2) on the Application objects of a simulated cluster:
 // it compares them with their repositories, and carries out the syncs that their operation field asks for.
 //
-// It is a simulation: folders of plain YAML, a kustomization with resources and images, or a chart with plain templates; no
-// hooks, waves or projects' rules, one cluster.
+// It is a simulation: folders of plain YAML, a kustomization with resources and images, or a chart with plain templates; hooks and
+// waves, without delete policies; no projects' rules, one cluster.
 package argocd
 
 import (

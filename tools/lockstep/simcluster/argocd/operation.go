@@ -1,8 +1,10 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
@@ -12,7 +14,7 @@ import (
 // that asked for it is cleared in the same write that tells its end.
 func (c *Controller) operate(ctx context.Context, app apiserver.Object) error {
 	state := app.Map("status", "operationState")
-	if state == nil || state.Text("phase") != "Running" {
+	if state == nil || (state.Text("phase") != "Running" && state.Text("phase") != "Terminating") {
 		c.begun[app.Namespace()+"/"+app.Name()] = true
 		return c.update(app, func(o apiserver.Object) {
 			running := map[string]any{"phase": "Running", "operation": copied(o, "operation"), "startedAt": c.stamp()}
@@ -26,10 +28,17 @@ func (c *Controller) operate(ctx context.Context, app apiserver.Object) error {
 	if c.repositoriesRest() {
 		return nil // it waits for the manifests
 	}
+	before := state
 	state = state.Copy()
 	c.carryOut(ctx, app, state)
 	if ctx.Err() != nil && state.Text("phase") == "Error" {
 		return fmt.Errorf("sync of %s: %w", app.Name(), ctx.Err())
+	}
+	if state.Text("phase") == "Running" {
+		if reflect.DeepEqual(before, state) {
+			return nil
+		}
+		return c.update(app, func(o apiserver.Object) { o.Set(map[string]any(state), "status", "operationState") })
 	}
 	state.Set(c.stamp(), "finishedAt")
 	return c.update(app, func(o apiserver.Object) {
@@ -67,6 +76,8 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 	if revision == "" {
 		revision = app.Text("spec", "source", "targetRevision")
 	}
+	// Whose results these are, nobody knows: those of the operation before stay, unless whoever began this one has taken them away.
+	results := state.List("syncResult", "resources")
 	state.Set(map[string]any{"revision": revision, "source": copied(app, "spec", "source")}, "syncResult")
 	if c.Store.Get(apiserver.Key{Resource: apiserver.AppProjects, Namespace: app.Namespace(), Name: app.Text("spec", "project")}) == nil {
 		end("Error", "Failed to load application project: error getting app project %q: appprojects.argoproj.io %q not found", app.Text("spec", "project"), app.Text("spec", "project"))
@@ -86,6 +97,10 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 		end("Succeeded", "successfully synced (dry run)")
 		return
 	}
+	if tasks := tasksOf(wanted, results); multiStep(tasks) || state.Text("phase") == "Terminating" {
+		c.carryOn(app, sync, state, tasks)
+		return
+	}
 	results, failed := c.apply(app, sync, wanted)
 	state.Set(results, "syncResult", "resources")
 	if failed != "" {
@@ -95,38 +110,62 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 	end("Succeeded", "successfully synced (all tasks run)")
 }
 
-// apply brings the cluster to what is wanted. The results are those of all objects, failed the first failure.
-func (c *Controller) apply(app, sync apiserver.Object, wanted []desired) (results []any, failed string) {
+// carryOn takes a sync of several steps on, and leaves in the state how far it has come.
+func (c *Controller) carryOn(app, sync, state apiserver.Object, tasks []*task) {
+	var pruned []any
+	phase, message := "Failed", "Operation terminated"
+	if state.Text("phase") == "Terminating" {
+		c.terminate(tasks)
+	} else {
+		c.createNamespaceOf(app, sync)
+		if phase, message = c.step(tasks); phase == "Succeeded" {
+			pruned, _ = c.prune(app, sync, tasks)
+		}
+	}
+	state.Set(phase, "phase")
+	state.Set(message, "message")
+	state.Set(resultsOf(tasks, pruned), "syncResult", "resources")
+}
+
+// createNamespaceOf makes the namespace that an Application deploys to, where the sync is to.
+func (c *Controller) createNamespaceOf(app, sync apiserver.Object) {
 	if slices.Contains(sync.List("syncOptions"), any("CreateNamespace=true")) {
 		c.createNamespace(app.Text("spec", "destination", "namespace"))
 	}
-	tell := func(k apiserver.Key, status, phase, message string) {
-		results = append(results, map[string]any{
-			"group": k.Resource.Group, "version": k.Resource.Version, "kind": k.Resource.Kind, "namespace": k.Namespace, "name": k.Name,
-			"status": status, "hookPhase": phase, "syncPhase": "Sync", "message": message,
-		})
-		if status == "SyncFailed" && failed == "" {
-			failed = message
+}
+
+// apply brings the cluster to what is wanted. The results are those of all objects, failed the first failure.
+func (c *Controller) apply(app, sync apiserver.Object, wanted []desired) (results []any, failed string) {
+	c.createNamespaceOf(app, sync)
+	tasks := tasksOf(wanted, nil)
+	for _, t := range tasks {
+		if c.begin(t); t.status == "SyncFailed" && failed == "" {
+			failed = t.message
 		}
 	}
-	for _, d := range slices.SortedStableFunc(slices.Values(wanted), inOrder) {
-		message, err := c.put(d)
-		if err != nil {
-			tell(d.key, "SyncFailed", "Failed", err.Error())
-			continue
-		}
-		tell(d.key, "Synced", "Running", message)
+	pruned, problem := c.prune(app, sync, tasks)
+	return resultsOf(tasks, pruned), cmp.Or(failed, problem)
+}
+
+// prune deletes what the Application has and the commit has not, where the sync is to. failed is the first that could not be.
+func (c *Controller) prune(app, sync apiserver.Object, tasks []*task) (results []any, failed string) {
+	wanted := make([]desired, len(tasks))
+	for i, t := range tasks {
+		wanted[i] = t.desired
 	}
 	for _, k := range c.orphans(app, wanted) {
-		if !sync.Flag("prune") {
-			tell(k, "PruneSkipped", "Succeeded", "ignored (requires pruning)")
-			continue
+		status, state, message := "PruneSkipped", "Succeeded", "ignored (requires pruning)"
+		if sync.Flag("prune") {
+			status, message = "Pruned", "pruned"
+			if _, err := c.Store.Delete(k, ""); err != nil && !apiserver.Is(err, "NotFound") {
+				status, state, message = "SyncFailed", "Failed", err.Error()
+				failed = cmp.Or(failed, message)
+			}
 		}
-		if _, err := c.Store.Delete(k, ""); err != nil && !apiserver.Is(err, "NotFound") {
-			tell(k, "SyncFailed", "Failed", err.Error())
-			continue
-		}
-		tell(k, "Pruned", "Succeeded", "pruned")
+		results = append(results, map[string]any{
+			"group": k.Resource.Group, "version": k.Resource.Version, "kind": k.Resource.Kind, "namespace": k.Namespace, "name": k.Name,
+			"status": status, "hookPhase": state, "syncPhase": inSync, "message": message,
+		})
 	}
 	return results, failed
 }

@@ -173,6 +173,15 @@ func (w *world) sync(args object) (any, *core.FunctionError) {
 	if args["revision"] != w.head {
 		return nil, &core.FunctionError{Code: "sync_failed", Message: "not the head"}
 	}
+	if w.hooks != nil {
+		return w.hooks.sync(w, args)
+	}
+	w.applyAll(args)
+	return object{"revision": w.head, "phase": "Succeeded"}, nil
+}
+
+// applyAll brings everything in the folder into the cluster.
+func (w *world) applyAll(args object) {
 	w.tell("sync: %s/%s%s", args["app_namespace"], args["app_name"], w.overridden(args))
 	source := args["source"].(object)
 	var objects []object
@@ -186,7 +195,6 @@ func (w *world) sync(args object) (any, *core.FunctionError) {
 			w.put(source["destination_namespace"].(string), o, objects)
 		}
 	}
-	return object{"revision": w.head, "phase": "Succeeded"}, nil
 }
 
 func (w *world) overridden(args object) string {

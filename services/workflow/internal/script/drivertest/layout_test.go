@@ -198,3 +198,37 @@ func TestSetupOfOtherLayouts(t *testing.T) {
 		})
 	}
 }
+
+// Steps of the user's own are in what Argo CD is given, wherever that is written.
+func TestTheUsersOwnStepsAreRenderedAsWell(t *testing.T) {
+	t.Parallel()
+	const own = `{setWeight: 5}, {analysis: {templates: [{templateName: success}]}}`
+	for name, make := range map[string]func(*testing.T) (*world, func(in, environment object)){"kustomize": kustomized, "helm": charted} {
+		for _, setting := range []string{"committed", "parameters"} {
+			t.Run(name+" "+setting, func(t *testing.T) {
+				t.Parallel()
+				w, edit := make(t)
+				for path, text := range w.files {
+					text = strings.Replace(text, "[{setWeight: 1}]", "["+own+"]", 1)
+					w.files[path] = strings.Replace(text, "steps: []", "steps: ["+own+"]", 1)
+				}
+				if failure := w.run(driver.Deploy, inputs(2, func(in, environment object) {
+					edit(in, environment)
+					configOf(environment)["version_setting"] = setting
+				})); failure != "" {
+					t.Fatal(failure)
+				}
+				given := strings.Join(w.story, "\n")
+				if setting == "committed" {
+					for _, text := range w.files {
+						given += text
+					}
+				}
+				given = strings.NewReplacer(" ", "", `"`, "", `\`, "").Replace(given)
+				if want := "{setWeight:5},{analysis:{templates:[{templateName:success}]}},{setWeight:25},{pause:{}}"; !strings.Contains(given, want) {
+					t.Errorf("found no %s in:\n%s", want, given)
+				}
+			})
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,51 +9,109 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
 
-func controllers() map[string]object {
-	running := object{"status": object{"readyReplicas": 1}}
-	return map[string]object{
-		"Deployment argo-rollouts/argo-rollouts":           running,
-		"StatefulSet argocd/argocd-application-controller": running,
+// workload is one that may be a controller, ready or not.
+func workload(kind, namespace, name string, ready int, labels ...string) object {
+	of := object{}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		of["app.kubernetes.io/"+key] = value
 	}
+	return object{"kind": kind, "metadata": object{"namespace": namespace, "name": name, "labels": of}, "status": object{"readyReplicas": ready}}
+}
+
+func rolloutsController() object {
+	return workload("Deployment", "argo-rollouts", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts", "part-of=argo-rollouts")
+}
+
+func argoController() object {
+	return workload("StatefulSet", "argocd", "argocd-application-controller", 1, "component=application-controller", "name=argocd-application-controller", "part-of=argocd")
 }
 
 func TestOnboarding(t *testing.T) {
 	t.Parallel()
+	elsewhere := object{"cluster_agent_id": 42, "controllers": "elsewhere"}
+	bare := func(o object) object { // as without labels
+		delete(o["metadata"].(object), "labels")
+		return o
+	}
+	rollout := func(generation, observed any) object {
+		return object{"kind": "Rollout", "metadata": object{"name": "api", "namespace": "shop", "generation": generation}, "status": object{"observedGeneration": observed}}
+	}
 	tests := []struct {
-		name string
-		edit func(w *world)
-		want string
+		name    string
+		cluster []object
+		config  object
+		fail    func(string, object) *core.FunctionError
+		want    string
 	}{
-		{"both controllers run", func(*world) {}, ""},
-		{"Argo Rollouts is missing", func(w *world) { delete(w.objects, "Deployment argo-rollouts/argo-rollouts") }, "argo-rollouts controller not found: expected Deployment argo-rollouts/argo-rollouts"},
-		{"Argo CD is missing", func(w *world) { delete(w.objects, "StatefulSet argocd/argocd-application-controller") }, "Argo CD application controller not found: expected StatefulSet argocd/argocd-application-controller"},
-		{"Argo CD does not run", func(w *world) { w.objects["StatefulSet argocd/argocd-application-controller"] = object{} }, "Argo CD application controller does not run: StatefulSet argocd/argocd-application-controller has no ready replica"},
-		{"no relay", func(w *world) { w.fail = failing("k8s.get", core.CodeTimeout, "agent 42 did not answer") }, "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
-		{"a relay without rights", func(w *world) { w.fail = failing("k8s.get", "forbidden", "deployments is forbidden") }, "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
-		{"no such kind", func(w *world) {
-			w.fail = func(_ string, args object) *core.FunctionError {
-				if args["kind"] != "Rollout" {
-					return nil
-				}
-				return &core.FunctionError{Code: "unknown_kind", Message: "Rollout: the cluster does not serve it"}
+		{name: "as their manifests install them", cluster: []object{rolloutsController(), argoController()}},
+		{name: "by their names alone", cluster: []object{bare(rolloutsController()), bare(argoController())}},
+		{name: "a Helm release, in another namespace", cluster: []object{
+			workload("Deployment", "platform", "delivery-argo-rollouts", 2, "component=rollouts-controller", "name=argo-rollouts", "instance=delivery"),
+			workload("StatefulSet", "platform", "delivery-argocd-application-controller", 1, "component=application-controller", "name=argocd-application-controller", "instance=delivery"),
+		}},
+		{name: "the application controller as a Deployment", cluster: []object{
+			rolloutsController(), workload("Deployment", "argocd", "argocd-application-controller", 1, "name=argocd-application-controller", "component=application-controller"),
+		}},
+		{name: "an operator's names", cluster: []object{
+			workload("Deployment", "openshift-gitops", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts", "part-of=argo-rollouts"),
+			workload("StatefulSet", "openshift-gitops", "openshift-gitops-application-controller", 1, "component=application-controller", "name=openshift-gitops-application-controller", "part-of=argocd"),
+		}},
+		{name: "one of two works", cluster: []object{rolloutsController(), workload("StatefulSet", "old", "argocd-application-controller", 0, "name=argocd-application-controller"), argoController()}},
+		{name: "Argo Rollouts is missing", cluster: []object{argoController()}, want: "argo-rollouts controller not found: expected a Deployment or StatefulSet with the label app.kubernetes.io/component=rollouts-controller or"},
+		{name: "only its dashboard is there", cluster: []object{
+			argoController(), workload("Deployment", "argo-rollouts", "argo-rollouts-dashboard", 1, "component=rollouts-dashboard", "name=argo-rollouts"),
+		}, want: "argo-rollouts controller not found"},
+		{name: "Argo CD is missing", cluster: []object{rolloutsController()}, want: "Argo CD application controller not found"},
+		{name: "something else has such a component", cluster: []object{
+			rolloutsController(), workload("Deployment", "kruise", "controller", 1, "component=application-controller", "part-of=kruise"),
+		}, want: "Argo CD application controller not found"},
+		{name: "Argo CD does not run", cluster: []object{
+			rolloutsController(), workload("StatefulSet", "argocd", "argocd-application-controller", 0, "name=argocd-application-controller"),
+		}, want: "Argo CD application controller does not run: StatefulSet argocd/argocd-application-controller has no ready replica"},
+		{name: "controllers elsewhere, nothing deployed yet", config: elsewhere},
+		{name: "controllers elsewhere, at work", config: elsewhere, cluster: []object{rollout(2, "1"), rollout(3, "3")}},
+		{name: "controllers elsewhere, not at work", config: elsewhere, cluster: []object{rollout(2, "1")}, want: "argo-rollouts controller does not work: no controller has seen any of the 1 Rollout objects"},
+		{name: "no relay", fail: failing("k8s.get", core.CodeTimeout, "agent 42 did not answer"), want: "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
+		{name: "a relay without rights", fail: failing("k8s.list", "forbidden", "deployments is forbidden"), want: "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
+		{
+			name: "a relay with rights in some namespaces only", cluster: []object{bare(rolloutsController()), bare(argoController())},
+			fail: failing("k8s.list", "forbidden", "deployments is forbidden"),
+		},
+		{name: "a relay of before", fail: failing("k8s.list", "invalid", `function: found "k8s.list", expected one of k8s.get`), want: "the relay of agent 42 is older than the control plane; upgrade it: function: "},
+		{name: "no such kind", fail: func(_ string, args object) *core.FunctionError {
+			if args["kind"] != "Rollout" {
+				return nil
 			}
-		}, "the cluster has no Rollout of Argo Rollouts: Rollout: the cluster does not serve it"},
+			return &core.FunctionError{Code: "unknown_kind", Message: "Rollout: the cluster does not serve it"}
+		}, want: "the cluster has no Rollout of Argo Rollouts: Rollout: the cluster does not serve it"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.objects = controllers()
-			tt.edit(w)
-			failure := w.run(driver.Onboarding, object{"environment": object{"id": 3, "name": "staging", "tier": "staging", "config": object{"cluster_agent_id": 42}}})
+			for _, o := range tt.cluster {
+				of := o["metadata"].(object)
+				w.objects[fmt.Sprintf("%s %s/%s", o["kind"], of["namespace"], of["name"])] = o
+			}
+			if tt.fail != nil {
+				w.fail = tt.fail
+			}
+			config := object{"cluster_agent_id": 42}
+			if tt.config != nil {
+				config = tt.config
+			}
+			failure := w.run(driver.Onboarding, object{"environment": object{"id": 3, "name": "staging", "tier": "staging", "config": config}})
 			if tt.want == "" {
 				expect(t, w, "environment.ready environment_id=3")
 				return
 			}
-			if !strings.HasSuffix(failure, tt.want) {
+			if !strings.Contains(failure, tt.want) {
 				t.Errorf("failure = %q, want %q", failure, tt.want)
 			}
-			expect(t, w, "environment.not_ready environment_id=3 reason="+tt.want)
+			if len(w.story) != 1 || !strings.HasPrefix(w.story[0], "environment.not_ready environment_id=3 reason="+tt.want) {
+				t.Errorf("story = %q", w.story)
+			}
 		})
 	}
 }
@@ -89,17 +148,16 @@ spec:
 
 func TestSetup(t *testing.T) {
 	t.Parallel()
-	automated := object{"metadata": object{}, "spec": object{"syncPolicy": object{"automated": object{}}}}
+	// What the relay says of an Application is tested there (TestNextSync, TestAnApplicationOutsideOfTheLimitsIsRefused); setup asks the relay.
+	refused := func(code, message string) func(*world, object) {
+		return func(w *world, _ object) { w.fail = failing("argo.check", code, message) }
+	}
 	tests := []struct {
 		name string
 		edit func(w *world, config object)
 		want string
 	}{
 		{"everything fits", func(*world, object) {}, ""},
-		{"the Application can be adopted", func(w *world, c object) {
-			c["mode"] = "existing"
-			w.objects["Application argocd/shop"] = object{"metadata": object{}, "spec": object{"syncPolicy": object{"automated": object{"enabled": false}}}}
-		}, ""},
 		{"no such file", func(w *world, _ object) { delete(w.files, "s/api.yaml") }, `s/api.yaml: no file "s/api.yaml" at "main"`},
 		{"not YAML", func(w *world, _ object) { w.files["s/api.yaml"] = "a: [" }, "s/api.yaml: content: not YAML: "},
 		{"no Rollout", func(w *world, _ object) { w.files["s/api.yaml"] = "kind: Service" }, "s/api.yaml: content: found Service, expected a Rollout"},
@@ -113,19 +171,14 @@ func TestSetup(t *testing.T) {
 		}, "s/worker.yaml: the Rollout takes its pods from Deployment/worker (spec.workloadRef); expected one other file that has it, found none"},
 		{"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" }, "s/api.yaml: content: spec.strategy.canary.stableService is missing, and none was given: load balancing by nginx needs it"},
 		{"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] }, "service mismatch: the application has api, worker, the configuration declares api"},
-		{"automated sync", func(w *world, _ object) { w.objects["Application argocd/shop"] = automated }, "Application argocd/shop syncs by itself (spec.syncPolicy.automated)"},
-		{"an ApplicationSet owns it", func(w *world, _ object) {
-			w.objects["Application argocd/shop"] = object{"spec": object{}, "metadata": object{"ownerReferences": []any{object{"kind": "ApplicationSet", "name": "all"}}}}
-		}, "Application argocd/shop belongs to ApplicationSet all"},
-		{"an app of apps owns it", func(w *world, _ object) {
-			w.objects["Application argocd/shop"] = object{"spec": object{}, "metadata": object{"annotations": object{"argocd.argoproj.io/tracking-id": "root:argoproj.io/Application:argocd/shop"}}}
-		}, "Application argocd/shop belongs to Application root"},
-		{"nothing to adopt", func(_ *world, c object) { c["mode"] = "existing" }, "Application argocd/shop does not exist, and mode existing creates none"},
+		{"what a deploy would refuse", refused("auto_sync", "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"), "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"},
+		{"a relay of before", refused("invalid", `function: found "argo.check", expected one of argo.sync`), "Application argocd/shop cannot be checked: the relay is older than the control plane; upgrade it"},
+		{"an agent that is away", refused("timeout", "no answer"), "Application argocd/shop: no answer"},
 		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "s/api.yaml: content: spec.strategy has canary, expected blueGreen"},
 		{"parameters of plain manifests", func(_ *world, c object) { c["version_setting"] = "parameters" }, "version_setting parameters: api, worker: plain manifests render no parameters"},
 		{"wrong credentials", func(w *world, _ object) { w.fail = failing("git.read_file", "unauthorized", "401") }, "the repository http://git/shop.git refuses the credentials that are configured for it: 401"},
 		{"Git is away", func(w *world, _ object) { w.fail = failing("git.read_file", "unreachable", "no route") }, "the repository http://git/shop.git cannot be reached: no route"},
-		{"the relay may not look", func(w *world, _ object) { w.fail = failing("k8s.get", "forbidden", "no right to get applications") }, "Application argocd/shop: no right to get applications"},
+		{"the relay may not look", refused("forbidden", "no right to get applications"), "Application argocd/shop: no right to get applications"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 		w.t.Fatal(err)
 	}
 	open := func(now func() time.Time) core.Machine {
-		m, err := scripts.Open(p, in, core.Environment{Ref: "r", Now: now, UUID: func() string { return "u" }, Emit: refuse})
+		m, err := scripts.Open(p, in, core.Environment{Ref: "r", Now: now, UUID: w.uuid, Emit: refuse})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -66,6 +67,12 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 		}
 		w.step(m, since)
 	}
+}
+
+// uuid is another one each time.
+func (w *world) uuid() string {
+	w.uuids++
+	return fmt.Sprintf("uuid-%d", w.uuids)
 }
 
 // step completes one operation: a Function if one is called, else the wait or the sleep whose time comes first.

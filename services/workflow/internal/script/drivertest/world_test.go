@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ type world struct {
 	asked time.Time
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *core.FunctionError
+	// hooks are those of the Application; nil for one whose sync ends at once.
+	hooks *hooks
 	// see edits a Rollout as it is looked at.
 	see func(*rollout, object)
 	// rendered are the objects that a chart's values make, where there is a chart.
@@ -61,6 +64,7 @@ type world struct {
 	watches  map[string]object
 	told     map[string]string
 	looks    int
+	uuids    int
 }
 
 func newWorld(t *testing.T) *world {
@@ -99,6 +103,12 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 		return w.commit(args), nil
 	case "argo.sync":
 		return w.sync(args)
+	case "k8s.list":
+		return w.list(args), nil
+	case "argo.check":
+		return object{"found": true, "managed": true}, nil
+	case "argo.terminate":
+		return w.hooks.terminate(w, args)
 	case "argo.promote":
 		return w.promote(args)
 	case "k8s.get":
@@ -131,6 +141,20 @@ func (w *world) commit(args object) any {
 		w.tell("commit: %s (%d files) %v", args["message"], len(args["files"].([]any)), args["trailers"])
 	}
 	return w.head
+}
+
+// list answers the objects of a kind whose labels are those asked for.
+func (w *world) list(args object) any {
+	items := []any{}
+	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
+		o := w.objects[key]
+		labels, _ := o["metadata"].(object)["labels"].(object)
+		name, value, some := strings.Cut(fmt.Sprint(args["labels"]), "=")
+		if o["kind"] == args["kind"] && (!some || labels[name] == value) {
+			items = append(items, o)
+		}
+	}
+	return object{"items": items, "truncated": false}
 }
 
 func (w *world) get(args object) any {
