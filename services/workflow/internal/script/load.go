@@ -43,8 +43,10 @@ var own struct { //nolint:gochecknoglobals // as a table of constants would be
 func ownNames() starlark.StringDict {
 	own.once.Do(func() {
 		own.names = hostModules()
-		for name, fn := range builtins() {
-			own.names[name] = starlark.NewBuiltin(name, fn)
+		for _, table := range []map[string]builtin{builtins(), comparisons()} {
+			for name, fn := range table {
+				own.names[name] = starlark.NewBuiltin(name, fn)
+			}
 		}
 	})
 	return own.names

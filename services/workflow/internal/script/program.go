@@ -188,7 +188,12 @@ func (s *Scripts) file(field, name string, source []byte, modules map[string][]b
 	}
 	// Recursion stays off (D34): a branch's depth is bounded by the program's text.
 	options := &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
-	file, compiled, err := starlark.SourceProgramOptions(options, name, source, has)
+	file, err := options.Parse(name, source, 0)
+	var compiled *starlark.Program
+	if err == nil {
+		compareContent(file)
+		compiled, err = starlark.FileProgram(file, has)
+	}
 	if err != nil {
 		return nil, nil, invalid(field, "%s", describe(err))
 	}
