@@ -232,5 +232,9 @@ func TestCancelReachesARunningWorkflow(t *testing.T) {
 	if _, err := s.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: "busy"}); err != nil {
 		t.Fatal(err)
 	}
-	s.await("busy", autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED)
+	// It has ended when the call returns: the program does nothing more.
+	resp, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "busy"})
+	if err != nil || resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED {
+		t.Errorf("behind the call it is %s (%v), expected cancelled", resp.GetWorkflow().GetState(), err)
+	}
 }

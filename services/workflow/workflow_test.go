@@ -310,7 +310,7 @@ func TestProgramsReachNoServerOfTheInside(t *testing.T) {
 	t.Cleanup(inside.Close)
 	s.submit("inside", `run("git.read_file", {"repo_url": repository, "ref": "main", "path": "a"})`, `{"repository": "`+inside.URL+`/a.git"}`)
 	failed := s.await("inside", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
-	if !strings.Contains(failed.GetError(), inside.URL+"/a.git may not be reached") {
+	if !strings.Contains(failed.GetError(), "refused: "+inside.URL+"/a.git may not be reached") {
 		t.Errorf("failed with %q", failed.GetError())
 	}
 }

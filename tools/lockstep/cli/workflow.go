@@ -20,7 +20,7 @@ func (c *command) workflow() *cobra.Command {
 	e := &engine{command: c}
 	cmd := noun("workflow", "wf", "Workflows: the durable programs underneath, and the engine that runs them",
 		e.start(), e.list(), e.get(), e.history(), e.logs(), e.watch(),
-		e.end("cancel", "Ask a workflow to stop", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
+		e.end("cancel", "End a workflow; its program does nothing more", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
 		e.end("terminate", "End a workflow at once, without letting it clean up", "  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
 		e.retry(), e.check(), e.send(), e.flow())
 	cmd.Long = `workflow talks to AutoFlow over gRPC: --grpc, LOCKSTEP_GRPC or --endpoints-file names it, in this order. The address is

@@ -2037,7 +2037,7 @@ func (*WatchWorkflowResponse_Entry) isWatchWorkflowResponse_News() {}
 
 func (*WatchWorkflowResponse_Workflow) isWatchWorkflowResponse_News() {}
 
-// CancelWorkflowRequest names a workflow to stop.
+// CancelWorkflowRequest names a workflow to end.
 type CancelWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization it belongs to.
@@ -2101,7 +2101,7 @@ func (x *CancelWorkflowRequest) GetReason() string {
 	return ""
 }
 
-// CancelWorkflowResponse is empty: the request is stored.
+// CancelWorkflowResponse is empty: the end is stored.
 type CancelWorkflowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2556,7 +2556,8 @@ type CheckProgramResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is wrong; empty for a program that StartWorkflow would accept.
 	Problems []*Problem `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
-	// The inputs that it takes.
+	// The inputs that it takes: names that it uses, and that nothing defines. One that it calls is a problem, since no input is a
+	// function.
 	Inputs []string `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	// The Functions that it runs.
 	Functions []*Use `protobuf:"bytes,3,rep,name=functions,proto3" json:"functions,omitempty"`

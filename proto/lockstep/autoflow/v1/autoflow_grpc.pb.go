@@ -87,11 +87,12 @@ type AutoFlowClient interface {
 	// Codes: NOT_FOUND; INVALID_ARGUMENT if after_sequence is beyond the end of the history; UNAVAILABLE if the service stops (watch
 	// again).
 	WatchWorkflow(ctx context.Context, in *WatchWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkflowResponse], error)
-	// CancelWorkflow asks a workflow to stop. It returns once the request is stored, and has no effect on a workflow that has
-	// ended. Codes: NOT_FOUND.
+	// CancelWorkflow ends a workflow. It returns once the end is stored: the program is not run again, so it cannot clean anything up, and
+	// answers to calls that are under way are ignored. It emits com.gitlab.cd.workflow.cancelled, and has no effect on a workflow that has
+	// ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error)
-	// TerminateWorkflow ends a workflow immediately, without letting its program clean up. It emits com.gitlab.cd.workflow.failed,
-	// whose error says who terminated it (D36), and has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// TerminateWorkflow ends a workflow as CancelWorkflow does, but as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
+	// "terminated: " and the reason. It has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(ctx context.Context, in *TerminateWorkflowRequest, opts ...grpc.CallOption) (*TerminateWorkflowResponse, error)
 	// RetryWorkflow continues a failed workflow from the step that failed, and a quarantined one from where it was (E29). What was
 	// recorded before that step is kept and not repeated; the step and everything after it is discarded. Events and calls made from
@@ -359,11 +360,12 @@ type AutoFlowServer interface {
 	// Codes: NOT_FOUND; INVALID_ARGUMENT if after_sequence is beyond the end of the history; UNAVAILABLE if the service stops (watch
 	// again).
 	WatchWorkflow(*WatchWorkflowRequest, grpc.ServerStreamingServer[WatchWorkflowResponse]) error
-	// CancelWorkflow asks a workflow to stop. It returns once the request is stored, and has no effect on a workflow that has
-	// ended. Codes: NOT_FOUND.
+	// CancelWorkflow ends a workflow. It returns once the end is stored: the program is not run again, so it cannot clean anything up, and
+	// answers to calls that are under way are ignored. It emits com.gitlab.cd.workflow.cancelled, and has no effect on a workflow that has
+	// ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error)
-	// TerminateWorkflow ends a workflow immediately, without letting its program clean up. It emits com.gitlab.cd.workflow.failed,
-	// whose error says who terminated it (D36), and has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// TerminateWorkflow ends a workflow as CancelWorkflow does, but as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
+	// "terminated: " and the reason. It has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(context.Context, *TerminateWorkflowRequest) (*TerminateWorkflowResponse, error)
 	// RetryWorkflow continues a failed workflow from the step that failed, and a quarantined one from where it was (E29). What was
 	// recorded before that step is kept and not repeated; the step and everything after it is discarded. Events and calls made from

@@ -272,7 +272,7 @@ func (r *repository) classify(err error, op string) error {
 	}
 	switch {
 	case fault.Is(err, fault.Denied): // by the rules about where a program may go
-		return fault.Because(err, fault.Denied, "%s may not be reached: %s", r.url, fault.Public(err))
+		return fault.Because(err, fault.Refused, "%s may not be reached: %s", r.url, fault.Public(err))
 	case errors.Is(err, transport.ErrAuthenticationRequired):
 		if r.auth == nil {
 			return fault.Because(err, fault.Unauthenticated, "%s wants credentials, and none are configured for it", r.url)

@@ -43,7 +43,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 	answer, err := r.client.Do(request)
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
-			return fault.Because(err, fault.Denied, "%s may not be reached: %s", r.url, fault.Public(err))
+			return fault.Because(err, fault.Refused, "%s may not be reached: %s", r.url, fault.Public(err))
 		}
 		return silent(r.url, err)
 	}

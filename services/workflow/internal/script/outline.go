@@ -3,9 +3,11 @@ package script
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
@@ -48,6 +50,9 @@ func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 	if err := circle(program, compiled); err != nil {
 		return core.Outline{}, err
 	}
+	if err := o.callable(file); err != nil {
+		return core.Outline{}, err
+	}
 	// The top level runs in order: what it uses before its definition is no input of that name.
 	if module, ok := file.Module.(*resolve.Module); ok {
 		for _, global := range module.Globals {
@@ -68,6 +73,27 @@ func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
 		}
 	}
 	return o.outline(), nil
+}
+
+// callable refuses a call of what would be an input: none of them is a function, so its definition is missing.
+func (o *outliner) callable(file *syntax.File) error {
+	const shown = 5
+	var missing []string
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		ident := identOf(call.Fn)
+		if binding := bindingOf(call.Fn); binding != nil && binding.Scope == resolve.Predeclared && o.inputs[ident.Name] && len(missing) < shown {
+			missing = append(missing, fmt.Sprintf("%s: %s is called, and is not defined: expected a function; an input cannot be one", ident.NamePos, ident.Name))
+		}
+		return true
+	})
+	if len(missing) > 0 {
+		return invalid("starlark", "%s", strings.Join(missing, "; "))
+	}
+	return nil
 }
 
 // required are the parameters of a function that have no default. *args and **kwargs are other nodes.

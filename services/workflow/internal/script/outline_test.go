@@ -225,3 +225,20 @@ func TestAHandlerIsCalledWithItsEvent(t *testing.T) {
 		}
 	}
 }
+
+// TestACallOfWhatNothingDefinesIsAProblem: it could only be an input, and no input is a function. Other names may be inputs.
+func TestACallOfWhatNothingDefinesIsAProblem(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{
+		"for d in deployments_for(rollout):\n    advance_one(d)\n": "main.star:1:10: deployments_for is called, and is not defined: expected a function; an input cannot be one; main.star:2:5: advance_one is called",
+		"def main(rollout):\n    (apply)(rollout)\n":               "main.star:2:6: apply is called",
+		"def main(apply):\n    apply()\n":                          "",
+		"print(rollout.id, rollout.get(1), len(gates))\n":          "",
+		"f = gates\nf()\n": "",
+	} {
+		_, err := New(Limits{}).Inspect(core.Program{Source: []byte(program)})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: found %v, expected %q", program, err, want)
+		}
+	}
+}

@@ -160,11 +160,7 @@ func scalar(v starlark.Value) (string, error) {
 	case starlark.String:
 		plain = string(v)
 	case starlark.Int:
-		n, ok := v.Int64()
-		if !ok {
-			return "", fmt.Errorf("is %s, expected a number of 64 bits", v)
-		}
-		plain = n
+		plain = v.BigInt()
 	case starlark.Float:
 		plain = float64(v)
 	default:
