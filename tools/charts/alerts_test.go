@@ -64,6 +64,7 @@ lockstep_delivery_ended{job="lockstep-domain-health", application="shop", enviro
 lockstep_delivery_failures{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 2x90
 lockstep_delivery_unrecovered{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 0x90
 lockstep_delivery_refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90
+lockstep_break_glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90
 `
 
 // faults are, for each alert, the lines of well that are otherwise when it ought to fire.
@@ -80,6 +81,7 @@ func faults() map[string][][2]string {
 		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
 		"LockstepChangesFail":              {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
 		"LockstepNotRecovered":             {{`tier="production"} 0x90`, `tier="production"} 1x90`}},
+		"LockstepBreakGlass":               {{`glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90`, `glass_last_timestamp_seconds{job="lockstep-domain-health"} 4800x90`}},
 		"LockstepDeliveryMetricsOld":       {{`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`, `refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`}},
 		"LockstepRolloutsFail":             {{`rollout.failed", outcome="acknowledged"} 0x90`, `rollout.failed", outcome="acknowledged"} 0+2x90`}},
 	}
@@ -233,7 +235,7 @@ func exposed(t *testing.T) map[string]bool {
 			known[name] = true
 		}
 	}
-	for _, name := range names(t, pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery)) {
+	for _, name := range names(t, pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)) {
 		known[name] = true
 	}
 	return known

@@ -48,7 +48,7 @@ func askedOfTheHostile() []string {
 		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a", "environment restore a",
 		"environment approval a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
 		"rollout list", "rollout get rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE", "rollout reject rollout_1 HOSTILE",
-		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r", "rollout watch r",
+		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r", "rollout break-glass r --reason a", "rollout keep r", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "group list", "group set HOSTILE --empty",
 		"token list", "token create a", "token revoke t", "agent list", "agent get HOSTILE", "agent register a", "agent rotate HOSTILE", "agent revoke HOSTILE",
 		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
@@ -61,6 +61,7 @@ func askedOfTheHostile() []string {
 func silentOfServers() map[string]string {
 	return map[string]string{
 		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses", "serve": "a service", "version": "a constant",
+		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
 		"driver push": "prints digests of files here", "driver pull": "prints what it has read of files, through the same table as driver check",
 	}
 }
