@@ -32,6 +32,8 @@ const (
 	Denied
 	// Unavailable: something is away; try again later.
 	Unavailable
+	// Limited: too much was asked for; the caller tries again later, and slower.
+	Limited
 	// Terminal: it failed for good; trying again is useless and nobody's input is at fault.
 	Terminal
 )

@@ -23,6 +23,7 @@ func TestTable(t *testing.T) {
 		fault.Unauthenticated: {Name: "unauthenticated", GRPC: 16, GraphQL: "UNAUTHENTICATED", HTTP: 401, Consumer: fault.Terminate, Level: slog.LevelInfo},
 		fault.Denied:          {Name: "denied", GRPC: 7, GraphQL: "DENIED", HTTP: 403, Consumer: fault.Terminate, Level: slog.LevelWarn},
 		fault.Unavailable:     {Name: "unavailable", GRPC: 14, GraphQL: "UNAVAILABLE", HTTP: 503, Consumer: fault.Retry, Level: slog.LevelWarn},
+		fault.Limited:         {Name: "limited", GRPC: 8, GraphQL: "RATE_LIMITED", HTTP: 429, Consumer: fault.Retry, Level: slog.LevelInfo},
 		fault.Terminal:        {Name: "terminal", GRPC: 13, GraphQL: "FAILED", HTTP: 500, Consumer: fault.Terminate, Level: slog.LevelError},
 	}
 	got := map[fault.Class]fault.Row{}

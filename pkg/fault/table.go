@@ -50,6 +50,8 @@ func Describe(c Class) Row {
 		return Row{"denied", 7, "DENIED", 403, Terminate, slog.LevelWarn}
 	case Unavailable:
 		return Row{"unavailable", 14, "UNAVAILABLE", 503, Retry, slog.LevelWarn}
+	case Limited:
+		return Row{"limited", 8, "RATE_LIMITED", 429, Retry, slog.LevelInfo}
 	case Terminal:
 		return Row{"terminal", 13, "FAILED", 500, Terminate, slog.LevelError}
 	default:
@@ -59,7 +61,7 @@ func Describe(c Class) Row {
 
 // Classes are all classes, for tables and tests.
 func Classes() []Class {
-	return []Class{Internal, Invalid, NotFound, Conflict, Refused, Unauthenticated, Denied, Unavailable, Terminal}
+	return []Class{Internal, Invalid, NotFound, Conflict, Refused, Unauthenticated, Denied, Unavailable, Limited, Terminal}
 }
 
 // FromGRPC is the class that a status code stands for when a call of ours was answered with it.
@@ -77,7 +79,9 @@ func FromGRPC(code uint32) Class {
 		return Unauthenticated
 	case 7:
 		return Denied
-	case 1, 4, 8, 10, 14:
+	case 8:
+		return Limited
+	case 1, 4, 10, 14:
 		return Unavailable
 	default:
 		return Internal

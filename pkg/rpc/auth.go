@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // callerKey is the context key of the Caller.
@@ -34,10 +37,21 @@ func (i *interceptors) authenticate(ctx context.Context) (Caller, error) {
 	if !strings.EqualFold(scheme, "bearer") {
 		return Caller{}, fault.New(fault.Unauthenticated, "metadata authorization: expected a bearer token")
 	}
+	now, address := i.clock.Now(), ""
+	if p, ok := peer.FromContext(ctx); ok {
+		address = p.Addr.String()
+	}
+	if wait := i.guard.Wait(now, address, token); wait > 0 {
+		telemetry.AuthenticationFailed(telemetry.ProtocolGRPC, telemetry.OutcomeThrottled)
+		return Caller{}, fault.New(fault.Limited, "metadata authorization: too many tokens that are not known; try again in %s", wait.Round(time.Second)+time.Second)
+	}
 	caller, known := i.keyring.find(sha256.Sum256([]byte(token)))
 	if !known {
+		i.guard.Failed(now, address, token)
+		telemetry.AuthenticationFailed(telemetry.ProtocolGRPC, telemetry.OutcomeRefused)
 		return Caller{}, fault.New(fault.Unauthenticated, "metadata authorization: the token is not known")
 	}
+	i.guard.Passed(now, token)
 	return caller, nil
 }
 

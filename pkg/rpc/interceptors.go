@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 const traceHeader = "traceparent"
@@ -25,6 +26,7 @@ type interceptors struct {
 	clock   clock.Clock
 	keyring *Keyring
 	scopes  map[string]Scope
+	guard   *throttle.Guard
 }
 
 func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

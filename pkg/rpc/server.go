@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 const (
@@ -47,6 +48,8 @@ type ServerConfig struct {
 	// Scopes are what each method needs, by its full name (/package.Service/Method); methods that are not named need
 	// ScopeAdmin. nil asks for no scope.
 	Scopes map[string]Scope
+	// Guard slows down callers whose tokens prove nothing; nil lets them try as often as they like.
+	Guard *throttle.Guard
 	// TLS is the server's certificate (certs.Files.Server for h2); nil is plain text.
 	TLS *tls.Config
 }
@@ -75,7 +78,7 @@ func NewServer(c ServerConfig) *grpc.Server {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	i := &interceptors{log: c.Log, clock: c.Clock, keyring: c.Keyring.with(c.Tokens), scopes: c.Scopes}
+	i := &interceptors{log: c.Log, clock: c.Clock, keyring: c.Keyring.with(c.Tokens), scopes: c.Scopes, guard: c.Guard}
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(i.unary), grpc.ChainStreamInterceptor(i.stream),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),

@@ -28,6 +28,9 @@ var (
 		Name: "lockstep_event_age_seconds", Help: "How old events were when they were handled, by consumer.",
 		Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 1800, 7200, 86400},
 	}, []string{"consumer"})
+	authentications = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_authentication_failures_total", Help: "Credentials that proved nothing, by protocol and outcome: refused, or throttled before they were looked at.",
+	}, []string{"protocol", "outcome"})
 	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_events_rejected_total", Help: "Events from the bus that were given up, by consumer and reason: the part of the event that is wrong, or failed.",
 	}, []string{"consumer", "reason"})
@@ -35,11 +38,22 @@ var (
 
 // process are the collectors that every Health shows.
 func process() []prometheus.Collector {
-	return []prometheus.Collector{requests, inFlight, events, eventAge, rejected}
+	return []prometheus.Collector{requests, inFlight, events, eventAge, rejected, authentications}
 }
 
 // RejectedEvent counts an event that was given up. reason is one of few words.
 func RejectedEvent(consumer, reason string) { rejected.WithLabelValues(consumer, reason).Inc() }
+
+// The outcomes of authentications that failed.
+const (
+	OutcomeRefused   = "refused"
+	OutcomeThrottled = "throttled"
+)
+
+// AuthenticationFailed counts a credential that proved nothing.
+func AuthenticationFailed(protocol, outcome string) {
+	authentications.WithLabelValues(protocol, outcome).Inc()
+}
 
 // The protocols of requests. A stream of events stays open for as long as somebody looks: its time is no latency.
 const (

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 // Config is the configuration of the service. The zero value works: the service runs, and rejects all callers, because no token exists.
@@ -84,6 +85,10 @@ type Config struct {
 	// MaxSubscriptions is how many GraphQL subscriptions a member may have open in each process, whatever tokens are used for them; the
 	// console has one per tab. 0 means 100, and -1 any number.
 	MaxSubscriptions int `koanf:"max_subscriptions" default:"100"`
+	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
+	// minute, a credential 5 times and then 6 times a minute; then the answer is 429 until it may be tried again. A credential that has been
+	// good is not slowed down. failed_authentication.off switches it off.
+	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// OIDC is the identity provider for sign-in; without an issuer people sign in with tokens.
 	OIDC OIDC `koanf:"oidc"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, one subfolder each; empty for none.
@@ -199,6 +204,7 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
 	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
+	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.oidcProblems()...)
 	problems = append(problems, c.tlsProblems()...)
 	problems = append(problems, c.Drivers.problems()...)

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -31,7 +32,12 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	guard, err := c.FailedAuthentication.Guard()
+	if err != nil {
+		return nil, fmt.Errorf("failed_authentication: %w", err)
+	}
 	return api.NewHandler(api.Deps{
+		Guard:   guard,
 		SignOn:  signOn,
 		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log, Streams: s.streams}),
 		Console: pages,

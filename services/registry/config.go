@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 // Config is the configuration of the service. The zero value works: the service listens on all interfaces and rejects every delivery,
@@ -50,6 +51,10 @@ type Config struct {
 	SharedTokens bool `koanf:"shared_tokens"`
 	// ScopedTokens are the bearer tokens that say whose they are: each has a name, an organization, the repositories that it may report, and an expiry.
 	ScopedTokens []TokenConfig `koanf:"scoped_tokens"`
+	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
+	// minute, a credential 5 times and then 6 times a minute; then the answer is 429 until it may be tried again. A credential that has been
+	// good is not slowed down. failed_authentication.off switches it off.
+	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// Hooks are the endpoints for senders that authenticate in their own way, such as a signature.
 	Hooks []HookConfig `koanf:"hooks"`
 	// Registries are the accounts for requests to registries (digests, tags) and, by host and path, to the Git repositories of sources.
@@ -91,6 +96,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
+	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
 	problems = append(problems, c.tlsProblems()...)

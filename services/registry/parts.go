@@ -157,7 +157,11 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 			})
 		}
 	}
-	in.handler = api.NewHandler(api.Deps{Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks, Clock: clock.System(), Log: log})
+	slowing, err := c.FailedAuthentication.Guard()
+	if err != nil {
+		return nil, fmt.Errorf("failed_authentication: %w", err)
+	}
+	in.handler = api.NewHandler(api.Deps{Guard: slowing, Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks, Clock: clock.System(), Log: log})
 	return in, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 // Config is the configuration of the service. The zero value works except for a database; without a token all callers are rejected.
@@ -50,6 +51,10 @@ type Config struct {
 	GRPCClientCAFile string `koanf:"grpc_client_ca_file" was:"grpc_client_ca"`
 	// Token is the domain service's bearer token, which has every permission.
 	Token string `koanf:"token" secret:"true"`
+	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
+	// minute, a credential 5 times and then 6 times a minute; then the answer is RESOURCE_EXHAUSTED until it may be tried again. A credential that has been
+	// good is not slowed down. failed_authentication.off switches it off.
+	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// Tokens are the bearer tokens of all other callers. To rotate one, list the old and the new one for a while. Without Token and
 	// Tokens all callers are rejected.
 	Tokens []AccessToken `koanf:"tokens"`
@@ -173,6 +178,7 @@ func (c Config) Validate() error {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("agent_owners[%d]", i), Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization)})
 		}
 	}
+	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	if (c.GRPCCertFile == "") != (c.GRPCKeyFile == "") {
 		problems = append(problems, fault.Field{Name: "grpc_cert_file", Problem: "expected grpc_cert_file and grpc_key_file, or neither"})
 	}

@@ -155,6 +155,10 @@ func (t *topology) Ready(context.Context) error {
 // grpcPart serves AutoFlow, and is ready when its address is taken.
 func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 	config := rpc.ServerConfig{Log: log, Tokens: map[string]rpc.Caller{}, Scopes: api.Scopes()}
+	var err error
+	if config.Guard, err = c.FailedAuthentication.Guard(); err != nil {
+		return run.Part{}, fmt.Errorf("failed_authentication: %w", err)
+	}
 	// Without a token nobody is let in, so an empty one must not become a key.
 	if c.Token != "" {
 		config.Tokens[c.Token] = rpc.Caller{Scope: rpc.ScopeAdmin, Name: receiver}
@@ -167,7 +171,6 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 		}
 		keys[i] = rpc.Key{Caller: rpc.Caller{Organization: t.Organization, Scope: scope, Name: t.Name}, SHA256: t.SHA256, Ref: t.Ref}
 	}
-	var err error
 	if config.Keyring, err = rpc.NewKeyring(keys); err != nil {
 		return run.Part{}, fmt.Errorf("tokens: %w", err)
 	}

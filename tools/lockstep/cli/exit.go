@@ -64,7 +64,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitState
 	case fault.Unauthenticated, fault.Denied:
 		return exitDenied
-	case fault.Unavailable:
+	case fault.Unavailable, fault.Limited:
 		return exitUnavailable
 	default:
 		return exitFailure

@@ -8,12 +8,17 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -35,6 +40,7 @@ type keyring struct {
 	entries []entry
 	access  Access
 	clock   clock.Clock
+	guard   *throttle.Guard
 }
 
 type entry struct {
@@ -45,8 +51,8 @@ type entry struct {
 	actor      core.Actor
 }
 
-func newKeyring(tokens Tokens, access Access, c clock.Clock) keyring {
-	k := keyring{access: access, clock: c}
+func newKeyring(tokens Tokens, access Access, c clock.Clock, guard *throttle.Guard) keyring {
+	k := keyring{access: access, clock: c, guard: guard}
 	for token, actor := range tokens {
 		// An installation without a bootstrap token has an entry for the empty one, which must let nobody in.
 		if token == "" {
@@ -107,11 +113,43 @@ func (k keyring) actor(w http.ResponseWriter, r *http.Request) (core.Actor, bool
 		return core.Actor{}, false
 	}
 	token = strings.TrimSpace(token)
-	if e, ok := k.find(token); ok {
-		return e.actor, true
+	if !k.mayTry(w, r, "authorization", token) {
+		return core.Actor{}, false
 	}
-	actor, err := k.access.Authenticate(r.Context(), token, false)
+	var actor core.Actor
+	var err error
+	if e, ok := k.find(token); ok {
+		actor = e.actor
+	} else {
+		actor, err = k.access.Authenticate(r.Context(), token, false)
+	}
+	k.tried(r, token, err)
 	return actor, known(w, "authorization", err)
+}
+
+// mayTry is whether a credential is looked at now. Where too many have proved nothing, it has been answered when to try again.
+func (k keyring) mayTry(w http.ResponseWriter, r *http.Request, where, credential string) bool {
+	wait := k.guard.Wait(k.clock.Now(), k.guard.AddressOf(r), credential)
+	if wait <= 0 {
+		return true
+	}
+	telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeThrottled)
+	seconds := int(math.Ceil(wait.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	row := fault.Describe(fault.Limited)
+	refuse(w, row.HTTP, row.GraphQL, fmt.Sprintf("%s: too many attempts that proved nothing; try again in %d s", where, seconds))
+	return false
+}
+
+// tried counts what came of a credential. That it could not be looked at says nothing of it.
+func (k keyring) tried(r *http.Request, credential string, err error) {
+	switch {
+	case err == nil:
+		k.guard.Passed(k.clock.Now(), credential)
+	case fault.Is(err, fault.Unauthenticated):
+		k.guard.Failed(k.clock.Now(), k.guard.AddressOf(r), credential)
+		telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeRefused)
+	}
 }
 
 // known is whether somebody was found; where nobody was, it has been answered.
@@ -144,7 +182,11 @@ func (k keyring) sessionActor(w http.ResponseWriter, r *http.Request) (core.Acto
 		refuse(w, http.StatusForbidden, "REFUSED", csrfHeader+": missing; a request with a session has to carry the header, with any value")
 		return core.Actor{}, false
 	}
+	if !k.mayTry(w, r, "session", cookie.Value) {
+		return core.Actor{}, false
+	}
 	actor, err := k.session(r.Context(), cookie.Value)
+	k.tried(r, cookie.Value, err)
 	return actor, known(w, "session", err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
 // Deps is what the HTTP surface is made of.
@@ -16,6 +17,8 @@ type Deps struct {
 	Tokens Tokens
 	Access Access
 	Clock  clock.Clock
+	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
+	Guard *throttle.Guard
 	// SignOn is nil where tokens are the only way in.
 	SignOn *SignOn
 }
@@ -23,7 +26,7 @@ type Deps struct {
 // NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out (below it, by an identity provider), and the
 // console everywhere else.
 func NewHandler(d Deps) http.Handler {
-	keys := newKeyring(d.Tokens, d.Access, d.Clock)
+	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.HandleFunc("POST /session", keys.signIn)
@@ -31,8 +34,8 @@ func NewHandler(d Deps) http.Handler {
 	mux.HandleFunc("GET /session", d.SignOn.options)
 	if d.SignOn != nil {
 		mux.HandleFunc("GET "+signOnPath, d.SignOn.begin)
-		mux.HandleFunc("GET "+callbackPath, d.SignOn.finish)
-		mux.HandleFunc("POST "+logoutPath, d.SignOn.logout)
+		mux.HandleFunc("GET "+callbackPath, keys.slowed(d.SignOn.finish))
+		mux.HandleFunc("POST "+logoutPath, keys.slowed(d.SignOn.logout))
 	}
 	mux.Handle("/", d.Console)
 	return guard(mux)

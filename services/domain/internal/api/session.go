@@ -113,12 +113,15 @@ func (k keyring) signIn(w http.ResponseWriter, r *http.Request) {
 	var until time.Time
 	var err error
 	token := strings.TrimSpace(given.Token)
+	if !k.mayTry(w, r, "token", token) {
+		return
+	}
 	if e, ok := k.find(token); ok {
 		value, until, err = k.access.StartConfiguredSession(r.Context(), e.actor, e.seal)
 	} else {
 		value, until, err = k.access.StartSession(r.Context(), token)
 	}
-	if !known(w, "token", err) {
+	if k.tried(r, token, err); !known(w, "token", err) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -19,9 +21,13 @@ const token = "a-token-for-tests-only"
 type members struct {
 	clock    *stopped
 	sessions map[string]time.Time
+	away     bool
 }
 
 func (m *members) Authenticate(_ context.Context, secret string, session bool) (core.Actor, error) {
+	if m.away {
+		return core.Actor{}, fault.New(fault.Unavailable, "the database is away")
+	}
 	until, begun := m.sessions[secret]
 	if !session && secret == memberToken || session && begun && m.clock.Now().Before(until) {
 		return core.Actor{Organization: 1, Type: core.PrincipalUser, ID: 7}, nil
@@ -97,8 +103,9 @@ func newBrowser(t *testing.T, tokens Tokens) *browser {
 		w.WriteHeader(http.StatusOK)
 	})
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	guard := throttle.New(nil)
 	access := &members{clock: c, sessions: map[string]time.Time{}}
-	return &browser{t: t, clock: c, access: access, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c})}
+	return &browser{t: t, clock: c, access: access, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c, Guard: guard})}
 }
 
 func (b *browser) send(method, url, body string, header ...string) *httptest.ResponseRecorder {
@@ -224,4 +231,60 @@ func TestARequestSaysForWhichOrganizationItIs(t *testing.T) {
 	for header, status := range map[string]int{"": 200, "1": 200, "organization_1": 200, "2": 403, "organization_2": 403, "x": 400, "-1": 400} {
 		b.expect(status, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+token, organizationHeader, header)
 	}
+}
+
+// TestGuessingIsSlow tries three hundred tokens at each door, one after the other.
+func TestGuessingIsSlow(t *testing.T) {
+	t.Parallel()
+	for name, attempt := range map[string]func(b *browser, n int) *httptest.ResponseRecorder{
+		"bearer token": func(b *browser, n int) *httptest.ResponseRecorder {
+			return b.send("POST", "http://127.0.0.1/graphql", "{}", "Authorization", fmt.Sprintf("Bearer guess-%d", n))
+		},
+		"sign-in": func(b *browser, n int) *httptest.ResponseRecorder {
+			return b.send("POST", "http://127.0.0.1/session", fmt.Sprintf(`{"token":"guess-%d"}`, n), csrfHeader, "1")
+		},
+		"session": func(b *browser, n int) *httptest.ResponseRecorder {
+			b.cookie, b.value = "lockstep-80", fmt.Sprintf("guess-%d", n)
+			return b.send("POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBrowser(t, owner())
+			b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+token)
+			refused := 0
+			for n := range 300 {
+				switch w := attempt(b, n); w.Code {
+				case 401:
+					refused++
+				case 429:
+					if w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), `"RATE_LIMITED"`) {
+						t.Fatalf("found %v %s", w.Header(), w.Body)
+					}
+				default:
+					t.Fatalf("found %d %s", w.Code, w.Body)
+				}
+			}
+			if refused != 20 {
+				t.Errorf("found %d answers 401; want 20, and 429 from then on", refused)
+			}
+			// Who was good before stays so, behind the same address; others get their turn when the address does.
+			b.cookie = ""
+			b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+token)
+			b.expect(429, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+memberToken)
+			b.clock.at = b.clock.at.Add(2 * time.Second)
+			b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+memberToken)
+		})
+	}
+}
+
+func TestAnAbsentDatabaseIsNobodysFailure(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.access.away = true
+	for range 50 {
+		b.expect(503, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+memberToken)
+	}
+	b.access.away = false
+	b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer "+memberToken)
 }

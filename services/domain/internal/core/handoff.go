@@ -192,7 +192,7 @@ func refusedForGood(err error) bool {
 	case fault.Invalid, fault.Conflict, fault.Refused, fault.NotFound, fault.Terminal:
 		return true
 	// A wrong token or a defect over there is for an operator to mend; meanwhile no rollout fails for it.
-	case fault.Internal, fault.Unauthenticated, fault.Denied, fault.Unavailable:
+	case fault.Internal, fault.Unauthenticated, fault.Denied, fault.Unavailable, fault.Limited:
 		return false
 	default:
 		return false

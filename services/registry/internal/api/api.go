@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -68,6 +69,8 @@ type Deps struct {
 	// Hooks are the endpoints of senders that have no such token; nil for none.
 	Hooks Hooks
 	Clock clock.Clock
+	// Guard slows down senders who prove nothing; nil lets them try as often as they like.
+	Guard *throttle.Guard
 	Log   *slog.Logger
 }
 
@@ -86,11 +89,11 @@ func NewHandler(d Deps) http.Handler {
 	})
 	outer := http.NewServeMux()
 	// Behind the check even for paths that do not exist: whoever has no token does not learn which ones do.
-	outer.Handle("/", authenticated(d.Tokens, mux))
+	outer.Handle("/", authenticated(d, mux))
 	if d.Hooks != nil {
 		mux.Handle("GET "+StatusPath, status(d.Hooks))
-		outer.Handle(StatusPath, authenticated(d.Tokens, mux)) // or else the mux would redirect it to the next line's path
-		outer.Handle(HookPath, newGate(d.Hooks, d.Clock))
+		outer.Handle(StatusPath, authenticated(d, mux)) // or else the mux would redirect it to the next line's path
+		outer.Handle(HookPath, newGate(d.Hooks, d.Clock, d.Guard))
 	}
 	return observed(d.Log, d.Clock, handshake(d.Formats, d.Clock, outer))
 }

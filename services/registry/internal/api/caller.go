@@ -2,9 +2,13 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -14,13 +18,23 @@ import (
 )
 
 // authenticated lets those through who present a token that is known.
-func authenticated(tokens Tokens, next http.Handler) http.Handler {
+func authenticated(d Deps, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, presented, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		err := error(fault.New(fault.Unauthenticated, "authorization: expected \"Bearer\" and one of the tokens in this service's configuration"))
 		if strings.EqualFold(scheme, "bearer") && presented != "" {
+			now, address := d.Clock.Now(), d.Guard.AddressOf(r)
+			if wait := d.Guard.Wait(now, address, presented); wait > 0 {
+				throttled(w, r, wait)
+				return
+			}
 			var token core.Token
-			if token, err = tokens.Find(r.Context(), presented); err == nil {
+			if token, err = d.Tokens.Find(r.Context(), presented); fault.Is(err, fault.Unauthenticated) {
+				d.Guard.Failed(now, address, presented)
+				telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeRefused)
+			}
+			if err == nil {
+				d.Guard.Passed(now, presented)
 				if token.Name != "" {
 					note(r, slog.String("token", token.Name))
 				}
@@ -31,6 +45,14 @@ func authenticated(tokens Tokens, next http.Handler) http.Handler {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="lockstep registry"`)
 		refuse(w, r, err)
 	})
+}
+
+// throttled answers a sender whose address, or credential, has proved nothing too often.
+func throttled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+	telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeThrottled)
+	seconds := int(math.Ceil(wait.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	refuse(w, r, refusal{status: http.StatusTooManyRequests, field: "authorization", found: "too many attempts that proved nothing", expected: fmt.Sprintf("another one in %d s", seconds)})
 }
 
 type tokenKey struct{}

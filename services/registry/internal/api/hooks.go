@@ -13,6 +13,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -115,11 +117,12 @@ type gate struct {
 	hooks     Hooks
 	clock     clock.Clock
 	strangers *rate.Limiter
+	guard     *throttle.Guard
 	large     chan struct{}
 }
 
-func newGate(h Hooks, c clock.Clock) *gate {
-	return &gate{hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), large: make(chan struct{}, largeBodies)}
+func newGate(h Hooks, c clock.Clock, guard *throttle.Guard) *gate {
+	return &gate{guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), large: make(chan struct{}, largeBodies)}
 }
 
 // ServeHTTP takes one delivery. Until the sender has proven who it is, every answer is the same for hooks that are there
@@ -194,6 +197,14 @@ func header(err error) core.Refusal {
 
 // stranger answers who proves nothing.
 func (g *gate) stranger(w http.ResponseWriter, r *http.Request, now time.Time) {
+	// Looked at only now: a real sender, whatever its neighbours do, proves itself before. The path is what is guessed.
+	address := g.guard.AddressOf(r)
+	if wait := g.guard.Wait(now, address, r.URL.Path); wait > 0 {
+		throttled(w, r, wait)
+		return
+	}
+	g.guard.Failed(now, address, r.URL.Path)
+	telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeRefused)
 	if !g.strangers.AllowN(now, 1) {
 		tooMany(w, r)
 		return

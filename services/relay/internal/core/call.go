@@ -85,7 +85,7 @@ func asError(err error) *Error {
 		return &Error{Code: CodeNotFound, Message: fault.Public(err)}
 	case fault.Denied, fault.Unauthenticated:
 		return &Error{Code: CodeForbidden, Message: fault.Public(err)}
-	case fault.Unavailable:
+	case fault.Unavailable, fault.Limited:
 		return &Error{Code: CodeUnreachable, Message: fault.Public(err), Retryable: true}
 	case fault.Conflict, fault.Refused:
 		return &Error{Code: CodeConflict, Message: fault.Public(err), Retryable: fault.Is(err, fault.Conflict)}
