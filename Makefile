@@ -245,8 +245,9 @@ model: ## Search every state of the models of the workflow engine's protocols wi
 	LOCKSTEP_SPIN="$$spin" go test -count=1 -timeout 30m -v -run '^TestModels$$' ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
 
 .PHONY: images
-images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3)
-	@mkdir -p bin/images && go run ./tools/image -version $(VERSION) -commit "$$(git rev-parse HEAD)" -out bin/images registry domain workflow relay lockstep
+images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3; SIGN_KEY=file:/path signs; PUSH=ghcr.io/lockstep-cd publishes)
+	@mkdir -p bin/images && go run ./tools/image -version $(VERSION) -commit "$$(git rev-parse HEAD)" -out bin/images \
+		$(if $(SIGN_KEY),-key "$(SIGN_KEY)") $(if $(VAULT_ADDR),-vault-address "$(VAULT_ADDR)" -vault-token env:VAULT_TOKEN) $(if $(PUSH),-push "$(PUSH)") registry domain workflow relay lockstep
 
 .PHONY: tidy
 tidy: ## Give every module the versions that the workspace builds with

@@ -300,12 +300,12 @@ func (s *shares) acquire(ctx context.Context, organization int64) error {
 	s.mu.Unlock()
 	if err := own.slots.Acquire(ctx, organization); err != nil {
 		s.leave(organization)
-		return err //nolint:wrapcheck // the caller says what it waited for
+		return err // the caller says what it waited for
 	}
 	if err := s.all.Acquire(ctx, organization); err != nil {
 		own.slots.Release()
 		s.leave(organization)
-		return err //nolint:wrapcheck // the caller says what it waited for
+		return err // the caller says what it waited for
 	}
 	return nil
 }

@@ -102,9 +102,9 @@ func (p *pack) scan(scanner *packfile.Scanner) error {
 	if err := p.share.inflate(h.Length); err != nil {
 		return err
 	}
-	i := int32(len(p.entries)) //nolint:gosec // a pack has no more than the limit
+	i := int32(len(p.entries))
 	e := entry{offset: h.Offset, stored: h.Length, full: h.Length, base: -1, kind: h.Type}
-	var sink io.Writer = io.Discard
+	sink := io.Discard
 	var sizes head
 	var name plumbing.Hasher
 	switch h.Type {
@@ -154,7 +154,7 @@ func (p *pack) at(offset int64) int32 {
 	if i == len(p.entries) || p.entries[i].offset != offset {
 		return -1
 	}
-	return int32(i) //nolint:gosec // a pack has no more than the limit
+	return int32(i)
 }
 
 // name finds the names of objects that came as deltas, of the types that are wanted: they have to be put together for it. Objects that are too large
@@ -163,7 +163,7 @@ func (p *pack) name(wanted func(plumbing.ObjectType) bool) error {
 	for range rounds {
 		again := false
 		for i := range p.entries {
-			at := int32(i) //nolint:gosec // a pack has no more than the limit
+			at := int32(i)
 			e := &p.entries[i]
 			if e.known || !e.delta {
 				continue
@@ -367,7 +367,7 @@ func (h *head) full() (int64, error) {
 			rest = rest[1:]
 		}
 	}
-	return int64(size), nil //nolint:gosec // nine times seven bits
+	return int64(size), nil
 }
 
 // keep is where a pack is kept while it is read.

@@ -36,7 +36,7 @@ const (
 func (s *Store) EncodedObject(kind plumbing.ObjectType, id plumbing.Hash) (plumbing.EncodedObject, error) {
 	made, err := s.EncodedObjectStorer.EncodedObject(kind, id)
 	if err == nil || !errors.Is(err, plumbing.ErrObjectNotFound) {
-		return made, err //nolint:wrapcheck // the Git library compares it
+		return made, err // the Git library compares it
 	}
 	p, i, err := s.find(kind, id)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestEveryObjectIsWhatGitSays(t *testing.T) {
 }
 
 func same(objects *gitfetch.Store, id plumbing.Hash, kind string, size int) error {
-	content := []byte(nil)
+	var content []byte
 	if kind == "blob" {
 		var err error
 		if content, err = objects.File(id); err != nil {

@@ -31,7 +31,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := t.Next.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport passes errors on as they are
+		return nil, err // a transport passes errors on as they are
 	}
 	stream, _ := r.Context().Value(streamKey{}).(*stream)
 	answer.Body = &body{ReadCloser: answer.Body, share: share, stream: stream}
@@ -69,5 +69,5 @@ func (b *body) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	return n, err //nolint:wrapcheck // io.EOF has to stay itself
+	return n, err // io.EOF has to stay itself
 }

@@ -131,9 +131,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, t.tooLarge(r)
 	}
-	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r), conceal: func(err error) error {
-		return t.conceal(r.Context(), r.URL.Host, err)
-	}}
+	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r), of: t, asked: r}
 	response.Request = r
 	return response, nil
 }
@@ -226,8 +224,9 @@ type bounded struct {
 	left   int64
 	cancel context.CancelFunc
 	over   error
-	// conceal takes addresses out of an error.
-	conceal func(error) error
+	// of and asked are what an error is told with.
+	of    *Transport
+	asked *http.Request
 }
 
 // Read reads, up to the bound and one byte, which nobody gets.
@@ -243,7 +242,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return n - 1, b.over
 	}
-	return n, b.conceal(err) // io.EOF stays what it is
+	return n, b.of.conceal(b.asked.Context(), b.asked.URL.Host, err) // io.EOF stays what it is
 }
 
 // Close ends the request's time.

@@ -2,7 +2,7 @@
 // authorities, an account that is not root, and a list of everything that is in it. Nothing in it depends on when, where or by whom it
 // was made.
 //
-// It pushes nothing and signs nothing.
+// It pushes nothing and signs nothing; package attest does.
 package assemble
 
 import (
@@ -177,8 +177,9 @@ func layer(files []file) (v1.Layer, error) {
 	return l, nil
 }
 
-// Write writes an OCI layout with one image, in place of what is there, and returns the image's digest.
-func Write(dir string, image v1.Image) (string, error) {
+// Write writes an OCI layout with one image, in place of what is there, and returns the image's digest. What refers to the image, its signature for one, comes
+// behind it.
+func Write(dir string, image v1.Image, referrers ...v1.Image) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("clear folder: %w", err)
 	}
@@ -188,6 +189,11 @@ func Write(dir string, image v1.Image) (string, error) {
 	}
 	if err := path.AppendImage(image); err != nil {
 		return "", fmt.Errorf("write image: %w", err)
+	}
+	for _, r := range referrers {
+		if err := path.AppendImage(r); err != nil {
+			return "", fmt.Errorf("write what refers to the image: %w", err)
+		}
 	}
 	digest, err := image.Digest()
 	if err != nil {

@@ -77,6 +77,7 @@ func (s *Stack) ownChildren() []child {
 			"instance": "workflow-" + s.settings.ID, "lease_duration": leaseDuration,
 			"git_credentials": []map[string]any{{
 				"url_prefix": "http://" + s.address("git") + "/", "username": gitUser, "password_ref": "file:" + s.path("config", "git-password"),
+				"organizations": []int{1}, // the only one that a demonstration has pipelines for
 			}},
 		})},
 		{name: "registry", stage: 1, ready: healthy("registry"), config: s.service("registry", map[string]any{

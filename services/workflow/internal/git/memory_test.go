@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,26 +50,46 @@ const childEnv = "LOCKSTEP_TEST_GIT"
 
 // TestChild is what the test below runs in a process of its own, because the memory of this one is that of all tests.
 func TestChild(t *testing.T) { //nolint:paralleltest // alone in its process
-	operation, url, ok := strings.Cut(os.Getenv(childEnv), " ")
+	operation, where, ok := strings.Cut(os.Getenv(childEnv), " ")
 	if !ok {
 		t.Skip("no process of TestAFetchUsesBoundedMemory")
 	}
+	port, err := strconv.Atoi(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d/shop.git", port)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := newForge(t, Credential{URLPrefix: url, Username: "lockstep", PasswordRef: "file:" + password})
-	var err error
 	switch operation {
 	case "commit":
 		_, err = f.Commit(t.Context(), core.CommitRequest{
 			RepoURL: url, Branch: "main", Message: "Deploy", Files: map[string][]byte{"small": []byte("new\n")}, Activity: "exec-1/0.3",
 		})
+	case "small":
+		read(t, f, url, "small")
+		return
 	default:
-		var content []byte
-		content, _, err = f.ReadFile(t.Context(), 1, url, "main", operation)
-		fmt.Printf("read: %d\n", len(content))
+		read(t, f, url, "zeros")
+		return
 	}
+	report(t, err)
+}
+
+// read tells how a file was read.
+func read(t *testing.T, f *Forge, url, path string) {
+	t.Helper()
+	content, _, err := f.ReadFile(t.Context(), 1, url, "main", path)
+	fmt.Printf("read: %d\n", len(content))
+	report(t, err)
+}
+
+// report tells the process that has started this one what came of it.
+func report(t *testing.T, err error) {
+	t.Helper()
 	fmt.Printf("error: %v %v\npeak: %d\n", fault.ClassOf(err), err, peak(t))
 }
 
@@ -79,7 +100,7 @@ func peak(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer status.Close()
+	defer func() { _ = status.Close() }()
 	for lines := bufio.NewScanner(status); lines.Scan(); {
 		if kib, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
 			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(kib, "kB")))
@@ -100,6 +121,10 @@ func TestAFetchUsesBoundedMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	original := bomb(t)
 	for name, config := range map[string][]string{
 		"a server that leaves files out and sends them by name": {"uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"},
@@ -113,13 +138,17 @@ func TestAFetchUsesBoundedMemory(t *testing.T) {
 			for _, key := range config {
 				s.git(t, s.dir, "config", key, "true")
 			}
+			_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/shop.git"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			for operation, want := range map[string]string{
 				"small":  "read: 3\nerror: internal <nil>\n",
 				"zeros":  "read: 0\nerror: refused " + s.url + " cannot be read: the repository needs 314572800 bytes of memory or more, found room for",
 				"commit": "error: internal <nil>\n",
 			} {
-				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
-				cmd.Env = append(os.Environ(), childEnv+"="+operation+" "+s.url)
+				cmd := exec.CommandContext(t.Context(), executable, "-test.run=^TestChild$", "-test.v")
+				cmd.Env = append(os.Environ(), childEnv+"="+operation+" "+port)
 				out, err := cmd.CombinedOutput()
 				if err != nil {
 					t.Fatalf("%s: %v\n%s", operation, err, out)

@@ -31,7 +31,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 		}
 		body = bytes.NewReader(b)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body) //nolint:gosec // package httpx decides what may be reached
 	if err != nil {
 		return fault.Because(err, fault.Invalid, "%s cannot be asked about at its %s", r.url, r.forge)
 	}
@@ -40,7 +40,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 	if in != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := r.client.Do(request)
+	answer, err := r.client.Do(request) //nolint:gosec // see above
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return fault.Because(err, fault.Refused, "%s may not be reached: %s", r.url, fault.Public(err))
