@@ -106,8 +106,8 @@ func (b *Budget) Limits() Limits { return b.limits }
 // RequestTimeout is how long one exchange with a server may take, the reading of the answer included.
 const RequestTimeout = time.Minute
 
-// MaxBody is what the transport below may let through of one answer: a little more than the budget does, whose error says more.
-func MaxBody(b *Budget) int64 { return b.limits.TransferBytes + 1<<20 }
+// MaxBody is what the transport below a Transport may let through of one answer: anything, since the limits here bound it, and say which they are.
+const MaxBody = 1 << 62
 
 // Do runs f with a share of the budget for an organization; everything that f reads over a Transport has to be asked for with its context. f may be
 // run twice: what the first attempt read is forgotten. Where a limit was met the error is a *LimitError, in place of f's own.

@@ -1,6 +1,6 @@
 package gitfetch
 
-// cache has the contents that were put together last: the next delta is often based on one of them. It uses an eighth of the share at most, and
+// cache has the contents that were put together last: the next delta is often based on one of them. It uses a quarter of the share at most, and
 // gives it up when somebody needs it.
 type cache struct {
 	share    *Share
@@ -11,7 +11,7 @@ type cache struct {
 }
 
 func newCache(share *Share) cache {
-	return cache{share: share, most: share.memory / 8, contents: map[int32][]byte{}}
+	return cache{share: share, most: share.memory / 4, contents: map[int32][]byte{}}
 }
 
 // get is a content, nil for none.
@@ -23,7 +23,7 @@ const perContent = 128
 // put keeps a content, if there is room for it.
 func (c *cache) put(i int32, content []byte) {
 	n := int64(len(content)) + perContent
-	if n > c.most/2 || c.contents[i] != nil {
+	if n > c.most || c.contents[i] != nil {
 		return
 	}
 	for c.used+n > c.most {

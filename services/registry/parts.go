@@ -105,7 +105,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("allow_networks: %w", err)
 	}
 	budget := gitfetch.NewBudget(c.GitLimits)
-	guard.MaxBody, guard.Timeout = gitfetch.MaxBody(budget), gitfetch.RequestTimeout
+	guard.MaxBody, guard.Timeout = gitfetch.MaxBody, gitfetch.RequestTimeout
 	forges, err := httpx.New(guard)
 	if err != nil {
 		return nil, fmt.Errorf("allow_networks: %w", err)

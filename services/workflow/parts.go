@@ -62,7 +62,7 @@ func functions(c Config, several func(context.Context) (bool, error), budget *gi
 			allowed = append(allowed, u.Host)
 		}
 	}
-	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody(budget), Log: log}
+	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody, Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
 		return nil, fmt.Errorf("git_ca_file: %w", err)
