@@ -85,6 +85,9 @@ type Engine struct {
 	suspect suspect
 	// troubles bounds what is logged of turns that do not finish.
 	troubles troubles
+	// setbacks are the executions that do not get anywhere, and how often.
+	setbackLock sync.Mutex
+	setbacks    setbacks
 	// longHistories counts the warnings of measure.
 	longHistories atomic.Int64
 }
@@ -224,15 +227,10 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
 		e.endings.leave(j.started.Execution)
 	}
 	if parked {
+		e.count(j.id, false)
 		return // its place is free already, and perhaps another driver of it at work
 	}
-	interrupted, is := errors.AsType[*Interrupted](err)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrFenced) && !(is && interrupted.Moved) {
-		if times, tell := e.troubles.tell(err.Error(), e.Clock.Now()); tell {
-			e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err, "times", times)
-		}
-		_ = clock.Sleep(ctx, e.Clock, e.Settings.Poll) // only ends early when everything does
-	}
+	e.setback(ctx, j, err)
 	e.places.leave(j.id)
 	if err != nil {
 		e.claims.raise()

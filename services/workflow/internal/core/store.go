@@ -54,7 +54,7 @@ type Store interface {
 	Release(ctx context.Context, l Lease) error
 	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).
 	Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
-	// Load reads everything needed to continue an execution. Wakes and Turn are read first, so that whatever comes
+	// Load reads everything needed to continue an execution. A *Damaged says that not all of it is there. Wakes and Turn are read first, so that whatever comes
 	// after is found by the next Commit.
 	Load(ctx context.Context, execution int64) (Loaded, error)
 	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and where it stands.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -47,10 +49,51 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 		var err error
 		// All of the generation: replay needs every entry, and max_history bounds them.
 		if item.loaded.History, err = s.entries(ctx, execution, item.loaded.Base, math.MaxInt32); err != nil {
+			if !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
+				return core.Loaded{}, item.damaged("%v", err)
+			}
 			return core.Loaded{}, err
 		}
 	}
+	if err := item.whole(); err != nil {
+		return core.Loaded{}, err
+	}
 	return item.loaded, nil
+}
+
+// damaged says that what is stored of an execution is no whole.
+func (l *load) damaged(format string, args ...any) error {
+	return &core.Damaged{Organization: l.loaded.Organization, Workflow: l.loaded.Workflow, What: fmt.Sprintf(format, args...)}
+}
+
+// damagedMost is how many gaps of a history are named.
+const damagedMost = 5
+
+// whole looks for entries that are not there. Their numbers have no gaps: each turn counts on from the last one.
+func (l *load) whole() error {
+	next, last := l.loaded.Base+1, l.loaded.Base+l.entries
+	var gaps []string
+	gap := func(to int64) {
+		switch {
+		case to == next:
+			gaps = append(gaps, strconv.FormatInt(next, 10))
+		case to > next:
+			gaps = append(gaps, fmt.Sprintf("%d to %d", next, to))
+		}
+	}
+	for _, e := range l.loaded.History {
+		gap(e.Seq - 1)
+		next = e.Seq + 1
+	}
+	gap(last)
+	if len(gaps) == 0 {
+		return nil
+	}
+	text := strings.Join(gaps[:min(len(gaps), damagedMost)], ", ")
+	if len(gaps) > damagedMost {
+		text += fmt.Sprintf(" and %d more gaps", len(gaps)-damagedMost)
+	}
+	return l.damaged("entries are missing from its history: %s; found %d of generation %d, expected %d", text, len(l.loaded.History), l.loaded.Generation, l.entries)
 }
 
 // loadAll reads many executions. The rows with their counters are read first: what arrives during the rest is found by the fence of
@@ -74,9 +117,13 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, core.ErrFenced)
 			continue
 		}
-		if item.loaded, err = loaded(row); err != nil {
-			return err
+		item.loaded = core.Loaded{Execution: core.Execution{ID: row.ID, Organization: row.Organization, Workflow: row.Workflow, Generation: int(row.Generation)}}
+		whole, err := loaded(row)
+		if err != nil {
+			item.refusal = item.damaged("%v", err) // it is of no concern to those that are read with it
+			continue
 		}
+		item.loaded = whole
 		if item.entries > 0 && item.entries <= loadEntries {
 			histories.Executions, histories.Bases = append(histories.Executions, row.ID), append(histories.Bases, row.BaseSeq)
 		}
@@ -134,7 +181,8 @@ func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found 
 		}
 		e, err := entry(row)
 		if err != nil {
-			return err
+			found[row.Execution].refusal = found[row.Execution].damaged("%v", err)
+			continue
 		}
 		l.History = append(l.History, e)
 	}
@@ -155,7 +203,8 @@ func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) 
 		if row.Polled != nil {
 			p := core.Polling{Op: ref(row.Branch, row.Op), Function: *row.Polled, Round: int(*row.Round), Calling: *row.Calling, Deadline: *row.Deadline, Value: row.Seen}
 			if p.Error, err = decodeError(row.Problem); err != nil {
-				return fmt.Errorf("poll %s of execution %d: %w", p.Op, row.Execution, err)
+				found[row.Execution].refusal = found[row.Execution].damaged("poll %s: %v", p.Op, err)
+				continue
 			}
 			l.Polls = append(l.Polls, p)
 		}
@@ -164,7 +213,8 @@ func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) 
 		}
 		a, err := arrival(row)
 		if err != nil {
-			return err
+			found[row.Execution].refusal = found[row.Execution].damaged("what came for %s: %v", ref(row.Branch, row.Op), err)
+			continue
 		}
 		l.Arrived = append(l.Arrived, a)
 	}
@@ -178,11 +228,13 @@ func (s *Store) programsOf(ctx context.Context, rows []query.LoadManyRow, found 
 		if found[row.ID].refusal != nil {
 			continue
 		}
+		item := found[row.ID]
 		p, err := pin(fmt.Sprintf("execution %d", row.ID), row.Program, row.Modules)
 		if err != nil {
-			return err
+			item.refusal = item.damaged("%v", err)
+			continue
 		}
-		p.into = &found[row.ID].loaded.Program
+		p.into, p.refuse = &item.loaded.Program, func(missing string) { item.refusal = item.damaged("%s", missing) }
 		pinned = append(pinned, p)
 	}
 	return s.fill(ctx, pinned)
@@ -193,6 +245,8 @@ type pinned struct {
 	main    [32]byte
 	modules map[string][32]byte
 	into    *core.Program
+	// refuse is told where a source is missing.
+	refuse func(missing string)
 }
 
 // pin reads the columns of a program. owner is who has it, for people.
@@ -219,8 +273,12 @@ func (s *Store) program(ctx context.Context, owner string, main, named []byte) (
 	if err != nil {
 		return core.Program{}, err
 	}
-	p.into = &program
-	return program, s.fill(ctx, []pinned{p})
+	var missing error
+	p.into, p.refuse = &program, func(what string) { missing = fmt.Errorf("program of %s: %s", owner, what) }
+	if err := s.fill(ctx, []pinned{p}); err != nil {
+		return core.Program{}, err
+	}
+	return program, missing
 }
 
 // fill finds the sources of programs. Those that are not remembered are read together.
@@ -252,7 +310,20 @@ func (s *Store) fill(ctx context.Context, programs []pinned) error {
 			s.sources.add(digest(r.Digest), r.Source)
 		}
 	}
+	there := map[[32]byte]bool{}
+	for sum, source := range files {
+		there[sum] = source != nil
+	}
 	for _, p := range programs {
+		if !there[p.main] {
+			p.refuse(fmt.Sprintf("the program with the digest %x is missing", p.main))
+			continue
+		}
+		for name, sum := range p.modules {
+			if !there[sum] {
+				p.refuse(fmt.Sprintf("the module %q with the digest %x is missing", name, sum))
+			}
+		}
 		*p.into = core.Program{Source: files[p.main], Modules: make(map[string][]byte, len(p.modules))}
 		for name, sum := range p.modules {
 			p.into.Modules[name] = files[sum]

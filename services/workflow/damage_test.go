@@ -1,0 +1,60 @@
+package workflow_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// loads counts what is read of executions.
+type loads struct {
+	core.Store
+	count atomic.Int64
+}
+
+func (l *loads) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+	l.count.Add(1)
+	return l.Store.Load(ctx, execution)
+}
+
+// TestADamagedRunIsSetAside takes an entry out of a history. The run is tried a few times, and then quarantined with what is missing; when that has
+// been restored, RetryWorkflow has it go on.
+func TestADamagedRunIsSetAside(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	stop := e.run("one", e.store, func(context.Context, core.Call) (any, error) { return 1, nil })
+	e.start("run('act', {})\nrun('act', {})\nrun('act', {})\nwait_for_event(type = 'com.example.go', filter = {'n': 1})")
+	e.await(core.Parked)
+	stop()
+	if _, err := e.store.Pool.Exec(t.Context(), "CREATE TABLE kept AS SELECT * FROM entry WHERE seq = 2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.store.Pool.Exec(t.Context(), "DELETE FROM entry WHERE seq = 2"); err != nil {
+		t.Fatal(err)
+	}
+	// An event wakes it, as any would.
+	event := core.Event{Organization: 1, Source: "test", ID: "1", Type: "com.example.go", Data: []byte(`{"n": 1}`)}
+	if matched, _, err := e.store.Receive(t.Context(), event); err != nil || matched != 1 {
+		t.Fatal(matched, err)
+	}
+	counted := &loads{Store: e.store}
+	e.run("two", counted, nil)
+	w := e.await(core.Quarantined)
+	if !strings.Contains(w.Error, "missing from its history: 2; found 2 of generation 1, expected 3") {
+		t.Errorf("the reason is %q", w.Error)
+	}
+	if n := counted.count.Load(); n < 2 || n > 5 {
+		t.Errorf("it was read %d times, expected a few", n)
+	}
+	if _, err := e.store.Pool.Exec(t.Context(), "INSERT INTO entry SELECT * FROM kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.Retry(t.Context(), core.RetryRequest{Organization: 1, Workflow: "w", At: clock.System().Now()}); err != nil {
+		t.Fatal(err)
+	}
+	e.await(core.Completed)
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// TestDamageIsSaidAndHarmsNobodyElse damages what is stored of a run in every way there is, and loads it together with one that is whole.
+func TestDamageIsSaidAndHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
+	const length = 6
+	for name, tt := range map[string]struct{ damage, want string }{
+		"an entry":              {"DELETE FROM entry WHERE execution = $1 AND seq = 3", "missing from its history: 3; found 5 of generation 1, expected 6"},
+		"several":               {"DELETE FROM entry WHERE execution = $1 AND seq IN (1, 3, 4)", "missing from its history: 1, 3 to 4; found 3"},
+		"the last":              {"WITH l AS (UPDATE execution SET last_seq = 7 WHERE id = $1) SELECT 1", "missing from its history: 7;"},
+		"all":                   {"DELETE FROM entry WHERE execution = $1", "missing from its history: 1 to 6"},
+		"the program":           {"UPDATE execution SET program = sha256('nothing') WHERE id = $1", "is missing"},
+		"a module":              {`UPDATE execution SET modules = '{"m.star": "00"}' WHERE id = $1`, "m.star"},
+		"an error that is none": {`UPDATE entry SET error = '[]' WHERE execution = $1 AND seq = 2`, "entry 2"},
+		"secrets that are none": {`UPDATE execution SET secrets = '[]' WHERE id = $1`, "secrets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			damaged, whole := b.running(1), b.running(2)
+			for _, l := range []core.Loaded{damaged, whole} {
+				c := b.recorded(l, length)
+				b.commit(c)
+				if _, err := b.Pool.Exec(t.Context(), "UPDATE execution SET last_seq = $2 WHERE id = $1", l.ID, length); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := b.Pool.Exec(t.Context(), "ALTER TABLE execution DROP CONSTRAINT IF EXISTS execution_program_fkey"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Pool.Exec(t.Context(), tt.damage, damaged.ID); err != nil {
+				t.Fatal(err)
+			}
+			items := []*load{{execution: damaged.ID}, {execution: whole.ID}}
+			if err := b.loadAll(t.Context(), items); err != nil {
+				t.Fatalf("the one that is whole was not loaded: %v", err)
+			}
+			if items[1].refusal != nil || len(items[1].loaded.History) != length {
+				t.Errorf("the one that is whole: %v, %d entries", items[1].refusal, len(items[1].loaded.History))
+			}
+			_, err := b.Load(t.Context(), damaged.ID)
+			damage, is := errors.AsType[*core.Damaged](err)
+			if !is || damage.Organization != 1 || damage.Workflow != damaged.Workflow || !strings.Contains(damage.What, tt.want) {
+				t.Errorf("found %v, expected damage with %q", err, tt.want)
+			}
+			if _, err := b.Load(t.Context(), whole.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
