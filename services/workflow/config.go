@@ -85,6 +85,9 @@ type Config struct {
 	// MaxHistory is the maximum number of history entries in one generation of a workflow, which is stopped beyond that. A program starts a
 	// new generation with continue_with.
 	MaxHistory int `koanf:"max_history" default:"100000"`
+	// MaxGenerations is the maximum number of generations that a workflow may begin with continue_with within a minute; beyond it the next one
+	// waits. A negative number allows any number.
+	MaxGenerations int `koanf:"max_generations" default:"60"`
 	// MaxCrashes is the number of processes that may die in a row while running a workflow before it is quarantined; at least 2.
 	MaxCrashes int `koanf:"max_crashes" default:"3"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, the same as the domain service's; empty for none. Programs

@@ -35,6 +35,9 @@ type engines struct {
 	store   *store.Store
 	scripts core.Scripts
 	service *core.Service
+	// clock and generations are for those that run next.
+	clock       clock.Clock
+	generations int
 
 	mu      sync.Mutex
 	running []*core.Engine
@@ -48,7 +51,7 @@ func newEngines(t *testing.T) *engines {
 func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
-	e := &engines{t: t, scripts: scripts}
+	e := &engines{t: t, scripts: scripts, clock: clock.System()}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 	})
@@ -99,9 +102,10 @@ func (e *engines) runWith(instance string, s core.Store, act behaviour, history 
 		e.t.Fatal(err)
 	}
 	engine := core.NewEngine(core.EngineDeps{
-		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: e.clock, Log: bustest.Log(e.t),
 		Settings: core.Settings{
-			Instance: instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
+			Generations: e.generations,
+			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: history, Crashes: 3, Retention: time.Hour,
 		},
 	})

@@ -103,7 +103,7 @@ func settings(c Config) core.Settings {
 	return core.Settings{
 		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
-		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Crashes: c.MaxCrashes,
+		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Generations: max(0, c.MaxGenerations), Crashes: c.MaxCrashes,
 	}
 }
 
@@ -112,6 +112,13 @@ func longHistories(engine *core.Engine) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "lockstep_workflow_long_histories_total", Help: "Runs whose history was found to be close to max_history; they need continue_with.",
 	}, func() float64 { return float64(engine.LongHistories()) })
+}
+
+// heldGenerations is how often a run was held back.
+func heldGenerations(engine *core.Engine) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "lockstep_workflow_held_generations_total", Help: "Generations of runs that were held back because their programs call continue_with more often than max_generations.",
+	}, func() float64 { return float64(engine.Held()) })
 }
 
 // topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever

@@ -83,7 +83,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	var flows *core.Flows
 	executions := store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
-		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log,
+		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log, Generations: max(0, c.MaxGenerations),
 	})
 	if err := checkScopes(ctx, c, executions.SeveralOrganizations); err != nil {
 		return fmt.Errorf("configuration: %w", err)
@@ -148,7 +148,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine), isolation{scripts})...)))
+		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine), heldGenerations(engine), isolation{scripts})...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

@@ -56,8 +56,8 @@ type openOp struct {
 }
 
 // drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
-// cache now, or gone because there was no room, and has given up its place.
-func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, err error) {
+// cache now, or gone because there was no room, and has given up its place; rests that its generation is held back, and until when.
+func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, rests *Loaded, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	d := e.places.unpark(j)
@@ -68,7 +68,7 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 		d.came = j.came
 	default:
 		if d, err = e.newDriver(ctx, j); err != nil {
-			return false, err
+			return false, nil, err
 		}
 	}
 	d.woken = woken
@@ -84,20 +84,23 @@ func (e *Engine) drive(ctx context.Context, j job, woken signal) (parked bool, e
 		}
 	}()
 	for {
+		if d.machine == nil && d.loaded.HeldUntil.After(e.Clock.Now()) {
+			return false, &d.loaded, nil
+		}
 		state, err := d.run(ctx)
 		if err == nil && d.over {
 			following, err := d.next(ctx)
 			if err != nil {
-				return false, err
+				return false, nil, err
 			}
 			d = following
 			continue
 		}
 		if err != nil || state != Parked {
-			return false, err
+			return false, nil, err
 		}
 		if e.places.park(d, woken) {
-			return true, nil
+			return true, nil, nil
 		}
 	}
 }

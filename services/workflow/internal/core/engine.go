@@ -33,6 +33,8 @@ type Settings struct {
 	// Cache is how many bytes parked executions may take that are kept in memory, so that they need no replay. 0 keeps
 	// none.
 	Cache int64
+	// Generations is how many generations of one execution may begin within a minute without being held back; 0 for any number.
+	Generations int
 	// History is how many entries a generation of an execution may have.
 	History int
 	// Crashes is how many processes in a row may die with an execution in hand before it is quarantined; at least 2.
@@ -88,6 +90,8 @@ type Engine struct {
 	// setbacks are the executions that do not get anywhere, and how often.
 	setbackLock sync.Mutex
 	setbacks    setbacks
+	// held counts the generations that were held back.
+	held atomic.Int64
 	// longHistories counts the warnings of measure.
 	longHistories atomic.Int64
 }
@@ -222,13 +226,17 @@ func (e *Engine) claim(ctx context.Context) int {
 // driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
 // store: no longer here, it is claimed again. Its place is kept during a pause, or that would happen in a tight loop.
 func (e *Engine) driveOne(ctx context.Context, j job, woken signal) {
-	parked, err := e.drive(ctx, j, woken)
+	parked, rests, err := e.drive(ctx, j, woken)
 	if j.started != nil {
 		e.endings.leave(j.started.Execution)
 	}
 	if parked {
 		e.count(j.id, false)
 		return // its place is free already, and perhaps another driver of it at work
+	}
+	if err == nil && rests != nil {
+		e.rest(ctx, j.id, rests.Organization, rests.HeldUntil)
+		return
 	}
 	e.setback(ctx, j, err)
 	e.places.leave(j.id)

@@ -45,7 +45,7 @@ func (d *driver) continuation() (Entry, bool) {
 
 // goOn commits the last turn of a generation. The driver has nothing more to do then: next begins the following one.
 func (d *driver) goOn(ctx context.Context, last Entry) (State, error) {
-	c := Commit{Next: Running, Continue: last.Value}
+	c := Commit{Next: Running, Continue: last.Value, HeldUntil: d.engine.heldUntil(d.loaded.Before, d.engine.Clock.Now())}
 	for _, name := range slices.Sorted(maps.Keys(d.had)) {
 		c.Had = append(c.Had, d.had[name])
 	}

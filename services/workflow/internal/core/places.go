@@ -36,6 +36,8 @@ type places struct {
 	live           map[int64]signal
 	started, woken fair.Queue[job]
 	queued         map[int64]bool
+	// resting are executions that have no place and are in this process until their generation may run.
+	resting map[int64]bool
 	// turn says that a started one is next.
 	turn bool
 	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
@@ -47,7 +49,7 @@ type places struct {
 }
 
 func newPlaces(limit int, cacheBytes int64) *places {
-	return &places{limit: limit, live: map[int64]signal{}, queued: map[int64]bool{}, reservedBy: map[int64]int{}, parked: newCache(cacheBytes)}
+	return &places{limit: limit, live: map[int64]signal{}, queued: map[int64]bool{}, resting: map[int64]bool{}, reservedBy: map[int64]int{}, parked: newCache(cacheBytes)}
 }
 
 func (p *places) open(l Lease, drive func(job, signal)) {
@@ -67,6 +69,7 @@ func (p *places) shut() {
 	}
 	p.drive, p.woken = nil, fair.Queue[job]{}
 	clear(p.queued)
+	clear(p.resting)
 	p.mu.Unlock()
 	closeAll(parked)
 }
@@ -124,7 +127,7 @@ func (p *places) wake(w Woken) bool {
 		woken.raise()
 		return true
 	}
-	if p.queued[w.ID] {
+	if p.queued[w.ID] || p.resting[w.ID] {
 		return true
 	}
 	if w.Ours && p.drive != nil {
@@ -163,6 +166,9 @@ func (p *places) here() (ids []int64, free int) {
 		ids = append(ids, execution)
 	}
 	for execution := range p.queued {
+		ids = append(ids, execution)
+	}
+	for execution := range p.resting {
 		ids = append(ids, execution)
 	}
 	return ids, p.limit - len(p.live) - len(p.queued)

@@ -184,6 +184,8 @@ func (s *Service) Answer(ctx context.Context, a Answer) error {
 func (w Waiting) Sentence() string {
 	until := w.Due.UTC().Format(time.RFC3339)
 	switch w.Kind {
+	case KindContinue:
+		return "is held back until " + until + ": its program calls continue_with too often without waiting for anything"
 	case KindSleep:
 		return "sleeps until " + until
 	case KindPoll:

@@ -176,6 +176,9 @@ type Loaded struct {
 	// History is that of the present generation, and Continuation what it began with (Environment).
 	History      []Entry
 	Continuation json.RawMessage
+	// HeldUntil is from when on the present generation may run, zero for at once, and Before when the one began that decides about the next one
+	// (pace.go); zero: none does.
+	HeldUntil, Before time.Time
 	// Turn counts changes of who has it in hand and of what it does, Wakes arrivals. Turns that record something and go on leave it: there
 	// the history says where it stands. A commit names both: another Turn refuses it, other Wakes keep it
 	// from parking.
@@ -252,6 +255,8 @@ type Commit struct {
 	At    time.Time
 	// Continue ends the generation: the next one begins with this call behind LastSeq. Nothing is open then, and Next is Running.
 	Continue json.RawMessage
+	// HeldUntil is from when on the next generation may run; zero: at once.
+	HeldUntil time.Time
 	// Had are kinds of events of which the generation has had some, for the store to remember with Continue how far that goes.
 	Had []Want
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
+
+// epoch stands for no time in a column that is not null.
+var epoch = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
 
 // beginGenerations makes the generations known that begin with turns which have ended the one before.
 func beginGenerations(ctx context.Context, q *query.Queries, turns []*turn) error {
@@ -20,6 +24,11 @@ func beginGenerations(ctx context.Context, q *query.Queries, turns []*turn) erro
 		}
 		p.Executions, p.Numbers = append(p.Executions, t.Execution.ID), append(p.Numbers, int32(t.Execution.Generation+1))
 		p.Bases, p.Calls, p.Ats = append(p.Bases, t.LastSeq), append(p.Calls, string(t.Continue)), append(p.Ats, t.At)
+		held := t.HeldUntil
+		if held.IsZero() {
+			held = epoch
+		}
+		p.Helds = append(p.Helds, held)
 	}
 	if len(p.Executions) == 0 {
 		return nil

@@ -103,7 +103,7 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 	for i, item := range items {
 		ids[i] = item.execution
 	}
-	rows, err := s.queries.LoadMany(ctx, ids)
+	rows, err := s.queries.LoadMany(ctx, query.LoadManyParams{Ids: ids, Pace: int32(s.Generations)})
 	if err != nil {
 		return pg.Classify(err, "load %d executions", len(items))
 	}
@@ -158,6 +158,12 @@ func loaded(row query.LoadManyRow) (core.Loaded, error) {
 	}
 	if l.Generation > 1 {
 		l.Continuation = row.Call
+		if row.HeldUntil.After(epoch) {
+			l.HeldUntil = row.HeldUntil
+		}
+		if row.Before.After(epoch) {
+			l.Before = row.Before
+		}
 	}
 	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
 		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", row.ID, err)

@@ -68,8 +68,10 @@ type Deps struct {
 	// Woken is called after an execution was given something to go on with, or was ended by somebody else; nil: nobody
 	// is to be told, and finds out by looking.
 	Woken func(core.Woken)
-	Clock clock.Clock
-	Log   *slog.Logger
+	// Generations is core.Settings.Generations.
+	Generations int
+	Clock       clock.Clock
+	Log         *slog.Logger
 }
 
 // Store implements core.Store.
@@ -180,6 +182,14 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]core.Waiting, e
 			w.Kind, w.Name, w.Round, w.Due = core.KindPoll, *row.Polled, int(*row.Round), *row.Deadline
 		}
 		waiting[i] = w
+	}
+	held, err := s.queries.HeldBack(ctx, query.HeldBackParams{Execution: execution, Now: s.Clock.Now()})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return nil, pg.Classify(err, "read until when execution %d is held back", execution)
+	default:
+		waiting = append(waiting, core.Waiting{Kind: core.KindContinue, Since: held.BeganAt, Due: held.HeldUntil})
 	}
 	return waiting, nil
 }

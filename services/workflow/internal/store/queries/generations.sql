@@ -1,10 +1,16 @@
 -- name: BeginGenerations :exec
-INSERT INTO generation (execution, number, base_seq, call, began_at)
-SELECT u.execution, u.number, u.base_seq, u.call::json, u.at
+INSERT INTO generation (execution, number, base_seq, call, began_at, held_until)
+SELECT u.execution, u.number, u.base_seq, u.call::json, u.at, nullif(u.held, 'epoch')
 FROM (
     SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(numbers)::int[]) AS number,
-        unnest(sqlc.arg(bases)::bigint[]) AS base_seq, unnest(sqlc.arg(calls)::text[]) AS call, unnest(sqlc.arg(ats)::timestamptz[]) AS at
+        unnest(sqlc.arg(bases)::bigint[]) AS base_seq, unnest(sqlc.arg(calls)::text[]) AS call, unnest(sqlc.arg(ats)::timestamptz[]) AS at, unnest(sqlc.arg(helds)::timestamptz[]) AS held
 ) AS u;
+
+-- name: HeldBack :one
+-- Until when the present generation is held back; no row where it is not.
+SELECT g.began_at, g.held_until::timestamptz AS held_until
+FROM (SELECT began_at, held_until FROM generation WHERE execution = sqlc.arg(execution) ORDER BY number DESC LIMIT 1) AS g
+WHERE g.held_until > sqlc.arg(now)::timestamptz;
 
 -- name: CurrentGeneration :one
 -- No row for a run in its first generation.

@@ -69,10 +69,15 @@ WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND
 SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets,
     greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
-    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
+    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call,
+    coalesce(g.held_until, 'epoch')::timestamptz AS held_until, coalesce(g.before, 'epoch')::timestamptz AS before
 FROM execution
 LEFT JOIN LATERAL (
-    SELECT generation.number, generation.base_seq, generation.call FROM generation
+    SELECT generation.number, generation.base_seq, generation.call, generation.held_until, (
+        -- When the generation began before which pace more may begin, the next one included.
+        SELECT earlier.began_at FROM generation earlier
+        WHERE earlier.execution = execution.id AND earlier.number = generation.number + 1 - sqlc.arg(pace)::int
+    ) AS before FROM generation
     WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
 ) AS g ON true
 WHERE id = ANY (sqlc.arg(ids)::bigint[]);

@@ -11,11 +11,11 @@ import (
 )
 
 const beginGenerations = `-- name: BeginGenerations :exec
-INSERT INTO generation (execution, number, base_seq, call, began_at)
-SELECT u.execution, u.number, u.base_seq, u.call::json, u.at
+INSERT INTO generation (execution, number, base_seq, call, began_at, held_until)
+SELECT u.execution, u.number, u.base_seq, u.call::json, u.at, nullif(u.held, 'epoch')
 FROM (
     SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS number,
-        unnest($3::bigint[]) AS base_seq, unnest($4::text[]) AS call, unnest($5::timestamptz[]) AS at
+        unnest($3::bigint[]) AS base_seq, unnest($4::text[]) AS call, unnest($5::timestamptz[]) AS at, unnest($6::timestamptz[]) AS held
 ) AS u
 `
 
@@ -25,6 +25,7 @@ type BeginGenerationsParams struct {
 	Bases      []int64
 	Calls      []string
 	Ats        []time.Time
+	Helds      []time.Time
 }
 
 func (q *Queries) BeginGenerations(ctx context.Context, arg BeginGenerationsParams) error {
@@ -34,6 +35,7 @@ func (q *Queries) BeginGenerations(ctx context.Context, arg BeginGenerationsPara
 		arg.Bases,
 		arg.Calls,
 		arg.Ats,
+		arg.Helds,
 	)
 	return err
 }
@@ -120,6 +122,30 @@ func (q *Queries) GenerationsOf(ctx context.Context, arg GenerationsOfParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const heldBack = `-- name: HeldBack :one
+SELECT g.began_at, g.held_until::timestamptz AS held_until
+FROM (SELECT began_at, held_until FROM generation WHERE execution = $1 ORDER BY number DESC LIMIT 1) AS g
+WHERE g.held_until > $2::timestamptz
+`
+
+type HeldBackParams struct {
+	Execution int64
+	Now       time.Time
+}
+
+type HeldBackRow struct {
+	BeganAt   time.Time
+	HeldUntil time.Time
+}
+
+// Until when the present generation is held back; no row where it is not.
+func (q *Queries) HeldBack(ctx context.Context, arg HeldBackParams) (HeldBackRow, error) {
+	row := q.db.QueryRow(ctx, heldBack, arg.Execution, arg.Now)
+	var i HeldBackRow
+	err := row.Scan(&i.BeganAt, &i.HeldUntil)
+	return i, err
 }
 
 const noteHad = `-- name: NoteHad :exec

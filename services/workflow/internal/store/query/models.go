@@ -159,6 +159,7 @@ type Generation struct {
 	Call      []byte
 	BeganAt   time.Time
 	Forgotten bool
+	HeldUntil *time.Time
 }
 
 type Had struct {

@@ -248,14 +248,24 @@ const loadMany = `-- name: LoadMany :many
 SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets,
     greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq, turn, wakes, created_at,
     coalesce((SELECT parent FROM trace WHERE trace.execution = execution.id), '')::text AS trace,
-    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call
+    coalesce(g.number, 1)::int AS generation, coalesce(g.base_seq, 0)::bigint AS base_seq, coalesce(g.call, 'null')::json AS call,
+    coalesce(g.held_until, 'epoch')::timestamptz AS held_until, coalesce(g.before, 'epoch')::timestamptz AS before
 FROM execution
 LEFT JOIN LATERAL (
-    SELECT generation.number, generation.base_seq, generation.call FROM generation
+    SELECT generation.number, generation.base_seq, generation.call, generation.held_until, (
+        -- When the generation began before which pace more may begin, the next one included.
+        SELECT earlier.began_at FROM generation earlier
+        WHERE earlier.execution = execution.id AND earlier.number = generation.number + 1 - $1::int
+    ) AS before FROM generation
     WHERE generation.execution = execution.id ORDER BY generation.number DESC LIMIT 1
 ) AS g ON true
-WHERE id = ANY ($1::bigint[])
+WHERE id = ANY ($2::bigint[])
 `
+
+type LoadManyParams struct {
+	Pace int32
+	Ids  []int64
+}
 
 type LoadManyRow struct {
 	ID           int64
@@ -276,10 +286,12 @@ type LoadManyRow struct {
 	Generation   int32
 	BaseSeq      int64
 	Call         []byte
+	HeldUntil    time.Time
+	Before       time.Time
 }
 
-func (q *Queries) LoadMany(ctx context.Context, ids []int64) ([]LoadManyRow, error) {
-	rows, err := q.db.Query(ctx, loadMany, ids)
+func (q *Queries) LoadMany(ctx context.Context, arg LoadManyParams) ([]LoadManyRow, error) {
+	rows, err := q.db.Query(ctx, loadMany, arg.Pace, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -306,6 +318,8 @@ func (q *Queries) LoadMany(ctx context.Context, ids []int64) ([]LoadManyRow, err
 			&i.Generation,
 			&i.BaseSeq,
 			&i.Call,
+			&i.HeldUntil,
+			&i.Before,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,75 @@
+package workflow_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// TestALoopOfGenerationsIsHeldBack has a program call continue_with without waiting for anything. After as many generations as there may be in a minute it
+// rests, in the next process as well, says why, and takes nobody's place; when the minute is over it goes on.
+func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
+	t.Parallel()
+	const most = 5
+	e := newEngines(t)
+	e.generations = most
+	e.store.Generations = most
+	act := func(context.Context, core.Call) (any, error) { return 1, nil }
+	stop := e.run("one", e.store, act)
+	e.start("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")
+	held := func() (core.Execution, string) {
+		w, waiting, err := e.service.Get(t.Context(), 1, "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, strings.Join(waiting, "; ")
+	}
+	eventually(t, "it is held back", func() bool { _, why := held(); return strings.Contains(why, "is held back until ") })
+	w, why := held()
+	if w.Generation != most+2 || w.State != core.Running || !strings.Contains(why, "continue_with too often") {
+		t.Errorf("it is in generation %d, in state %d, and says %q; expected generation %d", w.Generation, w.State, why, most+2)
+	}
+	// More of them than there are places take nobody's.
+	for i := range 12 {
+		if _, err := e.service.Start(t.Context(), core.Start{
+			Organization: 2, Workflow: "loop-" + string(rune('a'+i)), Program: core.Program{Source: []byte("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.service.Start(t.Context(), core.Start{Organization: 3, Workflow: "other", Program: core.Program{Source: []byte("run('act', {})")}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another one ends", func() bool {
+		other, err := e.store.Get(t.Context(), 3, "other")
+		return err == nil && other.State == core.Completed
+	})
+	stop()
+	stop = e.run("two", e.store, act)
+	if again, why := held(); again.Generation != w.Generation || !strings.Contains(why, "is held back") {
+		t.Errorf("in another process it is in generation %d, and says %q", again.Generation, why)
+	}
+	stop()
+	later := &toldClock{}
+	at := clock.System().Now().Add(2 * time.Minute)
+	later.now.Store(&at)
+	e.clock = later
+	e.run("three", e.store, act)
+	eventually(t, "it goes on after a minute", func() bool { again, _ := held(); return again.Generation > w.Generation })
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); {
+		if holds() {
+			return
+		}
+		_ = clock.Sleep(t.Context(), clock.System(), 10*time.Millisecond) // ends early with the test
+	}
+	t.Fatalf("it did not come to that: %s", what)
+}
