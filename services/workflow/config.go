@@ -88,7 +88,8 @@ type Config struct {
 	// MaxGenerations is the maximum number of generations that a workflow may begin with continue_with within a minute; beyond it the next one
 	// waits. A negative number allows any number.
 	MaxGenerations int `koanf:"max_generations" default:"60"`
-	// MaxCrashes is the number of processes that may die in a row while running a workflow before it is quarantined; at least 2.
+	// MaxCrashes is the number of processes that may die in a row while running a workflow; with the next one it is quarantined, if the last two died
+	// while they tried it as the only suspect and lived without it. At least 2.
 	MaxCrashes int `koanf:"max_crashes" default:"3"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, the same as the domain service's; empty for none. Programs
 	// of drivers run in this process, all others in child processes with resource limits.

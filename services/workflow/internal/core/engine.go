@@ -37,7 +37,8 @@ type Settings struct {
 	Generations int
 	// History is how many entries a generation of an execution may have.
 	History int
-	// Crashes is how many processes in a row may die with an execution in hand before it is quarantined; at least 2.
+	// Crashes is how many processes in a row may die with an execution in hand, the last of them while it was tried alone, before it is tried for the
+	// last time (quarantine.go); at least 2.
 	Crashes int
 	// Retention is how long events are kept for waits that come later.
 	Retention time.Duration
@@ -83,8 +84,9 @@ type Engine struct {
 	endings endings
 	// openings says of which programs the first turn is run before the start is stored.
 	openings openings
-	// suspect is the execution on probation; the claim loop's alone.
+	// suspect is the execution on probation; the claim loop's alone. began is when Run began.
 	suspect suspect
+	began   time.Time
 	// troubles bounds what is logged of turns that do not finish.
 	troubles troubles
 	// setbacks are the executions that do not get anywhere, and how often.
@@ -128,6 +130,10 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	e.lease = Lease{Instance: e.Settings.Instance, Epoch: epoch}
+	e.began = e.Clock.Now()
+	if err := e.Store.Exonerate(ctx, e.lease, e.suspicious(), e.began); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var loops, drivers sync.WaitGroup
@@ -211,7 +217,7 @@ func (e *Engine) claim(ctx context.Context) int {
 		e.places.tellWhenFree(e.claims.raise)
 		return 0
 	}
-	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.Settings.Crashes - 1}
+	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.suspicious()}
 	found, err := e.Store.Claim(ctx, c)
 	e.report(ctx, "claim executions", err)
 	for _, w := range found {

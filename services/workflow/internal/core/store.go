@@ -50,6 +50,11 @@ type Store interface {
 	// Absolve sets the crashes of an execution that the lease has in hand to none. A commit that parks it, or adds to its
 	// history, does so too.
 	Absolve(ctx context.Context, l Lease, execution int64) error
+	// Exonerate has what counts against executions with at least suspicious crashes begin anew, where the process before the lease, of the same name, has
+	// died without a suspect in hand. Those in somebody's hands are left alone.
+	Exonerate(ctx context.Context, l Lease, suspicious int, now time.Time) error
+	// Try notes the suspect that the lease has in hand; 0 for none.
+	Try(ctx context.Context, l Lease, execution int64) error
 	// Release gives up everything that the lease has in hand: a process that ends in order has not crashed.
 	Release(ctx context.Context, l Lease) error
 	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).

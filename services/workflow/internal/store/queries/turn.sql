@@ -1,7 +1,25 @@
 -- name: AcquireLease :one
 INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
-ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until
+ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until,
+    unexplained = NOT lease.ended AND lease.trial IS NULL, ended = false, trial = NULL
 RETURNING epoch;
+
+-- name: Exonerate :exec
+-- Where the process before under this name has died without a suspect in hand, something else kills: what counts against suspects that are in nobody's
+-- hands begins anew. The caller's own name has another epoch now.
+UPDATE execution SET crashes = sqlc.arg(suspicious)::int, owner = NULL, owner_epoch = NULL
+FROM runnable
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.crashes >= sqlc.arg(suspicious)::int
+  AND (execution.owner IS NULL OR execution.owner || '/' || execution.owner_epoch <> ALL (
+      ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
+  ))
+  AND EXISTS (SELECT FROM lease l WHERE l.instance = sqlc.arg(instance)::text AND l.epoch = sqlc.arg(epoch)::bigint AND l.unexplained);
+
+-- name: TryExecution :exec
+UPDATE lease SET trial = sqlc.narg(execution) WHERE instance = sqlc.arg(instance) AND epoch = sqlc.arg(epoch);
+
+-- name: EndLease :exec
+UPDATE lease SET ended = true WHERE instance = $1 AND epoch = $2;
 
 -- name: Due :one
 -- Whether the lease is still the caller's, which it extends where a time is given, and what there is to do that nobody may have been

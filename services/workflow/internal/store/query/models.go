@@ -169,9 +169,12 @@ type Had struct {
 }
 
 type Lease struct {
-	Instance string
-	Epoch    int64
-	Until    time.Time
+	Instance    string
+	Epoch       int64
+	Until       time.Time
+	Trial       *int64
+	Ended       bool
+	Unexplained bool
 }
 
 type Observer struct {

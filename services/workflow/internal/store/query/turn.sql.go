@@ -27,7 +27,8 @@ func (q *Queries) Absolve(ctx context.Context, arg AbsolveParams) error {
 
 const acquireLease = `-- name: AcquireLease :one
 INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
-ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until
+ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until,
+    unexplained = NOT lease.ended AND lease.trial IS NULL, ended = false, trial = NULL
 RETURNING epoch
 `
 
@@ -185,6 +186,49 @@ func (q *Queries) Due(ctx context.Context, arg DueParams) (DueRow, error) {
 		&i.Flows,
 	)
 	return i, err
+}
+
+const endLease = `-- name: EndLease :exec
+UPDATE lease SET ended = true WHERE instance = $1 AND epoch = $2
+`
+
+type EndLeaseParams struct {
+	Instance string
+	Epoch    int64
+}
+
+func (q *Queries) EndLease(ctx context.Context, arg EndLeaseParams) error {
+	_, err := q.db.Exec(ctx, endLease, arg.Instance, arg.Epoch)
+	return err
+}
+
+const exonerate = `-- name: Exonerate :exec
+UPDATE execution SET crashes = $1::int, owner = NULL, owner_epoch = NULL
+FROM runnable
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.crashes >= $1::int
+  AND (execution.owner IS NULL OR execution.owner || '/' || execution.owner_epoch <> ALL (
+      ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $2::timestamptz)
+  ))
+  AND EXISTS (SELECT FROM lease l WHERE l.instance = $3::text AND l.epoch = $4::bigint AND l.unexplained)
+`
+
+type ExonerateParams struct {
+	Suspicious int32
+	Now        time.Time
+	Instance   string
+	Epoch      int64
+}
+
+// Where the process before under this name has died without a suspect in hand, something else kills: what counts against suspects that are in nobody's
+// hands begins anew. The caller's own name has another epoch now.
+func (q *Queries) Exonerate(ctx context.Context, arg ExonerateParams) error {
+	_, err := q.db.Exec(ctx, exonerate,
+		arg.Suspicious,
+		arg.Now,
+		arg.Instance,
+		arg.Epoch,
+	)
+	return err
 }
 
 const histories = `-- name: Histories :many
@@ -506,4 +550,19 @@ func (q *Queries) Standings(ctx context.Context, arg StandingsParams) ([]Standin
 		return nil, err
 	}
 	return items, nil
+}
+
+const tryExecution = `-- name: TryExecution :exec
+UPDATE lease SET trial = $1 WHERE instance = $2 AND epoch = $3
+`
+
+type TryExecutionParams struct {
+	Execution *int64
+	Instance  string
+	Epoch     int64
+}
+
+func (q *Queries) TryExecution(ctx context.Context, arg TryExecutionParams) error {
+	_, err := q.db.Exec(ctx, tryExecution, arg.Execution, arg.Instance, arg.Epoch)
+	return err
 }

@@ -1,0 +1,110 @@
+package workflow_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+)
+
+// unreleased is the store of processes that never end in order: one that is stopped has died.
+type unreleased struct{ core.Store }
+
+func (unreleased) Release(context.Context, core.Lease) error { return nil }
+
+// mortal is a process: one that can be killed, in a time that the test tells.
+type mortal struct {
+	*engines
+	wall  *toldClock
+	begun chan struct{}
+	stop  func()
+}
+
+// tell moves the time on.
+func (p *mortal) tell(d time.Duration) {
+	at := p.wall.Now().Add(d)
+	p.wall.now.Store(&at)
+}
+
+// TestBeingThereWhenAProcessDiesConvictsNobody kills a process every few seconds, whatever runs in it, in which a Function is under way all the time.
+// However often that happens, the run goes on when it is over. One whose process dies whenever it runs, and lives when it does not, is quarantined.
+func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
+	t.Parallel()
+	boot := func(t *testing.T) *mortal {
+		t.Helper()
+		p := &mortal{engines: newEngines(t), wall: &toldClock{}, begun: make(chan struct{}, 100)}
+		at := clock.System().Now()
+		p.wall.now.Store(&at)
+		p.clock = p.wall
+		return p
+	}
+	var release atomic.Bool
+	up := func(p *mortal) {
+		p.stop = p.run("one", unreleased{p.store}, func(ctx context.Context, _ core.Call) (any, error) {
+			p.begun <- struct{}{}
+			for !release.Load() && ctx.Err() == nil {
+				_ = clock.Sleep(ctx, clock.System(), time.Millisecond)
+			}
+			return 1, ctx.Err()
+		})
+	}
+	begins := func(p *mortal) bool {
+		select {
+		case <-p.begun:
+			return true
+		default:
+			return false
+		}
+	}
+	t.Run("killed by something else", func(t *testing.T) {
+		t.Parallel()
+		p := boot(t)
+		p.start("run('act', {}, timeout = 1000000)")
+		for range 10 {
+			up(p)
+			for range 3 {
+				p.tell(2 * time.Second)
+				_ = clock.Sleep(t.Context(), clock.System(), 50*time.Millisecond) // the loops look
+			}
+			p.stop()
+			if w, err := p.store.Get(t.Context(), 1, "w"); err != nil || w.State == core.Quarantined {
+				t.Fatalf("it is in state %d: %s (%v)", w.State, w.Error, err)
+			}
+		}
+		for begins(p) {
+		}
+		up(p)
+		eventually(t, "it is tried", func() bool { p.tell(time.Second); return begins(p) })
+		release.Store(true)
+		p.await(core.Completed)
+	})
+	t.Run("killed by it", func(t *testing.T) {
+		t.Parallel()
+		p := boot(t)
+		p.start("run('act', {}, timeout = 1000000)")
+		deaths := 0
+		quarantined := func() bool {
+			w, err := p.store.Get(t.Context(), 1, "w")
+			return err == nil && w.State == core.Quarantined
+		}
+		for !quarantined() && deaths < 10 {
+			up(p)
+			died := false
+			eventually(t, "it is tried or set aside", func() bool {
+				p.tell(time.Second)
+				died = begins(p)
+				return died || quarantined()
+			})
+			p.stop()
+			if died {
+				deaths++
+			}
+		}
+		if deaths != 4 || !quarantined() {
+			t.Errorf("%d processes died, quarantined: %t; expected 4, and then it is", deaths, quarantined())
+		}
+	})
+}
