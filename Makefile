@@ -130,7 +130,7 @@ race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers
+lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers, and compare the contracts (protocol buffers, GraphQL) with the main branch
 	@$(GOLANGCI_LINT) run $(addsuffix /...,$(MODULES))
 	@cd tools/charts && GOWORK=off $(GOLANGCI_LINT) run ./...
 	@$(BUF) lint

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Compares the protocol buffers with those on the main branch, where there is one to compare with: breaking.sh BUF
+# Compares the protocol buffers and the GraphQL schema with those on the main branch, where there is one to compare with: breaking.sh BUF
 set -euo pipefail
 cd "$(dirname "$0")/.."
+schema=services/domain/internal/api/graph/schema.graphqls
 for base in "${LOCKSTEP_BASE:-}" refs/remotes/origin/main refs/heads/main; do
   if [ -n "$base" ] && commit=$(git rev-parse -q --verify "$base^{commit}"); then
-    exec "$1" breaking --against ".git#ref=$commit"
+    before=$(mktemp); trap 'rm -f "$before"' EXIT
+    git show "$commit:$schema" > "$before"
+    go run ./services/domain/internal/api/graph/contract/compare "$before" "$schema"
+    "$1" breaking --against ".git#ref=$commit"
+    exit
   fi
 done
-echo "breaking.sh: neither origin/main nor main here; set LOCKSTEP_BASE to compare protocol buffers with another commit" >&2
+echo "breaking.sh: neither origin/main nor main here; set LOCKSTEP_BASE to compare the protocol buffers and the GraphQL schema with another commit" >&2

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them (D2). A tag
+// The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them. A tag
 // `jsonschema` carries the constraints that the generated schema checks.
 
-// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists (R48). A commit of a Git repository is one too:
+// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists. A commit of a Git repository is one too:
 // its image is git:<host>/<path>#<branch>, its digest the commit's SHA.
 //
 // DigestSeen says whether the registry service found the digest at the artifact's registry itself. Absent: unknown, because the service has no
@@ -54,7 +54,7 @@ type CallError struct {
 }
 
 // WatchesWanted is com.gitlab.cd.watches.wanted: everything that a relay is to watch, in place of what it has been told
-// before (D20).
+// before.
 type WatchesWanted struct {
 	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
 	// AsOf orders sets by the sender's clock. LeaseSeconds is how long the set holds unless it is sent again.
@@ -96,7 +96,7 @@ type ObjectChanged struct {
 	ObservedAt string          `json:"observed_at" jsonschema:"format=date-time"`
 }
 
-// ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed (E71).
+// ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed.
 type ArgoRolloutStatusChanged struct {
 	AgentID          int64            `json:"agent_id" jsonschema:"minimum=1"`
 	RolloutName      string           `json:"rollout_name" jsonschema:"minLength=1"`
@@ -166,7 +166,7 @@ type RolloutPassageGranted struct {
 	GateID    string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 }
 
-// RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: back to what is stable, and stay there (D18).
+// RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: back to what is stable, and stay there.
 type RolloutAbortRequested struct {
 	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
 	Reason    string `json:"reason,omitempty"`
@@ -226,7 +226,7 @@ type DeploymentGateReached struct {
 	Weight       int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
 }
 
-// DeploymentAdvance is com.gitlab.cd.deployment.advance: past the gate named, never "the next one" (E28).
+// DeploymentAdvance is com.gitlab.cd.deployment.advance: past the gate named, never "the next one".
 type DeploymentAdvance struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 	Weight       int   `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
@@ -260,7 +260,7 @@ type EnvironmentNotReady struct {
 	Reason        string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// ServiceHealthObserved is com.gitlab.cd.service.health_observed: how a service does, rollout or not (R46).
+// ServiceHealthObserved is com.gitlab.cd.service.health_observed: how a service does, rollout or not.
 type ServiceHealthObserved struct {
 	ServiceID     int64  `json:"service_id" jsonschema:"minimum=1"`
 	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
@@ -270,7 +270,7 @@ type ServiceHealthObserved struct {
 }
 
 // ApplicationEnvironmentReconciled is com.gitlab.cd.application_environment.reconciled: what is in force, beside what was
-// deployed last (E58).
+// deployed last.
 type ApplicationEnvironmentReconciled struct {
 	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
 	// Revision is in force, ExpectedRevision was deployed last; empty where nobody says.
@@ -297,7 +297,7 @@ type ApplicationEnvironmentReady struct {
 	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`
 	RolloutName              string `json:"rollout_name,omitempty"`
 	RolloutNamespace         string `json:"rollout_namespace,omitempty"`
-	// Discovered is what the driver found and wants back at every deploy; opaque to everybody else (R1).
+	// Discovered is what the driver found and wants back at every deploy; opaque to everybody else.
 	Discovered json.RawMessage `json:"discovered,omitempty" jsonschema:"type=object"`
 }
 
@@ -310,7 +310,7 @@ type ApplicationEnvironmentNotReady struct {
 // ApprovalRequested is com.gitlab.cd.approval.requested.
 type ApprovalRequested struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
-	// GateID names the gate within the rollout; approve and reject name it again (D24).
+	// GateID names the gate within the rollout; approve and reject name it again.
 	GateID        string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 	EnvironmentID int64  `json:"environment_id,omitempty" jsonschema:"minimum=1"`
 	Weight        int    `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`

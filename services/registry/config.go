@@ -66,7 +66,7 @@ type Config struct {
 	// DockerConfig also uses the credentials in Docker's configuration of the service's account, credential helpers included.
 	DockerConfig bool `koanf:"docker_config"`
 	// AllowNetworks lists what requests to registries may reach in addition to public addresses on ports 80 and 443: networks, addresses
-	// and host names, each with an optional port. Hosts come from payloads and redirects (D41); with an empty list none of them can make
+	// and host names, each with an optional port. Hosts come from payloads and redirects; with an empty list none of them can make
 	// the service connect to an internal address.
 	AllowNetworks []string `koanf:"allow_networks"`
 	// RegistriesCAFile holds certificate authorities for registries and Git servers, in addition to the system's; empty for the system's

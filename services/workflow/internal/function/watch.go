@@ -101,7 +101,7 @@ func (d WatchDeps) read(ctx context.Context, call core.Call) (core.Watch, error)
 		wrong = append(wrong, fault.Field{Name: "subject", Problem: `found a member "watch", which is the watch's own`})
 	}
 	if w.Spec.Kind == "Secret" {
-		wrong = append(wrong, fault.Field{Name: "kind", Problem: `found "Secret", whose values must not become part of a workflow's history (D27)`})
+		wrong = append(wrong, fault.Field{Name: "kind", Problem: `found "Secret", whose values must not become part of a workflow's history`})
 	}
 	if (w.Spec.Name == "") == (w.Spec.Labels == "") {
 		wrong = append(wrong, fault.Field{Name: "name", Problem: "expected either a name or labels"})

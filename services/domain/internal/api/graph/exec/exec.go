@@ -5994,14 +5994,14 @@ type Query {
   workflows(first: Int = 50, after: String, states: [WorkflowState!], program: String, subject: String): WorkflowConnection!
   "A run by its workflow id; null if there is none."
   workflow(workflowId: String!): Workflow
-  "Rebuilds the states of a page of rollouts, newest first, from the journal, and reports where the stored ones differ (R42). For owners."
+  "Rebuilds the states of a page of rollouts, newest first, from the journal, and reports where the stored ones differ. For owners."
   journalCheck(first: Int = 50, after: String): JournalCheck!
 }
 
 type Mutation {
-  "Creates an application with its services and their artifact sources, all or nothing (E52)."
+  "Creates an application with its services and their artifact sources, all or nothing."
   createApplication(input: CreateApplicationInput!): CreateApplicationPayload!
-  "Adds an artifact source to a service (R7)."
+  "Adds an artifact source to a service."
   createArtifactSource(input: CreateArtifactSourceInput!): CreateArtifactSourcePayload!
   "Changes how a source selects artifacts and how it is polled. The repository it points at cannot be changed."
   setArtifactSourceConfig(input: SetArtifactSourceConfigInput!): SetArtifactSourceConfigPayload!
@@ -6009,23 +6009,23 @@ type Mutation {
   lookAtArtifactSource(input: LookAtArtifactSourceInput!): LookAtArtifactSourcePayload!
   "Polls a source that has not been created yet. Nothing is stored."
   tryArtifactSource(input: TryArtifactSourceInput!): TryArtifactSourcePayload!
-  "Creates an environment with its first driver binding, and starts its onboarding (E53)."
+  "Creates an environment with its first driver binding, and starts its onboarding."
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
-  "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept (R51)."
+  "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept."
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
-  "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept (R51)."
+  "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept."
   archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
   "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
   restoreApplication(input: RestoreApplicationInput!): RestoreApplicationPayload!
   "Restores an archived environment and onboards it again; refused if an agent that its configuration names has been revoked."
   restoreEnvironment(input: RestoreEnvironmentInput!): RestoreEnvironmentPayload!
-  "Creates a new version of an application's pipeline, and starts the setup of its application environments (E33, E54)."
+  "Creates a new version of an application's pipeline, and starts the setup of its application environments."
   createFlowDefinition(input: CreateFlowDefinitionInput!): CreateFlowDefinitionPayload!
-  "Repeats the onboarding of an environment, once the reported problem has been fixed (E29)."
+  "Repeats the onboarding of an environment, once the reported problem has been fixed."
   retryEnvironmentOnboarding(input: RetryEnvironmentOnboardingInput!): RetryEnvironmentOnboardingPayload!
-  "Repeats the setup of an application environment (E29)."
+  "Repeats the setup of an application environment."
   retryApplicationEnvironmentSetup(input: RetryApplicationEnvironmentSetupInput!): RetryApplicationEnvironmentSetupPayload!
-  "Starts a rollout: promotes a version set through the environments of the pipeline. A rollback is a rollout of an earlier set (E12)."
+  "Starts a rollout: promotes a version set through the environments of the pipeline. A rollback is a rollout of an earlier set."
   createRollout(input: CreateRolloutInput!): CreateRolloutPayload!
   "Requests a preview of what a rollout would change. It is made asynchronously: poll rolloutPreview until its state is no longer PENDING."
   previewRollout(input: PreviewRolloutInput!): PreviewRolloutPayload!
@@ -6035,13 +6035,13 @@ type Mutation {
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
   "Sets the approval that an environment requires of future rollouts, in addition to the gates of their pipelines."
   setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
-  "Returns what is being deployed to the previous stable version. The rollout stays paused until it is retried (D18)."
+  "Returns what is being deployed to the previous stable version. The rollout stays paused until it is retried."
   abortRollout(input: AbortRolloutInput!): AbortRolloutPayload!
-  "Restarts an aborted rollout from its first gate. For one that failed or was cancelled, starts a new rollout (D18)."
+  "Restarts an aborted rollout from its first gate. For one that failed or was cancelled, starts a new rollout."
   retryRollout(input: RetryRolloutInput!): RetryRolloutPayload!
   "Sets how an application's future rollouts react to failures and to newer version sets."
   setRolloutPolicy(input: SetRolloutPolicyInput!): SetRolloutPolicyPayload!
-  "Sets when an application rolls back automatically after a failed rollout (E74)."
+  "Sets when an application rolls back automatically after a failed rollout."
   setRollbackPolicy(input: SetRollbackPolicyInput!): SetRollbackPolicyPayload!
   "Pauses a rollout at its current gate or, between gates, at the next one."
   pauseRollout(input: PauseRolloutInput!): PauseRolloutPayload!
@@ -6073,7 +6073,7 @@ type Mutation {
   createOrganization(input: CreateOrganizationInput!): CreateOrganizationPayload!
   "Gives an organization another name; its identifier stays. For those who operate the installation."
   renameOrganization(input: RenameOrganizationInput!): OrganizationPayload!
-  "Continues a failed run of the engine from the step that failed (E29). If the rollout or environment it works for has ended, that stays so."
+  "Continues a failed run of the engine from the step that failed. If the rollout or environment it works for has ended, that stays so."
   retryWorkflow(input: RetryWorkflowInput!): WorkflowPayload!
   "Requests cancellation of a run of the engine. The object it works for ends with it."
   cancelWorkflow(input: CancelWorkflowInput!): WorkflowPayload!
@@ -6509,7 +6509,7 @@ type Application implements Node {
   environments: [ApplicationEnvironment!]!
   "Newest first."
   rollouts(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): RolloutConnection!
-  "The rollout that has not ended; there is at most one (R14)."
+  "The rollout that has not ended; there is at most one."
   activeRollout: Rollout
   "A rollout that was requested while another was active; it starts when that one has ended."
   queuedRollout: QueuedRollout
@@ -6535,7 +6535,7 @@ type RolloutPolicy {
 }
 
 enum FailurePolicy {
-  "Stop, and leave everything as it is for people to examine. The rollback policy still applies (E67)."
+  "Stop, and leave everything as it is for people to examine. The rollback policy still applies."
   STOP
   "Return what is being deployed to the previous stable version."
   ABORT
@@ -6544,7 +6544,7 @@ enum FailurePolicy {
 }
 
 enum NewerPolicy {
-  "Refuse a new rollout while one is active (R14)."
+  "Refuse a new rollout while one is active."
   REFUSE
   "Start the most recently requested rollout when the active one has ended."
   QUEUE
@@ -6556,10 +6556,10 @@ enum NewerPolicy {
 type RollbackPolicy {
   "Roll back at once."
   onFailed: Boolean!
-  "Roll back when a service has been degraded for degradedAfterSeconds, even after the rollout has ended, unless a newer one is active (D13)."
+  "Roll back when a service has been degraded for degradedAfterSeconds, even after the rollout has ended, unless a newer one is active."
   onDegraded: Boolean!
   degradedAfterSeconds: Int!
-  "Promote rollbacks in full at once, without stopping at weight gates (D14)."
+  "Promote rollbacks in full at once, without stopping at weight gates."
   inFull: Boolean!
 }
 
@@ -6605,7 +6605,7 @@ type ArtifactSourceEdge {
 type ArtifactSourceKind {
   "name@major"
   ref: String!
-  "JSON Schema with gitlabUi annotations, from which forms are generated (R23)."
+  "JSON Schema with gitlabUi annotations, from which forms are generated."
   schema: JSON!
 }
 
@@ -6930,11 +6930,11 @@ type Rollout implements Node {
   status: RolloutStatus!
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
-  "Derived: the version set was live in the first environment before (R18)."
+  "Derived: the version set was live in the first environment before."
   isRollback: Boolean!
-  "Derived: a gate is open (R38)."
+  "Derived: a gate is open."
   awaitingApproval: Boolean!
-  "Derived: it has been asked to pause and has not reached a gate yet (D17)."
+  "Derived: it has been asked to pause and has not reached a gate yet."
   pauseRequested: Boolean!
   "The rollout that it rolls back; null if it is not a rollback, or was started before this was recorded."
   rollbackOf: Rollout
@@ -6955,7 +6955,7 @@ type Rollout implements Node {
   startedAt: Time
   finishedAt: Time
   environments: [RolloutEnvironment!]!
-  "The record of who did what and why, for the rollout and its deployments, oldest first (R39). Without first or last a page has 200 rows."
+  "The record of who did what and why, for the rollout and its deployments, oldest first. Without first or last a page has 200 rows."
   journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalConnection!
 }
 
@@ -6974,7 +6974,7 @@ type RolloutEdge {
   node: Rollout!
 }
 
-"A gate that is still open: it has not been rejected, has not expired, and has fewer approvals than its quorum (D24)."
+"A gate that is still open: it has not been rejected, has not expired, and has fewer approvals than its quorum."
 type Gate {
   gateId: String!
   rollout: Rollout!
@@ -6984,7 +6984,7 @@ type Gate {
   quorum: Int!
   "The group whose members may approve it; null for anybody with the permission."
   group: String
-  "Whether the person who requested the rollout may approve it (D28)."
+  "Whether the person who requested the rollout may approve it."
   requesterMayApprove: Boolean!
   "When it expires; null if never."
   expiresAt: Time
@@ -7081,9 +7081,9 @@ type RolloutEnvironment implements Node {
   "The state for people, which knows that a rollout has been aborted."
   status: RolloutStatus!
   driverBinding: DriverBinding!
-  "The digest of the exact driver bundle used here (D7)."
+  "The digest of the exact driver bundle used here."
   driverDigest: String!
-  "What was live before; null for the first rollout to this environment (R15)."
+  "What was live before; null for the first rollout to this environment."
   previousVersionSet: VersionSet
   startedAt: Time
   finishedAt: Time
@@ -7099,7 +7099,7 @@ type Deployment implements Node {
   status: DeploymentStatus!
   startedAt: Time
   finishedAt: Time
-  "Exactly what was deployed; null until it has been committed (E46)."
+  "Exactly what was deployed; null until it has been committed."
   snapshot: DeploymentSnapshot
   "The gates that it has reached, in order. Later gates are not listed."
   gates: [DeploymentGate!]!
@@ -7120,7 +7120,7 @@ type DeploymentGate {
 type DeploymentSnapshot {
   commitSha: String!
   manifestDigest: String!
-  "The digest of the exact driver bundle that deployed it (D7, D15)."
+  "The digest of the exact driver bundle that deployed it."
   driverDigest: String!
   parameters: JSON!
   "What the commit changed for this service; empty if nothing, or if the driver does not report it."
@@ -7219,14 +7219,14 @@ type JournalDifference {
 type Driver {
   "name@major"
   ref: String!
-  "The digest of its bundle, which rollouts pin (D7)."
+  "The digest of its bundle, which rollouts pin."
   digest: String!
   "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
   origin: String!
   "The digest of the OCI artifact it came in; null for other origins."
   artifactDigest: String
   supportedPipelineSteps: [String!]!
-  "JSON Schema with gitlabUi annotations, from which forms are generated (R23)."
+  "JSON Schema with gitlabUi annotations, from which forms are generated."
   environmentSchema: JSON!
   applicationEnvironmentSchema: JSON!
 }
@@ -7290,7 +7290,7 @@ type DriverOrigin {
   origin: String!
   "The digest of the OCI artifact in effect; null for other origins, and until one has been pulled."
   digest: String
-  "name@major of each driver from there. A major that a newer artifact no longer contains is kept (R21)."
+  "name@major of each driver from there. A major that a newer artifact no longer contains is kept."
   drivers: [String!]!
   "When the registry last confirmed that this artifact is current."
   checkedAt: Time
@@ -7489,7 +7489,7 @@ type RetryApplicationEnvironmentSetupPayload {
 
 input PreviewRolloutInput {
   versionSetId: ID!
-  "Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so (D14)."
+  "Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so."
   rollback: Boolean = false
 }
 
@@ -7828,7 +7828,7 @@ type Workflow {
   retries: [WorkflowRetry!]!
   "What it recorded, oldest first."
   history(first: Int = 50, after: String): WorkflowHistoryConnection!
-  "What it printed and which Functions it called, oldest first (D29)."
+  "What it printed and which Functions it called, oldest first."
   logs(first: Int = 50, after: String): WorkflowLogConnection!
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!

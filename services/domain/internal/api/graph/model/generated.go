@@ -301,7 +301,7 @@ type PauseRolloutPayload struct {
 
 type PreviewRolloutInput struct {
 	VersionSetID string `json:"versionSetId"`
-	// Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so (D14).
+	// Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so.
 	Rollback *bool `json:"rollback,omitempty"`
 }
 
