@@ -65,6 +65,9 @@ type Config struct {
 	// AllowClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let its Applications deploy. The default lets
 	// Argo CD create the namespace of an Application.
 	AllowClusterKinds []string `koanf:"allow_cluster_kinds" default:"/Namespace"`
+	// ArgoCDNamespace is where Argo CD keeps its projects, where that is neither the Application's own namespace nor the one that Argo CD
+	// has written into its status.
+	ArgoCDNamespace string `koanf:"argocd_namespace" default:"argocd"`
 	// AllowUnauthorizedApplications has the relay take Applications that Lockstep has not created even where their annotation
 	// lockstep.dev/authorized does not name the organization that asks. It is meant for the time of an upgrade.
 	AllowUnauthorizedApplications bool `koanf:"allow_unauthorized_applications"`
@@ -142,7 +145,7 @@ func (c Config) limits() core.Limits {
 	return core.Limits{
 		Projects: c.AllowProjects, ApplicationNamespaces: c.AllowApplicationNamespaces, DestinationNamespaces: c.AllowDestinationNamespaces,
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
-		Unauthorized: c.AllowUnauthorizedApplications,
+		Home: c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
 	}
 }
 

@@ -46,6 +46,9 @@ func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPost && r.URL.Path == applications:
 		k.app = body
+	case r.URL.Path == "/apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default": // one that allows nothing to be deployed
+		_, _ = io.WriteString(w, `{"apiVersion":"argoproj.io/v1alpha1","kind":"AppProject","metadata":{"name":"default","namespace":"argocd"}}`)
+		return
 	case r.URL.Path != applications+"/shop" || k.app == nil:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)

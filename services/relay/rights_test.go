@@ -127,6 +127,7 @@ func (*notes) reply(w http.ResponseWriter, code int, body map[string]any) {
 func used(t *testing.T) []Right {
 	t.Helper()
 	n := &notes{asked: map[string]map[string]bool{}, objects: map[string]map[string]any{
+		"appprojects/default": {"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": "default", "namespace": "argocd"}},
 		"rollouts/api": {
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": "api", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
 			"spec": map[string]any{"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"pause": map[string]any{}}}}}},
@@ -247,6 +248,7 @@ func TestTheDefaultLimits(t *testing.T) {
 		DestinationNamespaces: []string{"*", "!kube-system", "!kube-public", "!kube-node-lease"},
 		DestinationServers:    []string{"https://kubernetes.default.svc", "in-cluster"},
 		ClusterKinds:          []string{"/Namespace"},
+		Home:                  "argocd",
 	}
 	if diff := cmp.Diff(want, c.limits()); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)

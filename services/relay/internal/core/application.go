@@ -30,13 +30,17 @@ func createApplication(want SyncRequest) (Decision, error) {
 	if want.Check {
 		return Decision{Action: Done, Value: map[string]any{"found": false, "managed": true}}, nil
 	}
+	metadata := map[string]any{
+		"name": want.Ref.Name, "namespace": want.Ref.Namespace,
+		"labels": map[string]any{labelManagedBy: managedBy},
+	}
+	if want.Organization != "" {
+		metadata["annotations"] = map[string]any{annotationAuthorized: want.Organization}
+	}
 	return Decision{Action: Create, Body: Object{
 		"apiVersion": want.Ref.APIVersion,
 		"kind":       want.Ref.Kind.Kind,
-		"metadata": map[string]any{
-			"name": want.Ref.Name, "namespace": want.Ref.Namespace,
-			"labels": map[string]any{labelManagedBy: managedBy},
-		},
+		"metadata":   metadata,
 		"spec": map[string]any{
 			"project": want.Source.Project,
 			"source": want.Overrides.into(map[string]any{

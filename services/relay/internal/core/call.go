@@ -13,7 +13,7 @@ type Call struct {
 	// ID is the idempotency key: the same for every attempt at the same activity.
 	ID       string
 	Function string
-	// Organization is the number of the one whose program calls, as the control plane says it.
+	// Organization is the number of the one whose program calls, as the control plane says it; "" for one that does not.
 	Organization string
 	// Args is a JSON object.
 	Args json.RawMessage

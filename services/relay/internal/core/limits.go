@@ -24,6 +24,8 @@ type Limits struct {
 	ClusterKinds []string
 	// Whose they are, for messages: empty for the relay's own, else whose words the program brings.
 	Whose string
+	// Home is the namespace that Argo CD's projects are looked for in when an Application does not say where its Argo CD is.
+	Home string
 	// Unauthorized lets Lockstep take Applications that it has not created and that do not say that it may.
 	Unauthorized bool
 }
@@ -139,16 +141,20 @@ func (l Limits) checkApplication(want SyncRequest, app Object, home string) erro
 	return nil
 }
 
-// checkAuthorization refuses an Application that nobody has handed over to the organization.
+// checkAuthorization refuses an Application that nobody has handed over to the organization. One that Lockstep has created is that
+// organization's for which it did; before there were limits, that was not written down.
 func (l Limits) checkAuthorization(want SyncRequest, app Object) error {
-	if app == nil || l.Unauthorized || isManaged(app) || authorizes(app, want.Organization) {
+	found := annotation(app, annotationAuthorized)
+	if app == nil || l.Unauthorized || (isManaged(app) && found == "") || authorizes(app, want.Organization) {
 		return nil
 	}
+	if want.Organization == "" {
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s was not created by Lockstep, and the control plane does not say which organization asks for it; upgrade that", want.Ref)}
+	}
 	return &Error{Code: CodeForbidden, Message: fmt.Sprintf(
-		"%s was not created by Lockstep, and does not say that organization %s may have it synced (annotation %s, found %q); "+
-			"to hand it over: kubectl -n %s annotate application %s %s=%s",
-		want.Ref, want.Organization, annotationAuthorized, annotation(app, annotationAuthorized), want.Ref.Namespace, want.Ref.Name,
-		annotationAuthorized, want.Organization)}
+		"%s does not say that organization %s may have it synced (annotation %s, found %q), and was not created for that; "+
+			"to hand it over: kubectl -n %s annotate --overwrite application %s %s=%s",
+		want.Ref, want.Organization, annotationAuthorized, found, want.Ref.Namespace, want.Ref.Name, annotationAuthorized, want.Organization)}
 }
 
 // destinations are the namespaces that may be deployed to. Argo CD's own is one only where the list names it: who deploys there

@@ -156,9 +156,21 @@ func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
 		{name: "created by Lockstep", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`)},
 		{
 			name: "not handed over", args: appArgs(func(_, _ map[string]any) {}), app: application(``),
-			want: "kubectl -n argocd annotate application shop lockstep.dev/authorized=7",
+			want: "kubectl -n argocd annotate --overwrite application shop lockstep.dev/authorized=7",
 		},
 		{name: "handed over to others", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"70,17"}`), want: `found "70,17"`},
+		{
+			name: "created by Lockstep for others", args: appArgs(func(_, _ map[string]any) {}), want: `found "3"`,
+			app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"},"annotations":{"lockstep.dev/authorized":"3"}`),
+		},
+		{
+			name: "in a namespace of its own, its project with Argo CD", args: appArgs(func(a, s map[string]any) { a["app_namespace"], s["destination_namespace"] = "team", "team" }),
+			limits: func(l *Limits) { l.ApplicationNamespaces, l.Home = nil, "argocd" },
+		},
+		{
+			name: "a project that is nowhere", args: appArgs(func(_, s map[string]any) { s["project"] = "team-gone" }),
+			want: `AppProject "team-gone", which says what its Applications may deploy, is in none of the namespaces argocd`,
+		},
 		{name: "nobody asks for it", args: appArgs(func(_, _ map[string]any) {}), app: application(``), limits: func(l *Limits) { l.Unauthorized = true }},
 		{
 			name: "what the environment's owner does not allow", want: "expected one that the environment's destination_namespaces allows: team-*",

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -144,20 +143,22 @@ func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
 
 // driveSync drives a sync, or the check of one, within the limits.
 func (r *Runner) driveSync(ctx context.Context, want SyncRequest) (map[string]any, error) {
-	confined := map[Ref]bool{}
+	known := map[string]string{}
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) {
-		home := homeOf(want.Ref, observed)
-		for _, l := range []Limits{r.limits, want.Allowed} {
-			if err := l.checkApplication(want, observed, home); err != nil {
-				return Decision{}, err
-			}
+		if err := r.within(want, observed, ""); err != nil {
+			return Decision{}, err
 		}
-		project := Ref{Kind: projectKind, Namespace: home, Name: targetOf(want, observed).project}
-		if !confined[project] {
-			if err := r.confine(ctx, project); err != nil {
+		project, controller := targetOf(want, observed).project, observed.text("status", "controllerNamespace")
+		home, found := known[project+" "+controller]
+		if !found {
+			var err error
+			if home, err = r.confine(ctx, project, []string{controller, want.Ref.Namespace, r.limits.Home}); err != nil {
 				return Decision{}, err
 			}
-			confined[project] = true
+			known[project+" "+controller] = home
+		}
+		if err := r.within(want, observed, home); err != nil {
+			return Decision{}, err
 		}
 		want.Now = r.clock.Now()
 		// What keeps an Application from being synced by anybody is said before that nobody has handed it over.
@@ -169,28 +170,43 @@ func (r *Runner) driveSync(ctx context.Context, want SyncRequest) (map[string]an
 	})
 }
 
-// homeOf is Argo CD's own namespace, where its projects are: that of the Application, unless Argo CD has said of it that it is another.
-func homeOf(ref Ref, app Object) string {
-	return cmp.Or(app.text("status", "controllerNamespace"), ref.Namespace)
+// within refuses an Application by the relay's limits, and by those of the environment. home is Argo CD's own namespace; "" while it is not
+// known.
+func (r *Runner) within(want SyncRequest, app Object, home string) error {
+	for _, l := range []Limits{r.limits, want.Allowed} {
+		if err := l.checkApplication(want, app, home); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// confine refuses a project that lets its Applications deploy what the relay may not touch. One that does not exist is for Argo CD to
-// refuse.
-func (r *Runner) confine(ctx context.Context, ref Ref) error {
-	if !r.limits.wantsConfinement() || ref.Name == "" {
-		return nil
+// confine finds an Application's project, and refuses one that lets its Applications deploy what the relay may not touch. Projects are in Argo
+// CD's own namespace, which is the first of the candidates that has this one, and the answer.
+func (r *Runner) confine(ctx context.Context, name string, candidates []string) (home string, err error) {
+	if !r.limits.wantsConfinement() || name == "" {
+		return "", nil
 	}
-	project, err := r.cluster.Get(ctx, ref)
-	switch {
-	case fault.Is(err, fault.NotFound):
-		return nil
-	case fault.Is(err, fault.Denied):
-		return &Error{Code: CodeForbidden, Message: ref.String() + " cannot be read, which says what its Applications may deploy: " +
-			"grant the relay get on appprojects.argoproj.io there (" + fault.Public(err) + ")"}
-	case err != nil:
-		return err
+	for _, namespace := range candidates {
+		ref := Ref{Kind: projectKind, Namespace: namespace, Name: name}
+		if namespace == "" {
+			continue
+		}
+		project, err := r.cluster.Get(ctx, ref)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			continue
+		case fault.Is(err, fault.Denied):
+			return "", &Error{Code: CodeForbidden, Message: ref.String() + " cannot be read, which says what its Applications may deploy: " +
+				"grant the relay get on appprojects.argoproj.io there (" + fault.Public(err) + ")"}
+		case err != nil:
+			return "", err
+		}
+		return namespace, r.limits.checkProject(project, namespace)
 	}
-	return r.limits.checkProject(project, ref.Namespace)
+	return "", &Error{Code: CodeForbidden, Message: fmt.Sprintf(
+		"AppProject %q, which says what its Applications may deploy, is in none of the namespaces %s; expected it in Argo CD's own, which is this relay's argocd_namespace",
+		name, strings.Join(slices.DeleteFunc(slices.Compact(candidates), func(n string) bool { return n == "" }), ", "))}
 }
 
 // terminate ends one sync of ours.

@@ -106,9 +106,11 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 	if err != nil {
 		return core.Call{}, fmt.Errorf("read call %s: %w", e.ID(), err)
 	}
-	return core.Call{
-		ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline, Organization: strconv.FormatInt(organization, 10),
-	}, nil
+	call := core.Call{ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline}
+	if organization != 0 { // a control plane of before does not say it
+		call.Organization = strconv.FormatInt(organization, 10)
+	}
+	return call, nil
 }
 
 // claim reports whether the call is to be carried out. One that runs already is not: its answer serves all attempts.
