@@ -183,7 +183,7 @@ func TestRollingBack(t *testing.T) {
 	s.handOver()
 	s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
 	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID})
-	s.refused(err, "set-1 is live already in every environment that this would go to; there is nothing to roll back; to end rollout_2 where it is, cancel it")
+	s.refused(err, "rollout_2 has changed nothing, so there is nothing to roll back; to end it where it is, cancel it")
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 
 	third := s.release(3)

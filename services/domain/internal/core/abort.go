@@ -109,6 +109,23 @@ func (t *tree) underWay() bool {
 	return false
 }
 
+// began is that something of the rollout has been deployed, or has begun to be.
+func (t *tree) began() bool {
+	for _, b := range t.environments {
+		for _, dep := range b.deployments {
+			if dep.began() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// began is that it has started, also where only its end was heard of. One that was cancelled before it started has not.
+func (d Deployment) began() bool {
+	return d.StartedAt != nil || d.State >= DeploymentDeploying && d.State <= DeploymentFailed
+}
+
 // command records a request and sends it to the workflow.
 func (t *tree) command(ctx context.Context, verb Verb, reason string) error {
 	if err := t.request(ctx, verb, "", reason); err != nil {

@@ -43,6 +43,15 @@ func (d *Domain) RollbackRollout(ctx context.Context, a Actor, n Rollback) (Roll
 		if err := d.checkScope(ctx, t, n.Scope); err != nil {
 			return err
 		}
+		if n.VersionSetID == 0 && len(n.Scope.Only)+len(n.Scope.Except) == 0 {
+			s, err := t.standing(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.refusesRollback(); err != nil {
+				return err
+			}
+		}
 		target, err := t.earlier(ctx, n.VersionSetID, n.Scope)
 		if err != nil {
 			return err

@@ -19,7 +19,9 @@ type Standing struct {
 	Environments []RolloutEnvironment
 	// UnderWay is that something is being deployed, so that there is something to take back.
 	UnderWay bool
-	hold     hold
+	// Began is that something of it has been deployed, or has begun to be.
+	Began bool
+	hold  hold
 	// outlook is what a policy wants of it; the zero value for nothing.
 	outlook RollbackOutlook
 }
@@ -35,8 +37,7 @@ func (s Standing) May(a Actor, action Action) error {
 	}
 	switch action {
 	case ActionRollbackRollout:
-		_, err := liveBefore(s.Rollout, s.Environments)
-		return err
+		return s.refusesRollback()
 	case ActionApproveGate, ActionRejectGate:
 		return s.mayResolveAny(a, action == ActionApproveGate)
 	default: // everything else depends on the rollout's own state alone
@@ -54,6 +55,21 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 	}
 	_, err := s.mayResolve(a, gate, action == ActionApproveGate)
 	return err
+}
+
+// refusesRollback is why there is nothing to go back to from a rollout, or nothing to take back.
+func (s Standing) refusesRollback() error {
+	if _, err := liveBefore(s.Rollout, s.Environments); err != nil {
+		return err
+	}
+	if s.Began || len(s.hold.passed) > 0 {
+		return nil
+	}
+	instead := ""
+	if !s.Rollout.State.Terminal() {
+		instead = "; to end it where it is, cancel it"
+	}
+	return fault.New(fault.Refused, "rollout_%d has changed nothing, so there is nothing to roll back%s", s.Rollout.ID, instead)
 }
 
 // refuses is what the state has against an action.
@@ -170,7 +186,7 @@ func refuseUnready(app Application, e Environment, ae ApplicationEnvironment) er
 
 // standing is that of a locked rollout.
 func (t *tree) standing(ctx context.Context) (Standing, error) {
-	s := Standing{Rollout: t.rollout, UnderWay: t.underWay()}
+	s := Standing{Rollout: t.rollout, UnderWay: t.underWay(), Began: t.began()}
 	for _, b := range t.environments {
 		s.Environments = append(s.Environments, b.RolloutEnvironment)
 	}
@@ -211,41 +227,38 @@ func (d *Domain) Standings(ctx context.Context, organization int64, rollouts []i
 	if err != nil {
 		return nil, err
 	}
-	moving, err := d.underWay(ctx, organization, environments)
+	moving, began, err := d.underWay(ctx, organization, environments)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[int64]Standing, len(known))
 	for id, r := range known {
 		all[id] = Standing{
-			Rollout: r, Gates: gates[id], Environments: environments[id], UnderWay: moving[id], hold: holdOf(words[id], gates[id]), outlook: wanted[id],
+			Rollout: r, Gates: gates[id], Environments: environments[id], UnderWay: moving[id], Began: began[id], hold: holdOf(words[id], gates[id]), outlook: wanted[id],
 		}
 	}
 	return all, nil
 }
 
-// underWay is which rollouts are deploying something, of some environments by rollout.
-func (d *Domain) underWay(ctx context.Context, organization int64, environments map[int64][]RolloutEnvironment) (map[int64]bool, error) {
+// underWay is which rollouts are deploying something, and which have ever begun to, of some environments by rollout.
+func (d *Domain) underWay(ctx context.Context, organization int64, environments map[int64][]RolloutEnvironment) (moving, began map[int64]bool, err error) {
 	of := map[int64]int64{}
 	var ids []int64
 	for rollout, all := range environments {
 		for _, e := range all {
-			if !e.State.Terminal() {
-				of[e.ID] = rollout
-				ids = append(ids, e.ID)
-			}
+			of[e.ID] = rollout
+			ids = append(ids, e.ID)
 		}
 	}
 	deployments, err := d.DeploymentsByRolloutEnvironment(ctx, organization, ids)
-	moving := map[int64]bool{}
+	moving, began = map[int64]bool{}, map[int64]bool{}
 	for e, all := range deployments {
 		for _, dep := range all {
-			if dep.State == DeploymentDeploying {
-				moving[of[e]] = true
-			}
+			moving[of[e]] = moving[of[e]] || dep.State == DeploymentDeploying
+			began[of[e]] = began[of[e]] || dep.began()
 		}
 	}
-	return moving, err
+	return moving, began, err
 }
 
 // ApplicationStanding is what a new rollout of an application, and archiving it, depend on.
