@@ -49,6 +49,7 @@ var listed = map[string]place{
 	"Query.members":         {`%s`, `{ name }`},
 	"Query.groups":          {`%s`, `{ name }`},
 	"Query.agents":          {`%s`, `{ name }`},
+	"Query.organizations":   {`%s`, `{ name }`},
 	"Query.accessChanges":   {`%s`, `{ action subject subjectName }`},
 	"Query.artifactSources": {`%s`, `{ id }`},
 
@@ -101,6 +102,9 @@ func (f *fixture) many() {
 	for i := range some {
 		m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
 		members = append(members, m.ID)
+		if _, _, err := f.domain.CreateOrganization(f.t.Context(), actor(ours), core.NewOrganization{Name: fmt.Sprintf("o%d", (i*3)%some), Owner: "owner"}); err != nil {
+			f.t.Fatal(err)
+		}
 		must(f.domain.CreateGroup(f.t.Context(), actor(ours), fmt.Sprintf("g%d", (i*3)%some), members))(f.t)
 		if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), fmt.Sprintf("r%d", (i*3)%some)); err != nil {
 			f.t.Fatal(err)
