@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -188,4 +190,46 @@ func (s *service) lines(id string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// TestTheOtherDoorsRefuseWhatNoProgramCanRead covers inputs, messages and the answers of relays; nothing of it is stored.
+func TestTheOtherDoorsRefuseWhatNoProgramCanRead(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const flow = "def h(event):\n    pass\non_event(type = \"com.example.tick\", handler = h)\n"
+	for bad, only := range map[string]string{
+		`1e400`: "", strings.Repeat("[", 201) + strings.Repeat("]", 201): "", `{"b": 1, "b": 2}`: "inputs",
+	} {
+		inputs := []byte(`{"a": ` + bad + `}`)
+		_, started := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: "refused", Starlark: []byte("x = 1"), Inputs: inputs})
+		_, registered := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "refused", Starlark: []byte(flow), Inputs: inputs})
+		_, sent := s.SendToChannel(t.Context(), &autoflowv1.SendToChannelRequest{OrganizationId: organization, Token: "ch_" + strings.Repeat("A", 26), MessageId: "m", Data: inputs})
+		for field, err := range map[string]error{"inputs": started, "inputs of a flow": registered, "data": sent} {
+			name, _, _ := strings.Cut(field, " ")
+			if only != "" && name != only {
+				if !fault.Is(err, fault.NotFound) {
+					t.Errorf("%.20s as %s: found %v, expected that there is no such channel", bad, field, err)
+				}
+				continue
+			}
+			if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != name {
+				t.Errorf("%.20s as %s: found %v, expected a refusal of %s", bad, field, err, name)
+			}
+		}
+	}
+	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "refused"}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("found %v, expected that no run was stored", err)
+	}
+
+	s.relay(func(event.FunctionCalled) event.FunctionCompleted {
+		return event.FunctionCompleted{Value: json.RawMessage(`{"n": 1e400}`)}
+	})
+	s.submit("answered", `
+r = run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"}, on_error = "return")
+print(r.code, r.error)
+`, "")
+	s.await("answered", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	if lines := s.lines("answered"); len(lines) != 1 || !strings.HasPrefix(lines[0], "unreadable the answer of the relay: found the number 1e400") {
+		t.Errorf("printed %q", lines)
+	}
 }

@@ -129,7 +129,12 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- flows.Run(ctx) }()
-			defer func() { cancel(); <-done }()
+			defer func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}()
 			for deadline := clock.System().Now().Add(within); ; {
 				found, err := flows.List(t.Context(), 1, 0, 10)
 				if err != nil {
