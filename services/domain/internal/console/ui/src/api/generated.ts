@@ -505,6 +505,7 @@ export interface SetFields {
       id: string
       name: string
       digest: string
+      digestSeen: boolean | null
       reference: string
       createdAt: string
     }
@@ -1754,6 +1755,7 @@ export interface RolloutPageData {
           id: string
           name: string
           digest: string
+          digestSeen: boolean | null
           reference: string
           createdAt: string
         }
@@ -1895,7 +1897,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -2067,6 +2069,30 @@ export interface SetsData {
       } | null
       liveSince: string | null
     }>
+    newestVersionSet: {
+      id: string
+      name: string
+      createdAt: string
+      entries: Array<{
+        service: {
+          id: string
+          name: string
+        }
+        artifactSource: {
+          id: string
+          sourceRef: string
+          sourceConfig: unknown
+        }
+        version: {
+          id: string
+          name: string
+          digest: string
+          digestSeen: boolean | null
+          reference: string
+          createdAt: string
+        }
+      }>
+    } | null
     versionSets: {
       nodes: Array<{
         id: string
@@ -2086,6 +2112,7 @@ export interface SetsData {
             id: string
             name: string
             digest: string
+            digestSeen: boolean | null
             reference: string
             createdAt: string
           }
@@ -2103,7 +2130,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
 
 export interface OneSetData {
   node: {
@@ -2124,6 +2151,7 @@ export interface OneSetData {
         id: string
         name: string
         digest: string
+        digestSeen: boolean | null
         reference: string
         createdAt: string
       }
@@ -2133,7 +2161,7 @@ export interface OneSetData {
 export interface OneSetVariables {
   id: string
 }
-export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest reference createdAt } } }' }
+export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
 
 export interface ApplicationsData {
   applications: {
@@ -2222,6 +2250,7 @@ export interface ApplicationPageData {
             id: string
             name: string
             digest: string
+            digestSeen: boolean | null
             reference: string
             createdAt: string
           }>
@@ -2288,7 +2317,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {

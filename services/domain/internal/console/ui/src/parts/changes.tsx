@@ -52,7 +52,7 @@ export function Changes({ before, after, brief }: { before: SetFields | null; af
   )
 }
 
-export function VersionName({ version }: { version: { name: string; digest: string } | null }) {
+export function VersionName({ version }: { version: { name: string; digest: string; digestSeen?: boolean | null } | null }) {
   if (!version) return <span className="faint">none</span>
   return (
     <>
@@ -60,6 +60,12 @@ export function VersionName({ version }: { version: { name: string; digest: stri
       <code className="faint" title={version.digest}>
         {shortDigest(version.digest)}
       </code>
+      {version.digestSeen === false && (
+        <>
+          {' '}
+          <Chip tone="wait" icon="clock" word="Not seen at its registry" />
+        </>
+      )}
     </>
   )
 }

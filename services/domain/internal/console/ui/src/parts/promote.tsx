@@ -47,7 +47,8 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const id = useId()
   const app = query.data?.application
   const sets = app?.versionSets.nodes ?? []
-  const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? sets[0] : undefined)
+  // The newest need not be the last one made, nor on the page.
+  const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? (app?.newestVersionSet ?? undefined) : undefined)
   const older = useAsk(OneSet, { id: chosen }, { once: true, enabled: Boolean(app) && !listed && chosen !== '' })
   const set = listed ?? older.data?.node ?? undefined
   const change = useChange(
@@ -85,6 +86,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
           <Field id={id} label="Version set">
             <select id={id} aria-describedby={`${id}-notes`} value={set?.id ?? chosen} onChange={(e) => setChosen(e.target.value)}>
               {!listed && chosen && <option value={chosen}>{set?.name ?? 'An older one'}</option>}
+              {listed && !sets.some((s) => s.id === listed.id) && <option value={listed.id}>{listed.name}</option>}
               {sets.map((s) => (
                 <option key={s.id} value={s.id}>
                   {s.name} ({s.entries.map((e) => `${e.service.name} ${e.version.name}`).join(', ')})
